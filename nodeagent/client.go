@@ -1,0 +1,192 @@
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+)
+
+// A Client is one connection to an agent, good for one operation. The methods
+// that return a connection hand it over; the others close it.
+type Client struct {
+	path string
+	conn *Conn
+}
+
+// A RefusedError is the agent's own sentence about why it did not do something.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+// Dial connects to the agent that listens at path.
+func Dial(ctx context.Context, path string) (*Client, error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	conn, err := dialer.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the node agent: %w", err)
+	}
+	return &Client{path: path, conn: NewConn(conn)}, nil
+}
+
+// Close gives up a client whose operation was never started.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Hold takes the VM step's place at the agent.
+func (c *Client) Hold(ctx context.Context) (*Holder, error) {
+	reply, err := c.call(ctx, Request{Op: OpHold})
+	if err != nil {
+		return nil, err
+	}
+	if reply.Node == nil {
+		c.Close()
+		return nil, errors.New("the node agent named no VMs")
+	}
+	return &Holder{Node: *reply.Node, conn: c.conn}, nil
+}
+
+// Exec waits until the VMs know each other and returns a connection for a relay,
+// the client side of a yamux session, to the VM in the Reply.
+func (c *Client) Exec(ctx context.Context, r Request) (*Conn, Reply, error) {
+	r.Op = OpExec
+	reply, err := c.call(ctx, r)
+	if err != nil {
+		return nil, Reply{}, err
+	}
+	if reply.VM == nil || reply.Node == nil {
+		c.Close()
+		return nil, Reply{}, errors.New("the node agent named no VM")
+	}
+	return c.conn, reply, nil
+}
+
+// PS returns the node's VMs with their states.
+func (c *Client) PS(ctx context.Context) (NodeVMs, error) {
+	defer c.Close()
+	reply, err := c.call(ctx, Request{Op: OpPS})
+	if err != nil {
+		return NodeVMs{}, err
+	}
+	if reply.Node == nil {
+		return NodeVMs{}, errors.New("the node agent named no VMs")
+	}
+	return *reply.Node, nil
+}
+
+// Console returns the console of a VM, from its first byte.
+func (c *Client) Console(ctx context.Context, vm int, follow bool) (*Conn, error) {
+	_, err := c.call(ctx, Request{Op: OpConsole, VM: vm, Follow: follow})
+	return c.conn, err
+}
+
+// Forward connects to a TCP port of a guest's loopback.
+func (c *Client) Forward(ctx context.Context, vm int, port uint16) (*Conn, error) {
+	_, err := c.call(ctx, Request{Op: OpForward, VM: vm, Port: port})
+	return c.conn, err
+}
+
+// Key lets the holder of a key log in to every VM of the node as the job's owner.
+func (c *Client) Key(ctx context.Context, authorized, host string) error {
+	defer c.Close()
+	_, err := c.call(ctx, Request{Op: OpKey, AuthorizedKey: authorized, HostKey: host})
+	return err
+}
+
+// Stop asks the agent to end; only root may. It returns when the agent is about
+// to exit.
+func (c *Client) Stop(ctx context.Context) error {
+	defer c.Close()
+	if _, err := c.call(ctx, Request{Op: OpStop}); err != nil {
+		return err
+	}
+	return c.untilClosed(ctx)
+}
+
+// untilClosed reads away what still comes.
+func (c *Client) untilClosed(ctx context.Context) error {
+	defer closeOnDone(ctx, c.conn)()
+	buf := make([]byte, 512)
+	for {
+		if _, err := c.conn.Read(buf); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// call sends the request and reads the reply. It closes the connection if that
+// fails or ctx ends first.
+func (c *Client) call(ctx context.Context, r Request) (Reply, error) {
+	defer closeOnDone(ctx, c.conn)()
+	var reply Reply
+	err := c.conn.WriteJSON(r)
+	if err == nil {
+		err = c.conn.ReadJSON(MaxReply, &reply)
+	}
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case err != nil:
+		err = fmt.Errorf("ask the node agent at %s: %w", c.path, err)
+	case reply.Error != "":
+		err = &RefusedError{Reason: reply.Error}
+	}
+	if err != nil {
+		c.Close()
+	}
+	return reply, err
+}
+
+// closeOnDone closes conn when ctx ends, until the returned function is called.
+func closeOnDone(ctx context.Context, conn net.Conn) (stop func()) {
+	cancel := context.AfterFunc(ctx, func() { conn.Close() })
+	return func() { cancel() }
+}
+
+// A Holder keeps the VMs of a node alive for the length of the VM step.
+type Holder struct {
+	Node NodeVMs
+	conn *Conn
+}
+
+// SendMap tells the agent all VMs of the job and waits until those of this node
+// know them.
+func (h *Holder) SendMap(all []NodeVMs) error {
+	if err := h.conn.WriteJSON(HoldMessage{Map: all}); err != nil {
+		return fmt.Errorf("send the map of VMs to the node agent: %w", err)
+	}
+	m, err := h.next()
+	if err == nil && !m.Ready {
+		err = errors.New("the node agent did not answer the map of VMs")
+	}
+	return err
+}
+
+// SendEnding tells the agent that the step ends.
+func (h *Holder) SendEnding() error {
+	return h.conn.WriteJSON(HoldMessage{Ending: true})
+}
+
+// Wait returns nil once the agent says that all has ended, else why the VMs
+// cannot go on: io.EOF if the agent is gone.
+func (h *Holder) Wait() error {
+	for {
+		m, err := h.next()
+		if err != nil || m.Ended {
+			return err
+		}
+	}
+}
+
+// Close leaves the agent.
+func (h *Holder) Close() error { return h.conn.Close() }
+
+func (h *Holder) next() (HoldMessage, error) {
+	var m HoldMessage
+	if err := h.conn.ReadJSON(MaxReply, &m); err != nil {
+		return m, err
+	}
+	if m.Error != "" {
+		return m, &RefusedError{Reason: m.Error}
+	}
+	return m, nil
+}

@@ -1,0 +1,217 @@
+// Package nodeagent is the unix socket on which the agent of a job and node is
+// reached: by the job's own hold and exec processes, and by slurmv for people.
+//
+// Every connection carries one operation. The client opens with one line of
+// JSON, a [Request]; the server answers with one line of JSON, a [Reply]. After
+// a Reply without Error the connection belongs to the operation:
+//
+//	hold     both ends exchange [HoldMessage] lines
+//	exec     a yamux session; the connecting end is its client
+//	ps       nothing more; the server closes
+//	console  raw bytes, server to client
+//	forward  raw bytes both ways, half-close is kept
+//	key      nothing more; the server closes
+//	stop     nothing more; the server closes when the agent is about to exit
+//
+// Who may call is the server's decision, from the credentials of the peer. A
+// line is bounded; whatever a client sends is data from a user.
+package nodeagent
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// The operations of a [Request].
+const (
+	OpHold    = "hold"
+	OpExec    = "exec"
+	OpPS      = "ps"
+	OpConsole = "console"
+	OpForward = "forward"
+	OpKey     = "key"
+	OpStop    = "stop"
+)
+
+// ByPlacement as the VM of a [Request] means: the VM in which the placement
+// rule puts the calling task.
+const ByPlacement = -1
+
+// Limits on one line of JSON, in bytes. A map names every VM of the job.
+const (
+	MaxRequest = 16 << 10
+	MaxReply   = 1 << 20
+	MaxMap     = 16 << 20
+)
+
+// A Request opens a connection.
+type Request struct {
+	Op string `json:"op"`
+
+	// VM is the number of a VM in the job. Exec, console and forward use it;
+	// exec also takes ByPlacement.
+	VM int `json:"vm"`
+
+	// LocalID of LocalTasks is the calling task's place on its node, and
+	// Distribution ("block" or "cyclic") spreads the tasks over the node's VMs.
+	// Only exec ByPlacement reads them.
+	LocalID      int    `json:"local_id,omitempty"`
+	LocalTasks   int    `json:"local_tasks,omitempty"`
+	Distribution string `json:"distribution,omitempty"`
+
+	// Follow keeps a console open for what is still to come.
+	Follow bool `json:"follow,omitempty"`
+
+	// Port is the TCP port on 127.0.0.1 of the guest which forward connects to.
+	Port uint16 `json:"port,omitempty"`
+
+	// AuthorizedKey is one line of authorized_keys which op key lets into every
+	// VM of the node as the job's owner, through the guest's sshd.
+	AuthorizedKey string `json:"authorized_key,omitempty"`
+
+	// HostKey is the private host key (PEM) of that sshd: one for all VMs of the
+	// job, so that the caller can write known_hosts without asking anyone.
+	HostKey string `json:"host_key,omitempty"`
+}
+
+// A Reply answers a [Request]. With Error set, one sentence for the user,
+// nothing else is and the server closes.
+type Reply struct {
+	Error string `json:"error,omitempty"`
+
+	// Node describes the VMs of this node: hold, ps and exec.
+	Node *NodeVMs `json:"node,omitempty"`
+
+	// VM is the one that exec will start the program in.
+	VM *VM `json:"vm,omitempty"`
+}
+
+// NodeVMs is what one node contributes to the VM cluster of a job.
+type NodeVMs struct {
+	Node     string `json:"node"`
+	Rank     int    `json:"rank"`               // position of the node in the job
+	Underlay string `json:"underlay,omitempty"` // address at which other nodes reach this one
+	VMs      []VM   `json:"vms"`
+}
+
+// A VM is one virtual machine of a job.
+type VM struct {
+	Number  int     `json:"number"` // in the job, from 0
+	Index   int     `json:"index"`  // on the node, from 0
+	Name    string  `json:"name"`   // vm<Number>, its host name too
+	Address string  `json:"address,omitempty"`
+	MAC     string  `json:"mac,omitempty"`
+	State   string  `json:"state,omitempty"`  // the stage it is in, or "running", "off", "failed"
+	Stages  []Stage `json:"stages,omitempty"` // those it has been through, in order
+}
+
+// A Stage of a launch took this long.
+type Stage struct {
+	Name   string `json:"name"`
+	Millis int64  `json:"ms"`
+}
+
+// A HoldMessage is one line of the conversation after op hold. Exactly one
+// field is set:
+//
+//	client  Map     all VMs of the job, once; EOF instead ends the VM step
+//	server  Ready   every VM of the node knows the map
+//	client  Ending  the step ends: no new programs
+//	server  Ended   all programs have ended, or were given long enough
+//	server  Error   the VMs cannot go on, in one sentence; the server closes
+//
+// After Ready, EOF from the client changes nothing.
+type HoldMessage struct {
+	Map    []NodeVMs `json:"map,omitempty"`
+	Ready  bool      `json:"ready,omitempty"`
+	Ending bool      `json:"ending,omitempty"`
+	Ended  bool      `json:"ended,omitempty"`
+	Error  string    `json:"error,omitempty"`
+}
+
+// SocketPath returns where the agent of a job listens; run is the run directory
+// of the node. The restart count is part of the identity of a job.
+func SocketPath(run string, job, restart uint32) string {
+	id := strconv.FormatUint(uint64(job), 10) + "." + strconv.FormatUint(uint64(restart), 10)
+	return filepath.Join(run, "jobs", id, "agent.sock")
+}
+
+// ErrLineTooLong is returned for a line above its limit.
+var ErrLineTooLong = errors.New("line is too long")
+
+// A Conn is a connection from which lines of JSON and then raw bytes can be
+// read: Read returns also what was buffered behind a line. Both ends use it.
+type Conn struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+// NewConn wraps a connection on which nothing has been read.
+func NewConn(c net.Conn) *Conn {
+	return &Conn{Conn: c, in: bufio.NewReader(c)}
+}
+
+// Read reads raw bytes.
+func (c *Conn) Read(p []byte) (int, error) { return c.in.Read(p) }
+
+// CloseWrite ends the sending direction, where the transport can.
+func (c *Conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// ReadJSON reads one line of at most limit bytes into v. It returns io.EOF if
+// the peer closed between two lines.
+func (c *Conn) ReadJSON(limit int, v any) error {
+	line, err := c.readLine(limit)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(line, v); err != nil {
+		return fmt.Errorf("message is not understood: %w", err)
+	}
+	return nil
+}
+
+// readLine never holds more than limit bytes, whatever the peer sends.
+func (c *Conn) readLine(limit int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := c.in.ReadSlice('\n')
+		if len(line)+len(part) > limit {
+			return nil, ErrLineTooLong
+		}
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(line) > 0:
+			return nil, io.ErrUnexpectedEOF
+		default:
+			return nil, err
+		}
+	}
+}
+
+// WriteJSON writes v as one line.
+func (c *Conn) WriteJSON(v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = c.Write(append(line, '\n'))
+	return err
+}
+
+// dialTimeout bounds the connect; a listening agent accepts at once.
+const dialTimeout = 10 * time.Second
