@@ -1,6 +1,6 @@
 module github.com/slurm-v/slurm-v
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/anchore/go-lzo v0.1.0 // indirect
