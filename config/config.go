@@ -1,0 +1,231 @@
+// Package config reads the one configuration file of Slurm-V.
+//
+// [Load] turns the file into a [Config]: a plain value with every default
+// filled in and every value checked. A key nobody knows is an error, so that a
+// misspelt limit cannot silently be no limit. The commented slurmv.toml beside
+// this file states every key with its default.
+//
+// A Config says what the site allows and prefers. What one job asks for is
+// package jobspec.
+package config
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Where an installation keeps its files; set at build time with -ldflags -X.
+var (
+	Path    = "/etc/slurm-v/slurmv.toml"
+	Libexec = "/usr/local/libexec/slurm-v"
+)
+
+// Commented is the file that make install puts in place: every key, with its
+// default and a comment.
+//
+//go:embed slurmv.toml
+var Commented string
+
+// maxFile bounds what is read, in bytes: a configuration is a few kilobytes.
+const maxFile = 1 << 20
+
+// A Config is what the site has decided. Its fields are the sections of the file.
+type Config struct {
+	Paths    Paths              `toml:"paths"`
+	Limits   Limits             `toml:"limits"`
+	Defaults Defaults           `toml:"defaults"`
+	Images   Images             `toml:"images"`
+	Slurm    Slurm              `toml:"slurm"`
+	Network  map[string]Network `toml:"network"` // by the name that --vm-network gives
+	QEMU     QEMU               `toml:"qemu"`
+}
+
+// Paths are the directories on a node. %n in them is the node's name in Slurm;
+// [Config.StateDir] and [Config.RunDir] replace it.
+type Paths struct {
+	State string `toml:"state"` // survives a reboot: journals, overlays
+	Run   string `toml:"run"`   // does not: sockets, locks
+}
+
+// Limits are the largest values a job may ask for.
+type Limits struct {
+	VMPerNode     int  `toml:"vm_per_node"`
+	VCPUPerVM     int  `toml:"vcpu_per_vm"`
+	MemoryPerVM   Size `toml:"memory_per_vm"`
+	DiskSize      Size `toml:"disk_size"`
+	VFPerVM       int  `toml:"vf_per_vm"`
+	IVShmemPerVM  int  `toml:"ivshmem_per_vm"` // devices
+	IVShmemSize   Size `toml:"ivshmem_size"`   // of one device
+	MountsPerVM   int  `toml:"mounts_per_vm"`
+	ReadyTimeout  int  `toml:"ready_timeout"`   // seconds
+	ProgramsPerVM int  `toml:"programs_per_vm"` // running at once
+}
+
+// Defaults are the values of options that a job does not give.
+type Defaults struct {
+	VCPUPerVM    int    `toml:"vcpu_per_vm"`
+	MemoryPerVM  Size   `toml:"memory_per_vm"`
+	DiskSize     Size   `toml:"disk_size"` // 0: the size that the image has
+	Image        string `toml:"image"`     // absolute path, name in the catalogue, or none
+	Network      string `toml:"network"`
+	IVShmemSize  Size   `toml:"ivshmem_size"`
+	ReadyTimeout int    `toml:"ready_timeout"` // seconds
+}
+
+// Images says where images come from.
+type Images struct {
+	// Directories are those in which images, and the files that they are
+	// based on, may lie.
+	Directories []string         `toml:"directories"`
+	Catalogue   map[string]Image `toml:"catalogue"` // by the name that --vm-image gives
+}
+
+// An Image is one entry of the site's catalogue.
+type Image struct {
+	Path string `toml:"path"`
+}
+
+// Slurm says how the VMs' CPUs and memory come into a job's request.
+type Slurm struct {
+	Resources    Resources `toml:"resources"`
+	QEMUOverhead Size      `toml:"qemu_overhead"` // per VM, beside the guest's memory
+}
+
+// Resources says who adds the VMs' CPUs and memory to the request.
+type Resources string
+
+// The values of Resources.
+const (
+	ResourcesUser      Resources = "user"       // the user; the plugin checks and prints the lines to add
+	ResourcesJobSubmit Resources = "job_submit" // the shipped job_submit.lua in slurmctld
+	ResourcesCLIFilter Resources = "cli_filter" // the shipped cli_filter.lua in sbatch, salloc and srun
+)
+
+// A Network is one choice of --vm-network.
+type Network struct {
+	Type NetworkType `toml:"type"`
+
+	// Of a job's own network.
+	Subnet    string `toml:"subnet"`     // IPv4 prefix that VM addresses are computed in
+	Underlay  string `toml:"underlay"`   // prefix that the node's address lies in; "" is the default route's
+	VXLANPort int    `toml:"vxlan_port"` // UDP
+
+	// Of a bridge that the node has.
+	Bridge    string `toml:"bridge"`
+	Addresses string `toml:"addresses"`
+}
+
+// NetworkType is the kind of a Network.
+type NetworkType string
+
+// The values of NetworkType.
+const (
+	NetworkJob    NetworkType = "job"    // connects the VMs of one job, and nothing else
+	NetworkBridge NetworkType = "bridge" // a bridge that the administrator made on every node
+)
+
+// QEMU says how virtual machines are run.
+type QEMU struct {
+	Emulator string `toml:"emulator"` // absolute path; "" is the one libvirt finds
+	Machine  string `toml:"machine"`
+	Accel    Accel  `toml:"accel"`
+	CPU      string `toml:"cpu"` // model; "" fits the accelerator
+}
+
+// Accel is how QEMU runs guest code.
+type Accel string
+
+// The values of Accel.
+const (
+	AccelAuto Accel = "auto" // KVM where it works, else TCG
+	AccelKVM  Accel = "kvm"
+	AccelTCG  Accel = "tcg"
+)
+
+// Default returns the configuration of a site that has no file.
+func Default() Config {
+	return Config{
+		Paths: Paths{State: "/var/lib/slurmv/%n", Run: "/run/slurmv/%n"},
+		Limits: Limits{
+			VMPerNode: 64, VCPUPerVM: 256, MemoryPerVM: 4 << 20, DiskSize: 4 << 20,
+			VFPerVM: 16, IVShmemPerVM: 16, IVShmemSize: 16 << 10, MountsPerVM: 16,
+			ReadyTimeout: 3600, ProgramsPerVM: 1024,
+		},
+		Defaults: Defaults{
+			VCPUPerVM: 1, MemoryPerVM: 1 << 10, Network: "default",
+			IVShmemSize: 16, ReadyTimeout: 300,
+		},
+		Images:  Images{Directories: []string{"/"}, Catalogue: map[string]Image{}},
+		Slurm:   Slurm{Resources: ResourcesUser, QEMUOverhead: 256},
+		Network: map[string]Network{"default": defaultNetwork(NetworkJob)},
+		QEMU:    QEMU{Machine: "q35", Accel: AccelAuto},
+	}
+}
+
+func defaultNetwork(kind NetworkType) Network {
+	switch kind {
+	case NetworkJob:
+		return Network{Type: kind, Subnet: "172.30.0.0/16", VXLANPort: 4789}
+	case NetworkBridge:
+		return Network{Type: kind, Addresses: "dhcp"}
+	}
+	return Network{Type: kind}
+}
+
+// Load reads the file at path, or at [Path] if path is empty. A site may do
+// without the file at Path and has the defaults then; any other path is
+// somebody's explicit wish, and a missing file there is an error.
+func Load(path string) (Config, error) {
+	if path == "" {
+		path = Path
+	}
+	data, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) && path == Path {
+		return Default(), nil
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	return Parse(path, data)
+}
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		return nil, fmt.Errorf("%s: longer than %d bytes, so not a configuration", path, maxFile)
+	}
+	return data, err
+}
+
+// StateDir returns the directory of a node's journals and overlays.
+func (c Config) StateDir(node string) string { return expand(c.Paths.State, node) }
+
+// RunDir returns the directory of a node's sockets and locks.
+func (c Config) RunDir(node string) string { return expand(c.Paths.Run, node) }
+
+// expand puts the node's name into path. A Slurm node name is one path element
+// already; one that is not comes from a forged environment and must not lead
+// elsewhere.
+func expand(path, node string) string {
+	name := strings.Map(func(r rune) rune {
+		if r == '/' || r < ' ' {
+			return '_'
+		}
+		return r
+	}, node)
+	if strings.Trim(name, ".") == "" {
+		name = strings.Repeat("_", len(name))
+	}
+	return filepath.Clean(strings.ReplaceAll(path, "%n", name))
+}

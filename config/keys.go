@@ -1,0 +1,136 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// A statedKey is a key or the name of a section where it stands in a file.
+//
+// The decoder by itself takes vm_per_node in any case of letters and does not
+// say at which key a value of the wrong type stood.
+type statedKey struct {
+	path         []string // from the top of the file
+	line, column int      // from 1
+	list         bool     // written [[key]]
+}
+
+// statedKeys returns the keys of a well-formed file in their order.
+func statedKeys(data []byte) []statedKey {
+	var (
+		parser  unstable.Parser
+		keys    []statedKey
+		section []string
+	)
+	parser.Reset(data)
+	for parser.NextExpression() {
+		switch node := parser.Expression(); node.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			key := keyOf(&parser, node, nil)
+			key.list = node.Kind == unstable.ArrayTable
+			keys = append(keys, key)
+			section = key.path
+		case unstable.KeyValue:
+			keys = appendKeys(keys, &parser, node, section)
+		}
+	}
+	return keys
+}
+
+// appendKeys appends the key of an assignment, and those inside it if its value
+// is an inline table.
+func appendKeys(keys []statedKey, parser *unstable.Parser, node *unstable.Node, section []string) []statedKey {
+	key := keyOf(parser, node, section)
+	keys = append(keys, key)
+	if value := node.Value(); value.Kind == unstable.InlineTable {
+		for inner := value.Children(); inner.Next(); {
+			keys = appendKeys(keys, parser, inner.Node(), key.path)
+		}
+	}
+	return keys
+}
+
+func keyOf(parser *unstable.Parser, node *unstable.Node, section []string) statedKey {
+	key := statedKey{path: slices.Clone(section)}
+	for part := node.Key(); part.Next(); {
+		if key.line == 0 {
+			start := parser.Shape(part.Node().Raw).Start
+			key.line, key.column = start.Line, start.Column
+		}
+		key.path = append(key.path, string(part.Node().Data))
+	}
+	return key
+}
+
+// lastBefore returns the key whose value stands at a position, nil if there is none.
+func lastBefore(keys []statedKey, line, column int) *statedKey {
+	var last *statedKey
+	for i, key := range keys {
+		if key.line < line || key.line == line && key.column <= column {
+			last = &keys[i]
+		}
+	}
+	return last
+}
+
+// String returns the key as messages name it.
+func (k statedKey) String() string { return Quote(strings.Join(k.path, ".")) }
+
+// kind returns the type of the key's value, nil if the key is unknown.
+func (k statedKey) kind() reflect.Type { return typeAt(k.path) }
+
+// check refuses a key that is unknown, and a list where sections have names.
+func (k statedKey) check() error {
+	switch {
+	case k.kind() == nil:
+		return fmt.Errorf("%s: %s", k, k.unknown())
+	case k.list:
+		return fmt.Errorf("%s: not a list; write [%s] with one pair of brackets", k, strings.Join(k.path, "."))
+	}
+	return nil
+}
+
+// unknown says what may stand where an unknown key does.
+func (k statedKey) unknown() string {
+	section := k.path[:len(k.path)-1]
+	for typeAt(section) == nil {
+		section = section[:len(section)-1]
+	}
+	names := fieldKeys(typeAt(section))
+	if len(names) == 0 {
+		return "unknown key; " + strings.Join(section, ".") + " has no keys below it"
+	}
+	return "unknown key; known here: " + strings.Join(names, ", ")
+}
+
+func typeAt(path []string) reflect.Type {
+	at := reflect.TypeFor[Config]()
+	for _, part := range path {
+		if at.Kind() == reflect.Map {
+			at = at.Elem()
+			continue
+		}
+		i := slices.Index(fieldKeys(at), part)
+		if i < 0 {
+			return nil
+		}
+		at = at.Field(i).Type
+	}
+	return at
+}
+
+// fieldKeys returns the keys of a section, in the order of the struct's fields.
+func fieldKeys(section reflect.Type) []string {
+	if section.Kind() != reflect.Struct {
+		return nil
+	}
+	var keys []string
+	for field := range section.Fields() {
+		keys = append(keys, field.Tag.Get("toml"))
+	}
+	return keys
+}
