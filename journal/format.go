@@ -1,0 +1,204 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"time"
+)
+
+// A journal is lines of "CHECKSUM JSON\n": eight hexadecimal digits (CRC-32C of
+// the JSON), a space, one entry. `cut -c10- journal | jq` shows it.
+const (
+	version = 1
+
+	// maxLine bounds an entry, in bytes. The largest is the header, which holds
+	// the job's spec.
+	maxLine = 1 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A Header says whose journal it is. It is written once.
+type Header struct {
+	Version int       `json:"version"` // of the file's format
+	Job     uint32    `json:"job"`
+	Restart uint32    `json:"restart"`
+	Step    uint32    `json:"step"` // the VM step; only its end, or the job's, reclaims
+	UID     uint32    `json:"uid"`
+	GID     uint32    `json:"gid"`
+	Node    string    `json:"node"` // name in Slurm
+	Cluster string    `json:"cluster,omitempty"`
+	JobName string    `json:"job_name,omitempty"`
+	WorkDir string    `json:"work_dir,omitempty"`
+	Spec    string    `json:"spec,omitempty"` // as the caller encodes it
+	BootID  string    `json:"boot_id"`        // the kernel's, see [BootID]
+	Created time.Time `json:"created"`
+}
+
+// ID returns the job and restart of the header.
+func (h Header) ID() ID { return ID{Job: h.Job, Restart: h.Restart} }
+
+// A Record is one resource that the job holds or, before Done, may hold.
+type Record struct {
+	Kind string
+	Name string
+	Data json.RawMessage // what the resource's Intend was given; nil if nothing
+	Done bool
+}
+
+// Decode reads Data into v.
+func (r Record) Decode(v any) error {
+	if err := json.Unmarshal(r.Data, v); err != nil {
+		return fmt.Errorf("journal record %s %s: %w", r.Kind, r.Name, err)
+	}
+	return nil
+}
+
+type op string
+
+const (
+	opHolder op = "holder"
+	opHeader op = "header"
+	opIntend op = "intend"
+	opDone   op = "done"
+	opUndone op = "undone"
+)
+
+// An entry is one line of the file.
+type entry struct {
+	Op     op              `json:"op"`
+	Header *Header         `json:"header,omitempty"`
+	Holder *Holder         `json:"holder,omitempty"`
+	Kind   string          `json:"kind,omitempty"`
+	Name   string          `json:"name,omitempty"`
+	Data   json.RawMessage `json:"data,omitempty"`
+}
+
+// contents is what the lines of a journal add up to.
+type contents struct {
+	header Header // Version 0: not written yet
+	holder Holder
+	held   []Record
+	size   int64 // bytes of the file that count
+}
+
+// A CorruptError says which line of a journal cannot be what was written. What
+// the job holds is then unknown and has to be cleaned up by hand.
+type CorruptError struct {
+	File string
+	Line int // from 1
+	Err  error
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("%s:%d: %v; give back by hand what its other lines name, then delete it", e.File, e.Line, e.Err)
+}
+
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+func named(err error, file string) error {
+	var corrupt *CorruptError
+	if errors.As(err, &corrupt) {
+		corrupt.File = file
+	}
+	return err
+}
+
+// parse reads a journal. Each line was on disk before the next was begun, so a
+// crash can only have spoilt the last, and then what it announces has not been
+// done yet: a bad last line counts as not written. A bad line before it is a
+// [*CorruptError], beside which parse returns what it has read up to there.
+func parse(data []byte) (contents, error) {
+	var c contents
+	for number := 1; len(data) > 0; number++ {
+		line, rest, _ := bytes.Cut(data, []byte("\n"))
+		e, err := decode(data[:len(data)-len(rest)])
+		if err != nil && len(rest) == 0 {
+			return c, nil
+		}
+		if err == nil {
+			var next contents
+			if next, err = c.apply(e); err == nil {
+				next.size = c.size + int64(len(line)) + 1
+				c, data = next, rest
+				continue
+			}
+		}
+		return c, &CorruptError{Line: number, Err: err}
+	}
+	return c, nil
+}
+
+// apply returns c as it is after e; c stays as it was.
+func (c contents) apply(e entry) (contents, error) {
+	at := slices.IndexFunc(c.held, func(r Record) bool { return r.Kind == e.Kind && r.Name == e.Name })
+	switch {
+	case e.Op == opHolder && e.Holder != nil:
+		c.holder = *e.Holder
+	case e.Op == opHeader && e.Header != nil && c.header.Version == 0:
+		if e.Header.Version != version {
+			return c, fmt.Errorf("format %d is not %d, the one this program knows", e.Header.Version, version)
+		}
+		c.header = *e.Header
+	case c.header.Version == 0 || e.Header != nil || e.Holder != nil || e.Kind == "":
+		return c, fmt.Errorf("%q does not belong here", e.Op)
+	case e.Op == opIntend && at < 0:
+		c.held = append(slices.Clip(c.held), Record{Kind: e.Kind, Name: e.Name, Data: e.Data})
+	case e.Op == opDone && at >= 0:
+		c.held = slices.Clone(c.held)
+		c.held[at].Done = true
+	case e.Op == opUndone && at >= 0:
+		c.held = slices.Delete(slices.Clone(c.held), at, at+1)
+	case e.Op == opIntend:
+		return c, errors.New("it is held already")
+	case e.Op == opDone || e.Op == opUndone:
+		return c, errors.New("it is not held")
+	default:
+		return c, fmt.Errorf("unknown entry %q", e.Op)
+	}
+	return c, nil
+}
+
+func encode(e entry) ([]byte, error) {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	line := fmt.Appendf(nil, "%s %s\n", checksum(text), text)
+	if len(line) > maxLine {
+		return nil, fmt.Errorf("entry of %d bytes is longer than %d", len(line), maxLine)
+	}
+	return line, nil
+}
+
+func checksum(text []byte) string { return fmt.Sprintf("%08x", crc32.Checksum(text, castagnoli)) }
+
+// decode reads one line with its newline.
+func decode(line []byte) (entry, error) {
+	var e entry
+	text, whole := bytes.CutSuffix(line, []byte("\n"))
+	if !whole {
+		return e, errors.New("line has no end")
+	}
+	if len(text) < 9 || text[8] != ' ' || len(line) > maxLine {
+		return e, errors.New("line is not a checksum and an entry")
+	}
+	if string(text[:8]) != checksum(text[9:]) {
+		return e, errors.New("checksum is wrong")
+	}
+	if err := json.Unmarshal(text[9:], &e); err != nil {
+		return e, err
+	}
+	return e, nil
+}
+
+func marshalData(data any) (json.RawMessage, error) {
+	if data == nil {
+		return nil, nil
+	}
+	return json.Marshal(data)
+}

@@ -1,0 +1,275 @@
+// Package journal records what a job holds on a node, so that nothing is lost
+// when the holder dies at any instant.
+//
+// A [Journal] is one file per job and restart, <state>/jobs/<id>/journal. Every
+// call that changes it appends one checksummed line and returns once the line is
+// on disk. The order for a resource is [Journal.Intend], acquire, [Journal.Done];
+// to give it back: undo, [Journal.Undone]. Whoever opens the file later, in
+// another process or after a power cut, finds in [Journal.Held] everything that
+// may exist, in the order in which it was begun, and undoes it backwards.
+//
+// Having a Journal means holding the exclusive lock on its file. The lock says
+// that somebody is working on the job; it vanishes with the process. The records
+// say what the job owns, and stay. [Read] looks without the lock.
+//
+// The package knows nothing of what the records mean.
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Journal is the open, locked journal of a job. Its methods may be called from
+// several goroutines.
+type Journal struct {
+	id   ID
+	dir  string // <state>/jobs/<id>
+	file *os.File
+
+	mu     sync.Mutex
+	c      contents
+	broken error // the file no longer is what c says; every later change fails with it
+}
+
+// Create starts the journal of a job that has none. The header's Version,
+// Restart, Job, BootID and Created are filled in. A journal that exists is left
+// alone: [ErrLocked] if its holder is alive, else [fs.ErrExist], which means that
+// it has to be reclaimed first.
+func Create(state string, id ID, header Header) (*Journal, error) {
+	if err := makeDirs(state, id); err != nil {
+		return nil, fmt.Errorf("create journal of job %s: %w", id, err)
+	}
+	j, err := Open(state, id)
+	if err != nil {
+		return nil, err
+	}
+	if j.c.header.Version != 0 {
+		return nil, errors.Join(
+			fmt.Errorf("create journal of job %s: %w: an earlier launch left %s; reclaim it first", id, fs.ErrExist, j.file.Name()),
+			j.Close())
+	}
+	if err := j.begin(header); err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	return j, nil
+}
+
+// Open opens and locks the journal of a job that exists; else it returns
+// [fs.ErrNotExist]. It does not wait for the lock, see [OpenWait]: an error that
+// is [ErrLocked] is a [*LockedError] and names the holder.
+//
+// A crash can leave a job's directory without a header or even without a file.
+// Nothing was held then: such a journal opens, with a zero Header, and can be
+// removed.
+func Open(state string, id ID) (*Journal, error) {
+	j, err := open(state, id)
+	if err != nil {
+		return nil, fmt.Errorf("open journal of job %s: %w", id, err)
+	}
+	return j, nil
+}
+
+func open(state string, id ID) (*Journal, error) {
+	dir := Dir(state, id)
+	file, err := openLocked(filepath.Join(dir, fileName))
+	if err != nil {
+		return nil, err
+	}
+	j := &Journal{id: id, dir: dir, file: file}
+	if err := j.load(); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return j, nil
+}
+
+// load reads the file, cuts off what a crash left half written, and signs as the
+// new holder.
+func (j *Journal) load() error {
+	data, err := readAll(j.file)
+	if err != nil {
+		return err
+	}
+	if j.c, err = parse(data); err != nil {
+		return named(err, j.file.Name())
+	}
+	if h := j.c.header; h.Version != 0 && h.ID() != j.id {
+		return fmt.Errorf("%s belongs to job %s", j.file.Name(), h.ID())
+	}
+	if err := j.prepare(int64(len(data))); err != nil {
+		return err
+	}
+	holder, err := self()
+	if err != nil {
+		return err
+	}
+	return j.append(entry{Op: opHolder, Holder: &holder})
+}
+
+// reserve is how much space a journal claims beyond its end, in bytes: the lines
+// of some hundred resources. Overlays can fill the disk, and then reclaim, which
+// writes too, is what makes room.
+const reserve = 256 << 10
+
+// prepare makes the file, of which length bytes were read, ready for more lines.
+func (j *Journal) prepare(length int64) error {
+	if length == 0 {
+		if err := syncDir(j.dir); err != nil {
+			return err
+		}
+	}
+	if length > j.c.size {
+		if err := j.file.Truncate(j.c.size); err != nil {
+			return err
+		}
+	}
+	err := unix.Fallocate(int(j.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, j.c.size, reserve)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSPC) {
+		return nil // as well as it can be
+	}
+	return err
+}
+
+func (j *Journal) begin(h Header) error {
+	boot, err := BootID()
+	if err != nil {
+		return err
+	}
+	h.Version, h.Job, h.Restart, h.BootID = version, j.id.Job, j.id.Restart, boot
+	h.Created = time.Now().UTC()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.append(entry{Op: opHeader, Header: &h})
+}
+
+// ID returns whose journal it is.
+func (j *Journal) ID() ID { return j.id }
+
+// Dir returns the job's directory, in which the journal lies and what the job
+// keeps on disk beside it.
+func (j *Journal) Dir() string { return j.dir }
+
+// Header returns what was written at creation.
+func (j *Journal) Header() Header {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.c.header
+}
+
+// Held returns what the job holds, or may hold, in the order of its Intends.
+func (j *Journal) Held() []Record {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.c.held)
+}
+
+// Intend records that the resource is about to be acquired. data, which is
+// stored as JSON and may be nil, is what undoing it will need. A resource that
+// is held already is an error.
+func (j *Journal) Intend(kind, name string, data any) error {
+	raw, err := marshalData(data)
+	if err != nil {
+		return fmt.Errorf("journal %s: intend %s %s: %w", j.id, kind, name, err)
+	}
+	return j.change(entry{Op: opIntend, Kind: kind, Name: name, Data: raw})
+}
+
+// Done records that the resource is acquired.
+func (j *Journal) Done(kind, name string) error {
+	return j.change(entry{Op: opDone, Kind: kind, Name: name})
+}
+
+// Undone records that the resource is given back; it is held no more.
+func (j *Journal) Undone(kind, name string) error {
+	return j.change(entry{Op: opUndone, Kind: kind, Name: name})
+}
+
+// errBadName: JSON would store another text, and Done would not find it again.
+var errBadName = errors.New("kind is empty, or kind or name is not valid UTF-8")
+
+func (j *Journal) change(e entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	err := errBadName
+	if e.Kind != "" && utf8.ValidString(e.Kind) && utf8.ValidString(e.Name) {
+		err = j.append(e)
+	}
+	if err != nil {
+		return fmt.Errorf("journal %s: %s %s %q: %w", j.id, e.Op, e.Kind, e.Name, err)
+	}
+	return nil
+}
+
+// append writes e and waits until it is on disk.
+func (j *Journal) append(e entry) error {
+	if j.broken != nil {
+		return j.broken
+	}
+	next, err := j.c.apply(e)
+	if err != nil {
+		return err
+	}
+	line, err := encode(e)
+	if err != nil {
+		return err
+	}
+	if _, err := j.file.WriteAt(line, j.c.size); err != nil {
+		return errors.Join(err, j.file.Truncate(j.c.size))
+	}
+	// After a failed fsync the kernel may have dropped the line and call the
+	// page clean: nobody can tell what the disk has, so nothing more is written.
+	if err := j.file.Sync(); err != nil {
+		j.broken = fmt.Errorf("write %s to disk: %w", j.file.Name(), err)
+		return j.broken
+	}
+	next.size = j.c.size + int64(len(line))
+	j.c = next
+	return nil
+}
+
+// Close gives up the lock. The records stay.
+func (j *Journal) Close() error { return j.file.Close() }
+
+// Remove deletes the journal and the job's directory, and closes the Journal if
+// it could. It refuses while anything is held, and while anything but the journal lies in the
+// directory: the journal is the last thing to go.
+func (j *Journal) Remove() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.remove(); err != nil {
+		return fmt.Errorf("remove journal of job %s: %w", j.id, err)
+	}
+	return j.file.Close()
+}
+
+func (j *Journal) remove() error {
+	if n := len(j.c.held); n > 0 {
+		return fmt.Errorf("%d resources are still held, the last is %s %s", n, j.c.held[n-1].Kind, j.c.held[n-1].Name)
+	}
+	entries, err := os.ReadDir(j.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() != fileName {
+			return fmt.Errorf("%s is still there", filepath.Join(j.dir, e.Name()))
+		}
+	}
+	if err := os.Remove(j.file.Name()); err != nil {
+		return err
+	}
+	// Somebody may open the job between the two removals; it is theirs then.
+	if err := os.Remove(j.dir); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
+		return err
+	}
+	return syncDir(filepath.Dir(j.dir))
+}

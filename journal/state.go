@@ -1,0 +1,121 @@
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	jobsDir  = "jobs"
+	fileName = "journal"
+)
+
+// An ID identifies a job on a node: a requeued job has the same number and
+// another restart count, and shares nothing with the run before.
+type ID struct{ Job, Restart uint32 }
+
+// String returns "JOB.RESTART", which is also the name of the job's directory.
+func (id ID) String() string { return fmt.Sprintf("%d.%d", id.Job, id.Restart) }
+
+// ParseID reads what [ID.String] writes, and nothing else: "007.0" is no ID.
+func ParseID(text string) (ID, error) {
+	job, restart, _ := strings.Cut(text, ".")
+	j, err1 := strconv.ParseUint(job, 10, 32)
+	r, err2 := strconv.ParseUint(restart, 10, 32)
+	id := ID{Job: uint32(j), Restart: uint32(r)}
+	if err1 != nil || err2 != nil || id.String() != text {
+		return ID{}, fmt.Errorf("%q is not JOB.RESTART, such as 4217.0", text)
+	}
+	return id, nil
+}
+
+// Dir returns the directory of a job below the node's state directory.
+func Dir(state string, id ID) string { return filepath.Join(state, jobsDir, id.String()) }
+
+// List returns the jobs that have a directory below state, with or without a
+// journal in it, ordered by number. A state directory that is not there has none.
+func List(state string) ([]ID, error) {
+	entries, err := os.ReadDir(filepath.Join(state, jobsDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	var ids []ID
+	for _, e := range entries {
+		if id, err := ParseID(e.Name()); err == nil && e.IsDir() {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b ID) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Restart, b.Restart))
+	})
+	return ids, nil
+}
+
+// A State is what a journal says at one moment.
+type State struct {
+	Header Header
+	Holder Holder
+	Held   []Record
+}
+
+// Read reads a journal without its lock. Beside a [*CorruptError] it returns
+// what stands before the broken line.
+func Read(state string, id ID) (State, error) {
+	path := filepath.Join(Dir(state, id), fileName)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return State{}, fmt.Errorf("read journal of job %s: %w", id, err)
+	}
+	c, err := parse(data)
+	if err != nil {
+		err = fmt.Errorf("read journal of job %s: %w", id, named(err, path))
+	}
+	return State{Header: c.header, Holder: c.holder, Held: c.held}, err
+}
+
+// makeDirs makes the job's directory. QEMU, which runs as the job's owner, has
+// to pass through all of them to the files that are his.
+func makeDirs(state string, id ID) error {
+	for _, dir := range []string{state, filepath.Join(state, jobsDir), Dir(state, id)} {
+		if err := makeDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func makeDir(dir string) error {
+	err := os.MkdirAll(dir, 0o711)
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(dir, 0o711); err != nil { // whatever the umask is
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
+}
+
+// syncDir puts the names in dir on disk.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func readAll(file *os.File) ([]byte, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.NewSectionReader(file, 0, info.Size()))
+}
