@@ -1,0 +1,42 @@
+package main
+
+const help = `Usage: slurm-v-run [srun options] program [arguments]
+       slurm-v-run --start
+
+Run a program in the VMs of this Slurm job, as srun would on the bare nodes.
+
+The first slurm-v-run of a job starts its VMs and waits until they are ready;
+the others find them. All other options are srun's and mean the same: -n, --label,
+--input, --output ... Tasks are spread over nodes by srun, and the tasks of a node
+over its VMs.
+
+OPTIONS
+=======
+
+    --vm-distribution=block|cyclic   fill one VM after the other (block, the
+                                     default), or deal the tasks out in turn
+    --start                          only start the VMs, and do not wait for
+                                     them: the next slurm-v-run does. VMs that
+                                     have failed or ended are started again
+    --launcher=srun|ssh              who starts the tasks: srun (the default),
+                                     or your own mpirun through ssh
+    -Q, --quiet                      say nothing while the VMs start
+    -h, --help                       show this text
+    -V, --version                    show the version
+
+EXIT STATUS
+===========
+
+    srun's own: the highest of the tasks', 128 + N for signal N
+    1   the VMs could not be started, or there is no job with VMs
+    2   the command line cannot be run
+
+EXAMPLES
+========
+
+    slurm-v-run -n 16 ./graph500
+
+    slurm-v-run --start       VMs boot while the script prepares its data
+    cp -r /archive/input .
+    slurm-v-run ./app input
+`

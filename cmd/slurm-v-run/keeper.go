@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// keeperWord, as the only argument, makes this program the keeper. It is no
+// option for people.
+const keeperWord = "--keeper-of-the-vm-step"
+
+// startFD is where a new keeper tells how its start went.
+const startFD = 3
+
+// linger: see [vmstep.Keeper].
+const linger = 10 * time.Second
+
+// startKeeper starts a process that outlives this one: a session of its own, no
+// terminal, no descriptor of the caller's. It returns once the keeper listens, or
+// has found that another one does.
+func startKeeper() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	told, tell, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer told.Close()
+	cmd := exec.Command(self, keeperWord)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.ExtraFiles = []*os.File{tell}
+	err = cmd.Start()
+	tell.Close()
+	if err != nil {
+		return err
+	}
+	defer cmd.Process.Release()
+	text, err := io.ReadAll(io.LimitReader(told, 4096))
+	if err == nil && len(text) > 0 {
+		err = errors.New(strings.TrimSpace(string(text)))
+	}
+	return err
+}
+
+// keeper is the life of the keeper.
+func keeper() error {
+	tell := os.NewFile(startFD, "start")
+	closeInherited()
+	unix.CloseOnExec(startFD)
+	// Caught, not ignored: srun must not inherit that.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
+		unix.SIGALRM, unix.SIGUSR1, unix.SIGUSR2)
+	k, l, err := newKeeper()
+	if err != nil && !errors.Is(err, unix.EADDRINUSE) {
+		fmt.Fprintln(tell, err)
+	}
+	tell.Close()
+	if err != nil {
+		return err
+	}
+	return k.Serve(context.Background(), l)
+}
+
+func newKeeper() (*vmstep.Keeper, net.Listener, error) {
+	job, err := vmstep.JobFromEnv(os.Getenv)
+	if err != nil {
+		return nil, nil, err
+	}
+	srun, err := srunPath()
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := net.Listen("unix", vmstep.Address(os.Getuid(), job.String()))
+	if err != nil {
+		return nil, nil, err
+	}
+	return &vmstep.Keeper{
+		Nodes:   job.Nodes,
+		Command: vmstep.StepCommand(srun, agentPath(), job.Nodes),
+		Env:     vmstep.StepEnv(os.Environ()),
+		JobGone: func(ctx context.Context) bool { return jobGone(ctx, job) },
+		Linger:  linger,
+	}, l, nil
+}
+
+// jobGone asks Slurm. When Slurm does not answer, the job is taken for alive.
+func jobGone(ctx context.Context, job vmstep.Job) bool {
+	cmd := exec.CommandContext(ctx, "squeue", "--noheader", "--states=all", "--format=%T", "--jobs", fmt.Sprint(job.ID))
+	var words strings.Builder
+	cmd.Stderr = &words
+	state, err := cmd.Output()
+	if err != nil {
+		return strings.Contains(words.String(), "Invalid job id")
+	}
+	return vmstep.JobOver(string(state))
+}
+
+// closeInherited closes what the caller had open besides, such as the pipe of a
+// $(command): its reader would wait for the end of the job. Descriptors of this
+// program's own are marked close-on-exec, inherited ones are not.
+func closeInherited() {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= startFD {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
+		}
+	}
+}

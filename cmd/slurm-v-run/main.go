@@ -1,0 +1,145 @@
+// Command slurm-v-run runs a program in the VMs of a Slurm job, as srun runs it
+// on the bare nodes.
+//
+// It makes sure that the VMs are there, by way of the job's keeper, shows how they
+// start, and then becomes srun: exit status, signals and terminal are srun's own.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// version is set at build time with -ldflags -X.
+var version = "development"
+
+func main() {
+	var err error
+	if len(os.Args) == 2 && os.Args[1] == keeperWord {
+		err = keeper()
+	} else {
+		err = run(os.Args[1:])
+	}
+	var usage *vmstep.UsageError
+	switch {
+	case errors.As(err, &usage):
+		fmt.Fprintln(os.Stderr, "slurm-v-run:", err)
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "slurm-v-run:", err)
+		os.Exit(1)
+	}
+}
+
+func run(words []string) error {
+	line, err := vmstep.Split(words, srunHelp)
+	switch {
+	case err != nil:
+		return err
+	case line.Help:
+		_, err = io.WriteString(os.Stdout, help)
+		return err
+	case line.Version:
+		_, err = fmt.Println("slurm-v-run", version)
+		return err
+	}
+	job, err := vmstep.JobFromEnv(os.Getenv)
+	if err != nil {
+		return err
+	}
+	if err := sameJob(line, job); err != nil {
+		return err
+	}
+	if line.Launcher == "ssh" {
+		return errors.New("--launcher=ssh is not available yet: run MPI programs with the default launcher, through Slurm's PMI")
+	}
+	if err := awaitVMs(context.Background(), line, job); err != nil || line.Start {
+		return err
+	}
+	return becomeSrun(line)
+}
+
+// sameJob refuses the id of another job: its VMs are that job's.
+func sameJob(line vmstep.CommandLine, job vmstep.Job) error {
+	id, given := line.Given("jobid")
+	if !given || id == fmt.Sprint(job.ID) {
+		return nil
+	}
+	return fmt.Errorf("--jobid=%s: this is job %d, and slurm-v-run works only inside the job that has the VMs", id, job.ID)
+}
+
+// awaitVMs returns when the VMs are ready or, with --start, are starting.
+func awaitVMs(ctx context.Context, line vmstep.CommandLine, job vmstep.Job) error {
+	client, err := vmstep.Connect(ctx, vmstep.Address(os.Getuid(), job.String()), line.Start, startKeeper)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if line.Start && client.Now.State == vmstep.StateStarting {
+		return nil
+	}
+	show := func(vmstep.Event) {}
+	if !quiet(line) {
+		display := &vmstep.Display{Out: os.Stderr, Terminal: term.IsTerminal(int(os.Stderr.Fd()))}
+		show = display.Show
+	}
+	err = client.Wait(show)
+	if err != nil && client.Now.State == vmstep.StateEnded {
+		err = fmt.Errorf("%w (slurm-v-run --start starts new ones)", err)
+	}
+	return err
+}
+
+func quiet(line vmstep.CommandLine) bool {
+	_, quiet := line.Given("quiet")
+	return quiet
+}
+
+// becomeSrun replaces this process by srun, which runs the program.
+func becomeSrun(line vmstep.CommandLine) error {
+	srun, err := srunPath()
+	if err != nil {
+		return err
+	}
+	args := vmstep.ProgramCommand(srun, agentPath(), line)
+	if err := syscall.Exec(srun, args, os.Environ()); err != nil {
+		return fmt.Errorf("run %s: %w", srun, err)
+	}
+	return nil
+}
+
+func srunPath() (string, error) {
+	path, err := exec.LookPath("srun")
+	if err != nil {
+		return "", errors.New("srun is not in PATH: load the module of your site's Slurm, or add its bin directory")
+	}
+	return filepath.Abs(path)
+}
+
+func agentPath() string { return filepath.Join(config.Libexec, "slurmv-agent") }
+
+// srunHelp asks srun which options it and its plugins know. What the environment
+// sets for steps must not disturb it.
+func srunHelp() string {
+	srun, err := srunPath()
+	if err != nil {
+		return ""
+	}
+	cmd := exec.Command(srun, "--help")
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "SLURM_DEBUG=") })
+	text, _ := cmd.Output()
+	return string(text)
+}

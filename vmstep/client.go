@@ -1,0 +1,142 @@
+package vmstep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/slurm-v/slurm-v/nodeagent"
+)
+
+// Address returns the abstract socket on which the keeper of a job listens. It
+// is bound by one process at a time, which is what starts the VMs once; it
+// vanishes with that process.
+func Address(uid int, job string) string {
+	return fmt.Sprintf("@slurmv/%d/%s", uid, job)
+}
+
+// A Client follows the keeper of a job.
+type Client struct {
+	// Now is the state at the time of connecting.
+	Now  Event
+	conn *nodeagent.Conn
+}
+
+// connectPatience bounds how long a keeper may take to answer.
+const connectPatience = 30 * time.Second
+
+// Connect reaches the keeper at address and calls start if there is none. When
+// several processes do so at once, one keeper comes to be and all reach it. With
+// restart, VMs that have failed or ended are started again.
+func Connect(ctx context.Context, address string, restart bool, start func() error) (*Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectPatience)
+	defer cancel()
+	for {
+		c, err := dial(ctx, address, restart)
+		if !noKeeper(err) {
+			return c, err
+		}
+		if err := start(); err != nil {
+			return nil, fmt.Errorf("start the keeper of the VMs: %w", err)
+		}
+		// A keeper that lost the race for the address is gone again; the one that
+		// won it listens a moment later.
+		if !sleep(ctx, 20*time.Millisecond) {
+			return nil, errors.New("the keeper of the VMs does not answer")
+		}
+	}
+}
+
+// noKeeper reports that nobody listens, or somebody who was about to leave.
+func noKeeper(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE)
+}
+
+func dial(ctx context.Context, address string, restart bool) (*Client, error) {
+	var dialer net.Dialer
+	raw, err := dialer.DialContext(ctx, "unix", address)
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { raw.Close() })()
+	if err := samePeer(raw); err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("the name %s is taken: %w", strings.TrimPrefix(address, "@"), err)
+	}
+	c := &Client{conn: nodeagent.NewConn(raw)}
+	err = c.conn.WriteJSON(clientHello{Restart: restart})
+	if err == nil {
+		c.Now, err = c.Next()
+	}
+	if err != nil {
+		raw.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Next returns the next event. io.EOF means that the keeper is gone.
+func (c *Client) Next() (Event, error) {
+	var e Event
+	err := c.conn.ReadJSON(nodeagent.MaxMap, &e)
+	return e, err
+}
+
+// Close stops following.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Wait shows what happens until the VMs are ready, which is also when they are
+// found to be elsewhere, and returns why they are not.
+func (c *Client) Wait(show func(Event)) error {
+	e := c.Now
+	if e.State == StateStarting {
+		var err error
+		if e, err = c.follow(show); err != nil {
+			return err
+		}
+	}
+	switch e.State {
+	case StateFailed:
+		return fmt.Errorf("the VMs could not be started: %s", e.Reason)
+	case StateEnded:
+		return fmt.Errorf("the VMs of this job have ended: %s", e.Reason)
+	}
+	return nil
+}
+
+// follow returns the state which ended the wait.
+func (c *Client) follow(show func(Event)) (Event, error) {
+	for {
+		e, err := c.Next()
+		if errors.Is(err, io.EOF) {
+			return e, errors.New("the keeper of the VMs is gone; run slurm-v-run again")
+		}
+		if err != nil {
+			return e, fmt.Errorf("follow the start of the VMs: %w", err)
+		}
+		show(e)
+		if e.final() {
+			return e, nil
+		}
+	}
+}
+
+// UntilEnd returns the reason once VMs that were ready have ended; "" if the
+// keeper went first.
+func (c *Client) UntilEnd() string {
+	for {
+		e, err := c.Next()
+		if err != nil {
+			return ""
+		}
+		if e.State == StateEnded {
+			return e.Reason
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package vmstep
+
+import "github.com/slurm-v/slurm-v/nodeagent"
+
+// The states of a VM step.
+const (
+	StateStarting  = "starting"
+	StateReady     = "ready"     // every VM knows the map
+	StateFailed    = "failed"    // the VMs did not come up; Reason says why
+	StateEnded     = "ended"     // they were ready and are gone; Reason says why
+	StateElsewhere = "elsewhere" // a keeper on another host has them
+)
+
+// An Event is one line from the keeper to a client. The first is the state at
+// that moment; after it come the events of this start from its beginning, then
+// what happens. Exactly one of State, Progress and Text is set.
+type Event struct {
+	State  string `json:"state,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Millis int64  `json:"ms,omitempty"`    // with a state: since the start
+	Nodes  int    `json:"nodes,omitempty"` // with StateStarting: of the job
+
+	Map []nodeagent.NodeVMs `json:"map,omitempty"` // with StateReady
+
+	Node     string    `json:"node,omitempty"` // with Progress
+	Progress *Progress `json:"progress,omitempty"`
+
+	Text string `json:"text,omitempty"` // a line some other program printed
+}
+
+// final reports whether a client that waits for the VMs need not wait longer.
+func (e Event) final() bool {
+	return e.State != "" && e.State != StateStarting
+}
+
+// A clientHello is the one line from a client to the keeper.
+type clientHello struct {
+	// Restart asks to start the VMs again if they have failed or ended.
+	Restart bool `json:"restart,omitempty"`
+}

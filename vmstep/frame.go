@@ -1,0 +1,227 @@
+package vmstep
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+)
+
+// The kinds of frames and the values they carry.
+const (
+	KindProgress = "progress" // agent to keeper: Progress
+	KindVMs      = "vms"      // hold to keeper: nodeagent.NodeVMs
+	KindMap      = "map"      // keeper to hold: []nodeagent.NodeVMs
+	KindReady    = "ready"    // hold to keeper: nothing; the node's VMs have the map
+	KindFailed   = "failed"   // hold to keeper: Failure
+)
+
+// Progress says that a VM has entered a stage of its launch, Millis after the
+// launch began on its node.
+type Progress struct {
+	VM     int    `json:"vm"` // number in the job
+	Stage  string `json:"stage"`
+	Millis int64  `json:"ms"`
+}
+
+// Failure is one sentence about why a node cannot go on.
+type Failure struct {
+	Error string `json:"error"`
+}
+
+const (
+	magic = "@slurmv1"
+
+	// chunk is how many bytes of JSON a line carries. srun cuts lines at 1024
+	// bytes, and what it cuts it mixes with the lines of other nodes; the base64 of
+	// 640 bytes leaves room for the longest names.
+	chunk = 640
+
+	maxLine   = 1024
+	maxNode   = 64
+	maxParts  = 1 << 15 // 20 MiB, about 100000 VMs
+	maxOpen   = 4096    // messages in the making at one time
+	maxPrefix = 64      // what Slurm may put before a line, such as "slurmstepd-n1: "
+)
+
+// sequence numbers the messages of this process, so that the parts of two are
+// never mixed.
+var sequence atomic.Uint32
+
+// WriteFrame writes value as the lines of one message, one Write for each, since
+// a line that is written whole is carried whole.
+func WriteFrame(w io.Writer, node, kind string, value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode %s for node %s: %w", kind, node, err)
+	}
+	parts := (len(body) + chunk - 1) / chunk
+	seq := sequence.Add(1)
+	for i := range parts {
+		part := body[i*chunk : min((i+1)*chunk, len(body))]
+		line := fmt.Sprintf("%s %s %s %d %d/%d %s\n", magic, node, kind, seq, i+1, parts,
+			base64.StdEncoding.EncodeToString(part))
+		if _, err := io.WriteString(w, line); err != nil {
+			return fmt.Errorf("write %s of node %s: %w", kind, node, err)
+		}
+	}
+	return nil
+}
+
+// A Message is a reassembled frame.
+type Message struct {
+	Node, Kind string
+	Body       []byte // JSON
+}
+
+// Decode stores the message's value in v.
+func (m Message) Decode(v any) error {
+	if err := json.Unmarshal(m.Body, v); err != nil {
+		return fmt.Errorf("message %q of node %s is not understood: %w", m.Kind, m.Node, err)
+	}
+	return nil
+}
+
+// Frames finds messages among the lines of a stream in which several nodes and
+// other programs write. It is an io.Writer: feed it the stream in any pieces.
+type Frames struct {
+	Message func(Message)     // called for every whole message
+	Other   func(line string) // called for every other line, without its end
+
+	line  []byte
+	open  map[messageID]*parts
+	order []messageID // of open, oldest first
+}
+
+type messageID struct {
+	node, kind string
+	seq        uint32
+}
+
+// parts of one message. They come in order: one stream, one writer per message.
+type parts struct {
+	next, total int
+	body        []byte
+}
+
+// Write takes more of the stream. It never fails.
+func (f *Frames) Write(p []byte) (int, error) {
+	n := len(p)
+	for {
+		i := bytes.IndexByte(p, '\n')
+		if i < 0 {
+			break
+		}
+		f.add(p[:i])
+		f.endLine()
+		p = p[i+1:]
+	}
+	f.add(p)
+	return n, nil
+}
+
+// Close gives away the last line, if it had no end.
+func (f *Frames) Close() error {
+	if len(f.line) > 0 {
+		f.endLine()
+	}
+	return nil
+}
+
+// add appends to the current line. A line that is too long for a frame goes to
+// Other in pieces, so that memory stays bounded.
+func (f *Frames) add(p []byte) {
+	for len(f.line)+len(p) > maxLine {
+		room := maxLine - len(f.line)
+		f.line = append(f.line, p[:room]...)
+		p = p[room:]
+		f.endLine()
+	}
+	f.line = append(f.line, p...)
+}
+
+func (f *Frames) endLine() {
+	line := string(bytes.TrimRight(f.line, "\r"))
+	f.line = f.line[:0]
+	if id, p, ok := parseLine(line); ok {
+		f.take(id, p)
+	} else if f.Other != nil {
+		f.Other(line)
+	}
+}
+
+// part is one line of a message: number of total.
+type part struct {
+	number, total int
+	body          []byte
+}
+
+var framePattern = regexp.MustCompile(`^(?:[^@]{0,` + strconv.Itoa(maxPrefix) + `})` + magic +
+	` ([A-Za-z0-9._-]{1,` + strconv.Itoa(maxNode) + `}) ([a-z]{1,16}) ([0-9]{1,10}) ([0-9]{1,6})/([0-9]{1,6}) ([A-Za-z0-9+/=]+)$`)
+
+func parseLine(line string) (messageID, part, bool) {
+	m := framePattern.FindStringSubmatch(line)
+	if m == nil {
+		return messageID{}, part{}, false
+	}
+	seq, err := strconv.ParseUint(m[3], 10, 32)
+	if err != nil {
+		return messageID{}, part{}, false
+	}
+	number, _ := strconv.Atoi(m[4])
+	total, _ := strconv.Atoi(m[5])
+	body, err := base64.StdEncoding.DecodeString(m[6])
+	if err != nil || len(body) > chunk || number < 1 || number > total || total > maxParts {
+		return messageID{}, part{}, false
+	}
+	return messageID{m[1], m[2], uint32(seq)}, part{number, total, body}, true
+}
+
+// take adds a part. A part out of order means that others were lost: the message
+// is given up, and whoever waits for it says so.
+func (f *Frames) take(id messageID, p part) {
+	m := f.open[id]
+	if m == nil {
+		if p.number != 1 {
+			return
+		}
+		m = f.begin(id, p.total)
+	}
+	if p.number != m.next || p.total != m.total {
+		f.drop(id)
+		return
+	}
+	m.next++
+	m.body = append(m.body, p.body...)
+	if p.number == p.total {
+		f.drop(id)
+		f.Message(Message{Node: id.node, Kind: id.kind, Body: m.body})
+	}
+}
+
+func (f *Frames) begin(id messageID, total int) *parts {
+	if f.open == nil {
+		f.open = map[messageID]*parts{}
+	}
+	if len(f.order) == maxOpen {
+		f.drop(f.order[0])
+	}
+	m := &parts{next: 1, total: total}
+	f.open[id] = m
+	f.order = append(f.order, id)
+	return m
+}
+
+func (f *Frames) drop(id messageID) {
+	delete(f.open, id)
+	for i, o := range f.order {
+		if o == id {
+			f.order = append(f.order[:i], f.order[i+1:]...)
+			return
+		}
+	}
+}

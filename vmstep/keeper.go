@@ -1,0 +1,204 @@
+package vmstep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/slurm-v/slurm-v/nodeagent"
+)
+
+// A Keeper owns the VM step of one job and tells any number of clients about it.
+// It outlives each of them and ends with the job.
+type Keeper struct {
+	Nodes   int      // of the job
+	Command []string // the VM step's srun
+	Env     []string // its environment
+
+	// JobGone reports whether the job has ended. It is asked now and then once
+	// there are no VMs any more: until then srun itself ends with the job.
+	JobGone func(context.Context) bool
+
+	// Linger is how long a keeper stays that found the VMs elsewhere: long enough
+	// for the clients that wait for it, short enough for the next to look again.
+	Linger time.Duration
+
+	mu      sync.Mutex
+	rec     *record
+	stepped chan struct{} // closed when the current step has ended
+}
+
+// helloTimeout bounds how long a client may take for its first line.
+const helloTimeout = 10 * time.Second
+
+// Serve starts the VM step, answers clients and returns when the keeper is not
+// needed any longer. It closes the listener.
+func (k *Keeper) Serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	k.begin()
+	go func() {
+		defer cancel()
+		k.watch(ctx)
+	}()
+	for {
+		conn, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return fmt.Errorf("wait for clients: %w", err)
+		}
+		go k.serveClient(ctx, nodeagent.NewConn(conn))
+	}
+}
+
+// begin runs a VM step.
+func (k *Keeper) begin() {
+	rec := newRecord(Event{State: StateStarting, Nodes: k.Nodes})
+	stepped := make(chan struct{})
+	k.rec, k.stepped = rec, stepped
+	go func() {
+		defer close(stepped)
+		newStep(k.Nodes, rec).run(k.Command, k.Env)
+	}()
+}
+
+func (k *Keeper) now() (*record, chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.rec, k.stepped
+}
+
+// watch returns when the keeper is not needed any longer.
+func (k *Keeper) watch(ctx context.Context) {
+	for {
+		rec, stepped := k.now()
+		select {
+		case <-stepped:
+		case <-ctx.Done():
+			return
+		}
+		if rec.current().State == StateElsewhere {
+			sleep(ctx, k.Linger)
+			return
+		}
+		if k.untilGone(ctx, rec) {
+			return
+		}
+	}
+}
+
+// untilGone asks for the job at growing intervals; it returns false if the VMs
+// were started again meanwhile.
+func (k *Keeper) untilGone(ctx context.Context, rec *record) bool {
+	for wait := time.Second; ; wait = min(2*wait, 5*time.Minute) {
+		if !sleep(ctx, wait) {
+			return true
+		}
+		if now, _ := k.now(); now != rec {
+			return false
+		}
+		if k.JobGone(ctx) {
+			return true
+		}
+	}
+}
+
+// sleep returns false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// serveClient tells one client everything until either side goes. A client that
+// does not read holds up nobody else.
+func (k *Keeper) serveClient(ctx context.Context, conn *nodeagent.Conn) {
+	defer conn.Close()
+	if err := samePeer(conn.Conn); err != nil {
+		return
+	}
+	var hello clientHello
+	conn.SetReadDeadline(time.Now().Add(helloTimeout))
+	if err := conn.ReadJSON(nodeagent.MaxRequest, &hello); err != nil {
+		return
+	}
+	conn.SetReadDeadline(time.Time{})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		defer cancel()
+		conn.Read(make([]byte, 1)) // a client says nothing more: this is its end
+	}()
+	rec := k.recordFor(hello)
+	if err := conn.WriteJSON(rec.current()); err == nil {
+		tell(ctx, conn, rec)
+	}
+}
+
+// recordFor returns what the client wants to hear about, after starting the VMs
+// again if that is its wish and they are gone.
+func (k *Keeper) recordFor(hello clientHello) *record {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	state := k.rec.current().State
+	if hello.Restart && (state == StateFailed || state == StateEnded) {
+		k.begin()
+	}
+	return k.rec
+}
+
+func tell(ctx context.Context, conn *nodeagent.Conn, rec *record) {
+	for n := 0; ; {
+		events, err := rec.from(ctx, n)
+		if err != nil {
+			return
+		}
+		for _, e := range events {
+			if conn.WriteJSON(e) != nil {
+				return
+			}
+		}
+		n += len(events)
+	}
+}
+
+// samePeer returns an error unless the other end is a process of the same user:
+// names of abstract sockets are anybody's.
+func samePeer(conn net.Conn) error {
+	unix, ok := conn.(*net.UnixConn)
+	if !ok {
+		return errors.New("not a unix socket")
+	}
+	raw, err := unix.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *syscall.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
+	if err = errors.Join(err, credErr); err != nil {
+		return err
+	}
+	if int(cred.Uid) != os.Getuid() {
+		return fmt.Errorf("the other end belongs to user %d", cred.Uid)
+	}
+	return nil
+}
+
+// terminate asks srun to end its step, as scancel would.
+func terminate(p *os.Process) { p.Signal(syscall.SIGTERM) }

@@ -1,0 +1,186 @@
+package vmstep
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/slurm-v/slurm-v/nodeagent"
+)
+
+// maxLines is how many lines of srun's own words are kept on each side: the
+// first tell a cause, the last tell an end.
+const maxLines = 100
+
+// A step is one run of the VM step's srun.
+type step struct {
+	nodes int
+	began time.Time
+	rec   *record
+
+	mu       sync.Mutex // two streams come in at once
+	assembly *Assembly
+	ready    map[string]bool
+	failure  string // the first one that somebody put into words
+	lines    []string
+	stdin    io.WriteCloser
+	kill     func()
+}
+
+// waitDelay is how long output is awaited that some other process holds open
+// after srun's end.
+const waitDelay = 5 * time.Second
+
+func newStep(nodes int, rec *record) *step {
+	return &step{nodes: nodes, began: time.Now(), rec: rec,
+		assembly: NewAssembly(nodes), ready: map[string]bool{}, kill: func() {}}
+}
+
+// run starts srun, waits for its end and records how it ended. The step's stdin
+// stays open until then.
+func (s *step) run(command, env []string) {
+	err := s.start(command, env)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rec.add(s.outcome(err))
+}
+
+func (s *step) start(command, env []string) error {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = env
+	cmd.WaitDelay = waitDelay
+	out, words := s.frames(), s.frames()
+	cmd.Stdout, cmd.Stderr = out, words
+	if err := s.launch(cmd); err != nil {
+		return fmt.Errorf("start the VM step: %w", err)
+	}
+	return errors.Join(cmd.Wait(), out.Close(), words.Close())
+}
+
+// launch holds back what srun says until it can be answered.
+func (s *step) launch(cmd *exec.Cmd) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stdin, err = cmd.StdinPipe(); err != nil {
+		return err
+	}
+	s.kill = func() { terminate(cmd.Process) }
+	return cmd.Start()
+}
+
+// frames reads one of srun's two streams.
+func (s *step) frames() *Frames {
+	return &Frames{Message: s.message, Other: s.other}
+}
+
+func (s *step) other(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.lines) == 2*maxLines {
+		s.lines = append(s.lines[:maxLines], s.lines[maxLines+1:]...)
+	}
+	s.lines = append(s.lines, line)
+	if !ownNoise(line) {
+		s.rec.add(Event{Text: line})
+	}
+}
+
+func (s *step) message(m Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.take(m); err != nil {
+		s.fail(err.Error())
+		s.kill()
+	}
+}
+
+func (s *step) take(m Message) error {
+	switch m.Kind {
+	case KindProgress:
+		var p Progress
+		if err := m.Decode(&p); err != nil {
+			return err
+		}
+		s.rec.add(Event{Node: m.Node, Progress: &p})
+	case KindVMs:
+		return s.takeVMs(m)
+	case KindReady:
+		s.takeReady(m.Node)
+	case KindFailed:
+		var f Failure
+		if err := m.Decode(&f); err != nil {
+			return err
+		}
+		s.fail("node " + m.Node + ": " + f.Error)
+	}
+	return nil
+}
+
+func (s *step) takeVMs(m Message) error {
+	var n nodeagent.NodeVMs
+	if err := m.Decode(&n); err != nil {
+		return err
+	}
+	if n.Node != m.Node {
+		return fmt.Errorf("node %s announced the VMs of node %s", m.Node, n.Node)
+	}
+	if err := s.assembly.Add(n); err != nil {
+		return fmt.Errorf("the VMs of the job do not fit together: %w", err)
+	}
+	if s.assembly.Complete() {
+		go sendMap(s.stdin, s.assembly.Map())
+	}
+	return nil
+}
+
+// sendMap may have to wait for slow nodes, so it holds no lock. It fails only if
+// srun is gone, whose end tells more.
+func sendMap(w io.Writer, all []nodeagent.NodeVMs) {
+	_ = WriteFrame(w, "all", KindMap, all)
+}
+
+func (s *step) takeReady(node string) {
+	s.ready[node] = true
+	if len(s.ready) == s.nodes && s.assembly.Complete() {
+		s.rec.add(Event{State: StateReady, Millis: s.millis(), Map: s.assembly.Map()})
+	}
+}
+
+func (s *step) fail(reason string) {
+	if s.failure == "" {
+		s.failure = reason
+	}
+}
+
+func (s *step) millis() int64 { return time.Since(s.began).Milliseconds() }
+
+// outcome says how the step ended. That srun was not found or could not run is
+// an outcome, too.
+func (s *step) outcome(err error) Event {
+	e := Event{State: StateFailed, Reason: s.reason(err), Millis: s.millis()}
+	switch {
+	case AlreadyRunning(e.Reason):
+		e.State = StateElsewhere
+	case s.rec.current().State == StateReady:
+		e.State = StateEnded
+	}
+	return e
+}
+
+func (s *step) reason(err error) string {
+	var exit *exec.ExitError
+	switch cause := Cause(s.lines); {
+	case s.failure != "":
+		return s.failure
+	case cause != "":
+		return cause
+	case errors.As(err, &exit):
+		return "srun of the VM step ended: " + exit.String()
+	case err != nil:
+		return err.Error()
+	}
+	return "the VM step has ended"
+}
