@@ -150,7 +150,8 @@ type Holder struct {
 
 // SendMap tells the agent all VMs of the job and waits until those of this node
 // know them.
-func (h *Holder) SendMap(all []NodeVMs) error {
+func (h *Holder) SendMap(ctx context.Context, all []NodeVMs) error {
+	defer closeOnDone(ctx, h.conn)()
 	if err := h.conn.WriteJSON(HoldMessage{Map: all}); err != nil {
 		return fmt.Errorf("send the map of VMs to the node agent: %w", err)
 	}
@@ -158,17 +159,17 @@ func (h *Holder) SendMap(all []NodeVMs) error {
 	if err == nil && !m.Ready {
 		err = errors.New("the node agent did not answer the map of VMs")
 	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	return err
 }
 
-// SendEnding tells the agent that the step ends.
-func (h *Holder) SendEnding() error {
-	return h.conn.WriteJSON(HoldMessage{Ending: true})
-}
-
-// Wait returns nil once the agent says that all has ended, else why the VMs
-// cannot go on: io.EOF if the agent is gone.
-func (h *Holder) Wait() error {
+// UntilEnded holds the VMs. When ctx ends, which is the end of the step, it tells
+// the agent and waits until all programs have ended; the agent bounds that. It
+// returns nil then, or why the VMs cannot go on: io.EOF if the agent is gone.
+func (h *Holder) UntilEnded(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { h.conn.WriteJSON(HoldMessage{Ending: true}) })()
 	for {
 		m, err := h.next()
 		if err != nil || m.Ended {

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+func newHold() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "hold",
+		Short: "Be the task of the VM step on this node",
+		Long: `Be the task of the VM step on this node, as the job's user.
+
+slurm-v-run starts it. It tells slurm-v-run's keeper which VMs this node has,
+takes the map of all VMs to the agent, and stays until the step ends. Every
+signal but TERM is ignored: the VMs live through what is meant for programs.`,
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(*cobra.Command, []string) error {
+			return runHold(path)
+		},
+	}
+	cmd.Flags().StringVar(&path, "config", config.Path, "read the configuration from this `file`")
+	return cmd
+}
+
+// errStepEnds is why a hold that was told to end before the VMs were ready ends.
+var errStepEnds = errors.New("the VM step was ended before the VMs were ready")
+
+func runHold(path string) error {
+	ctx := untilTerm()
+	client, err := dialAgent(ctx, path)
+	if err != nil {
+		return err
+	}
+	holder, err := client.Hold(ctx)
+	if err != nil {
+		return err
+	}
+	return vmstep.Hold(ctx, holder, os.Stdin, os.Stdout)
+}
+
+// untilTerm returns a context that ends with SIGTERM. All other signals that can
+// be caught are swallowed, those that would stop the process and SIGPIPE included.
+func untilTerm() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals)
+	go func() {
+		for s := range signals {
+			if s == unix.SIGTERM {
+				cancel(errStepEnds)
+			}
+		}
+	}()
+	return ctx
+}
+
+// dialAgent connects to the agent of this task's job on this node.
+func dialAgent(ctx context.Context, configPath string) (*nodeagent.Client, error) {
+	socket, err := agentSocket(configPath, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return nodeagent.Dial(ctx, socket)
+}
+
+// agentSocket finds the socket by the task's environment, which Slurm has set:
+// the node's name and the job. A batch job that was requeued has a restart count.
+func agentSocket(configPath string, env func(string) string) (string, error) {
+	cfg, err := config.Load(configPath)
+	if err != nil {
+		return "", err
+	}
+	node := env("SLURMD_NODENAME")
+	job, err := strconv.ParseUint(env("SLURM_JOB_ID"), 10, 32)
+	if node == "" || err != nil {
+		return "", errors.New("this command runs as a task of a Slurm job: SLURMD_NODENAME and SLURM_JOB_ID are not set")
+	}
+	restart := uint64(0)
+	if text := env("SLURM_RESTART_COUNT"); text != "" {
+		if restart, err = strconv.ParseUint(text, 10, 32); err != nil {
+			return "", fmt.Errorf("SLURM_RESTART_COUNT=%q is not a number", text)
+		}
+	}
+	return nodeagent.SocketPath(cfg.RunDir(node), uint32(job), uint32(restart)), nil
+}
