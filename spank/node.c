@@ -1,0 +1,305 @@
+//go:build ignore
+
+/* slurmstepd: the VM step of a job on one of its nodes, and the job's epilog. */
+
+#define _GNU_SOURCE
+
+#include "agent.h"
+#include "shim.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <semaphore.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *node_name(void)
+{
+	const char *name = getenv("SLURMD_NODENAME");
+
+	return name ? name : "";
+}
+
+static uint32_t number(spank_t sp, spank_item_t item)
+{
+	uint32_t value = 0;
+
+	spank_get_item(sp, item, &value);
+	return value;
+}
+
+/* ---- which task acts ---- */
+
+bool is_vm_step(spank_t sp, const struct settings *s)
+{
+	char **argv;
+	int argc;
+
+	return spank_get_item(sp, S_JOB_ARGV, &argc, &argv) == ESPANK_SUCCESS && argc >= 2 &&
+	       !strcmp(argv[0], s->agent) && !strcmp(argv[1], "hold");
+}
+
+bool is_first_task(spank_t sp)
+{
+	int local = -1;
+
+	return spank_get_item(sp, S_TASK_ID, &local) == ESPANK_SUCCESS && local == 0;
+}
+
+/* ---- placement ---- */
+
+/*
+ * slurmstepd forks a task and moves it into the step's cgroups only then, while the
+ * task is already in its hooks. An agent started too early would stay outside, where
+ * no limit holds and nothing kills it. task_post_fork comes after the move; the two
+ * processes share a semaphore, since a descriptor would not survive all versions.
+ */
+static sem_t *placed;
+
+void expect_placement(void)
+{
+	placed = mmap(NULL, sizeof(*placed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (placed == MAP_FAILED || sem_init(placed, 1, 0) < 0)
+		placed = NULL;
+}
+
+void note_placement(void)
+{
+	if (placed)
+		sem_post(placed);
+}
+
+static void await_placement(void)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 10;
+	while (placed && sem_timedwait(placed, &until) < 0 && errno == EINTR)
+		;
+}
+
+/* ---- the agent's environment ---- */
+
+/*
+ * The agent is root: it inherits nothing from slurmstepd, and of the variables in
+ * the user's hands it gets only those named here, as data.
+ */
+struct environment {
+	char *list[32]; /* ended by NULL */
+	size_t count, used;
+	bool full;
+	char text[128 * 1024];
+};
+
+static struct environment environment; /* too large for a stack; hooks do not overlap */
+
+static void add(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void add(const char *format, ...)
+{
+	struct environment *e = &environment;
+	size_t room = sizeof(e->text) - e->used;
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(e->text + e->used, room, format, args);
+	va_end(args);
+	e->full = e->full || n < 0 || (size_t)n >= room || e->count + 2 > sizeof(e->list) / sizeof(*e->list);
+	if (e->full)
+		return;
+	e->list[e->count++] = e->text + e->used;
+	e->used += (size_t)n + 1;
+}
+
+static spank_err_t users(spank_t sp, const char *variable, const char **value)
+{
+	static char text[64 * 1024];
+
+	*value = text;
+	return spank_getenv(sp, variable, text, sizeof(text));
+}
+
+static void add_users(spank_t sp, const char *name, const char *variable)
+{
+	const char *value;
+	spank_err_t err = users(sp, variable, &value);
+
+	if (err == ESPANK_SUCCESS)
+		add("%s=%s", name, value);
+	else if (err == ESPANK_NOSPACE)
+		environment.full = true;
+}
+
+/* What slurmd gave its children; it is not in the user's hands. */
+static void add_nodes(const char *name, const char *variable)
+{
+	const char *value = getenv(variable);
+
+	if (value)
+		add("%s=%s", name, value);
+}
+
+static void begin_environment(spank_t sp)
+{
+	memset(environment.list, 0, sizeof(environment.list));
+	environment.count = environment.used = 0;
+	environment.full = false;
+	add("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+	add_nodes("SLURM_CONF", "SLURM_CONF");
+	add_nodes("SLURMV_NODE", "SLURMD_NODENAME");
+	add("SLURMV_JOB=%" PRIu32, number(sp, S_JOB_ID));
+	add("SLURMV_UID=%" PRIu32, number(sp, S_JOB_UID));
+	add("SLURMV_GID=%" PRIu32, number(sp, S_JOB_GID));
+}
+
+static void add_step(spank_t sp)
+{
+	add("SLURMV_STEP=%" PRIu32, number(sp, S_JOB_STEPID));
+	add("SLURMV_RESTART=%" PRIu32, number(sp, S_SLURM_RESTART_COUNT));
+	add("SLURMV_NODE_RANK=%" PRIu32, number(sp, S_JOB_NODEID));
+	add("SLURMV_NODES=%" PRIu32, number(sp, S_JOB_NNODES));
+	add_users(sp, "SLURMV_CLUSTER", "SLURM_CLUSTER_NAME");
+	add_users(sp, "SLURMV_JOB_NAME", "SLURM_JOB_NAME");
+}
+
+/* What the job owns on this node, whatever size the step was given. */
+static void add_allocation(spank_t sp)
+{
+	uint16_t cpus = 0;
+	uint64_t memory = 0;
+
+	spank_get_item(sp, S_JOB_NCPUS, &cpus);
+	spank_get_item(sp, S_JOB_ALLOC_MEM, &memory);
+	add("SLURMV_CPUS=%u", (unsigned)cpus);
+	add("SLURMV_MEM=%" PRIu64, memory);
+}
+
+/* slurmstepd has changed to the step's directory before it forked the task. */
+static void add_directory(void)
+{
+	char path[4096];
+
+	if (getcwd(path, sizeof(path)))
+		add("SLURMV_CWD=%s", path);
+}
+
+/* ---- launch and reclaim ---- */
+
+static int refuse_launch(spank_t sp, const struct settings *s)
+{
+	const char *value;
+
+	if (s->wrong)
+		return refuse_settings(s);
+	if (users(sp, "SLURM_HET_SIZE", &value) != ESPANK_ENV_NOEXIST)
+		return refuse("slurmv: node %s: a heterogeneous job cannot have VMs", node_name());
+	if (users(sp, "SLURM_SPANK_SLURMV_SPEC", &value) == ESPANK_ENV_NOEXIST)
+		return refuse("slurmv: node %s: job %" PRIu32 " has no VMs: submit it with --vm-per-node",
+			      node_name(), number(sp, S_JOB_ID));
+	return 0;
+}
+
+int launch(spank_t sp, const struct settings *s)
+{
+	char *argv[] = {(char *)s->agent, "launch", "--config", (char *)s->config, NULL};
+	const struct agent agent = {
+		.argv = argv, .envp = environment.list, .stays = true, .error = show_error, .say = show,
+	};
+
+	if (refuse_launch(sp, s) < 0)
+		return -1;
+	begin_environment(sp);
+	add_step(sp);
+	add_allocation(sp);
+	add_directory();
+	add_users(sp, "SLURMV_SPEC", "SLURM_SPANK_SLURMV_SPEC");
+	if (environment.full)
+		return refuse("slurmv: node %s: the VM options of the job are too long", node_name());
+	await_placement();
+	return agent_run(&agent);
+}
+
+/*
+ * After a cancel a task_exit that is too long drains the node
+ * (UnkillableStepTimeout, 60 s by default). What is not done in time is left to the
+ * epilog, so a failure is the agent's message in the log and nothing else.
+ */
+void reclaim_step(spank_t sp, const struct settings *s)
+{
+	char job[16], restart[16], step[16];
+	char *argv[] = {(char *)s->agent, "reclaim", "--config", (char *)s->config, "--job", job,
+			"--restart", restart, "--step", step, "--deadline", "20s", NULL};
+	const struct agent agent = {
+		.argv = argv, .envp = environment.list, .seconds = 25, .error = show_error, .say = show,
+	};
+
+	snprintf(job, sizeof(job), "%" PRIu32, number(sp, S_JOB_ID));
+	snprintf(restart, sizeof(restart), "%" PRIu32, number(sp, S_SLURM_RESTART_COUNT));
+	snprintf(step, sizeof(step), "%" PRIu32, number(sp, S_JOB_STEPID));
+	begin_environment(sp);
+	add_step(sp);
+	agent_run(&agent);
+}
+
+/* ---- the epilog ---- */
+
+/* Writes state/jobs with the node's name in place of %n. */
+static bool jobs_directory(const char *state, char *path, size_t size)
+{
+	size_t used = 0;
+
+	for (; *state && used < size; state++) {
+		if (state[0] == '%' && state[1] == 'n') {
+			used += (size_t)snprintf(path + used, size - used, "%s", node_name());
+			state++;
+		} else {
+			path[used++] = *state;
+		}
+	}
+	return used < size && (size_t)snprintf(path + used, size - used, "/jobs") < size - used;
+}
+
+/*
+ * Every job of the cluster ends here, so one that never had VMs must not pay for a
+ * program. Without the directory the state lies elsewhere: the program knows where.
+ */
+static bool may_hold_something(const struct settings *s, uint32_t job)
+{
+	char path[4096], prefix[16];
+	int n = snprintf(prefix, sizeof(prefix), "%" PRIu32 ".", job);
+	bool found = false;
+	DIR *jobs = jobs_directory(s->state, path, sizeof(path)) ? opendir(path) : NULL;
+
+	if (!jobs)
+		return true;
+	for (struct dirent *e; !found && (e = readdir(jobs));)
+		found = !strncmp(e->d_name, prefix, (size_t)n);
+	closedir(jobs);
+	return found;
+}
+
+/* May take its time: the node stays COMPLETING, so nothing is given to another job. */
+void reclaim_job(spank_t sp, const struct settings *s)
+{
+	char job[16];
+	char *argv[] = {(char *)s->agent, "reclaim", "--config", (char *)s->config, "--job", job, NULL};
+	const struct agent agent = {
+		.argv = argv, .envp = environment.list, .error = show_error, .say = show,
+	};
+
+	if (!may_hold_something(s, number(sp, S_JOB_ID)))
+		return;
+	snprintf(job, sizeof(job), "%" PRIu32, number(sp, S_JOB_ID));
+	begin_environment(sp);
+	add_nodes("SLURMV_CLUSTER", "SLURM_CLUSTER_NAME");
+	agent_run(&agent);
+}

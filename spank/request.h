@@ -1,0 +1,22 @@
+/*
+ * What libslurmv.so, the Go half of the plugin, does for the shim. The shim loads
+ * it only in sbatch, salloc and scrontab, and only for a job with VM options.
+ */
+#ifndef SLURMV_REQUEST_H
+#define SLURMV_REQUEST_H
+
+/* Each string is NULL or the caller's to free(). */
+struct slurmv_answer {
+	char *spec;    /* the checked request, for the nodes */
+	char *request; /* its resources on one line, for job_submit.lua */
+	char *error;   /* why it is refused; lines of #SBATCH may follow */
+};
+
+/*
+ * Checks the VM options of a submission. config is the path of slurmv.toml, options
+ * are the "name=value" texts of the options that were used, ended by NULL.
+ * Returns 0 with spec and request, or -1 with error.
+ */
+int slurmv_request(char *config, char **options, struct slurmv_answer *answer);
+
+#endif

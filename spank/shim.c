@@ -1,0 +1,174 @@
+//go:build ignore
+
+/*
+ * The SPANK plugin: every symbol that Slurm calls, and what runs where.
+ *
+ *     sbatch, salloc      submit.c: libslurmv.so (Go) checks the VM options, and the
+ *                         job carries the result as SLURMV_SPEC and SLURMV_REQUEST
+ *     srun                submit.c: a step inherits the options and adds none
+ *     slurmd              nothing
+ *     slurmstepd          node.c: one step of a job is the VM step, that whose program
+ *                         is "slurmv-agent hold". The agent launches the VMs before
+ *                         this task starts and reclaims them when it has ended
+ *     slurmstepd epilog   node.c: the agent reclaims what is left of the job
+ *
+ * Go is never loaded on a node, where it would stay in a daemon for good or run in
+ * a forked child and hang; there the shim starts programs.
+ *
+ * Hooks return 0 or -1, and on a node only task_init_privileged returns -1: any other
+ * failing hook drains the node or is ignored, differently in each version of Slurm.
+ *
+ * The first line keeps this file out of the Go library.
+ */
+
+#include "shim.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifndef SLURMV_CONFIG
+#define SLURMV_CONFIG "/etc/slurm-v/slurmv.toml"
+#endif
+#ifndef SLURMV_AGENT
+#define SLURMV_AGENT "/usr/local/libexec/slurm-v/slurmv-agent"
+#endif
+#ifndef SLURMV_STATE
+#define SLURMV_STATE "/var/lib/slurmv/%n"
+#endif
+
+SPANK_PLUGIN(slurmv, 1)
+
+/* A user's text is never a format. */
+void show_error(const char *text)
+{
+	slurm_error("%s", text);
+}
+
+/* As it is, without a prefix: srun passes it on to whoever reads its stderr. */
+void show(const char *text)
+{
+	slurm_spank_log("%s", text);
+}
+
+int refuse(const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	show_error(text);
+	return -1;
+}
+
+/* A relative path would mean a file of the user's: it is not taken. */
+static bool set_path(const char **path, const char *key, const char *argument)
+{
+	size_t n = strlen(key);
+
+	if (strncmp(argument, key, n) || argument[n] != '/')
+		return false;
+	*path = argument + n;
+	return true;
+}
+
+static struct settings read_settings(int ac, char **av)
+{
+	struct settings s = {.config = SLURMV_CONFIG, .agent = SLURMV_AGENT, .state = SLURMV_STATE};
+
+	for (int i = 0; i < ac; i++)
+		if (!set_path(&s.config, "config=", av[i]) && !set_path(&s.agent, "agent=", av[i]) &&
+		    !set_path(&s.state, "state=", av[i]))
+			s.wrong = av[i];
+	return s;
+}
+
+int refuse_settings(const struct settings *s)
+{
+	return refuse("slurmv: the argument \"%s\" in plugstack.conf is none of config=, agent=, "
+		      "state= with an absolute path", s->wrong);
+}
+
+int slurm_spank_init(spank_t sp, int ac, char **av)
+{
+	struct settings s = read_settings(ac, av);
+
+	switch (spank_context()) {
+	case S_CTX_ALLOCATOR:
+		forget_outer_job();
+		return register_options(sp);
+	case S_CTX_LOCAL:
+		return register_options(sp);
+	case S_CTX_REMOTE:
+		register_options(sp); /* or slurmstepd warns of unknown options */
+		return 0;
+	case S_CTX_SLURMD:
+		if (s.wrong)
+			refuse_settings(&s);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
+{
+	struct settings s = read_settings(ac, av);
+
+	switch (spank_context()) {
+	case S_CTX_ALLOCATOR:
+		return check_submission(sp, &s);
+	case S_CTX_LOCAL:
+		return check_srun();
+	default:
+		return 0;
+	}
+}
+
+/* The hooks below run in slurmstepd, as root. */
+
+int slurm_spank_user_init(spank_t sp, int ac, char **av)
+{
+	struct settings s = read_settings(ac, av);
+
+	if (is_vm_step(sp, &s))
+		expect_placement();
+	return 0;
+}
+
+int slurm_spank_task_post_fork(spank_t sp, int ac, char **av)
+{
+	struct settings s = read_settings(ac, av);
+
+	if (is_vm_step(sp, &s) && is_first_task(sp))
+		note_placement();
+	return 0;
+}
+
+/* In the forked child that becomes the task. The one hook that may fail a step. */
+int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av)
+{
+	struct settings s = read_settings(ac, av);
+
+	return is_vm_step(sp, &s) && is_first_task(sp) ? launch(sp, &s) : 0;
+}
+
+int slurm_spank_task_exit(spank_t sp, int ac, char **av)
+{
+	struct settings s = read_settings(ac, av);
+
+	if (is_vm_step(sp, &s) && is_first_task(sp))
+		reclaim_step(sp, &s);
+	return 0;
+}
+
+/* In a process of its own, after all steps of the job, on each of its nodes. */
+int slurm_spank_job_epilog(spank_t sp, int ac, char **av)
+{
+	struct settings s = read_settings(ac, av);
+
+	reclaim_job(sp, &s);
+	return 0;
+}

@@ -1,0 +1,36 @@
+/* What the files of the shim share. */
+#ifndef SLURMV_SHIM_H
+#define SLURMV_SHIM_H
+
+#include <stdbool.h>
+
+#include <slurm/spank.h>
+
+/* The arguments of the plugin's line in plugstack.conf. */
+struct settings {
+	const char *config, *agent, *state;
+	const char *wrong; /* an argument that is not understood, or NULL */
+};
+
+/* Shows a sentence to the user, or to slurmd's log, and returns -1. */
+int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int refuse_settings(const struct settings *s);
+void show_error(const char *text);
+void show(const char *text);
+
+/* submit.c: sbatch, salloc and srun */
+int register_options(spank_t sp);
+void forget_outer_job(void);
+int check_submission(spank_t sp, const struct settings *s);
+int check_srun(void);
+
+/* node.c: slurmstepd */
+bool is_vm_step(spank_t sp, const struct settings *s);
+bool is_first_task(spank_t sp);
+void expect_placement(void);
+void note_placement(void);
+int launch(spank_t sp, const struct settings *s);
+void reclaim_step(spank_t sp, const struct settings *s);
+void reclaim_job(spank_t sp, const struct settings *s);
+
+#endif

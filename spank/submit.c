@@ -1,0 +1,248 @@
+//go:build ignore
+
+/* The submitting commands: options, and what is refused before anything runs. */
+
+#define _GNU_SOURCE
+
+#include "request.h"
+#include "shim.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int keep_option(int val, const char *text, int remote);
+
+#include "options.h" /* options[] and OPTION_COUNT, made from jobspec.Options */
+
+static char *values[OPTION_COUNT];
+
+/*
+ * Slurm calls this for the lines of the script, the environment and the command
+ * line, in this order: the last value holds. On nodes it has no use.
+ */
+static int keep_option(int val, const char *text, int remote)
+{
+	if (remote || val < 0 || val >= OPTION_COUNT)
+		return 0;
+	free(values[val]);
+	values[val] = strdup(text ? text : "");
+	return values[val] ? 0 : -1;
+}
+
+int register_options(spank_t sp)
+{
+	for (int i = 0; i < OPTION_COUNT; i++)
+		if (spank_option_register(sp, &options[i]) != ESPANK_SUCCESS)
+			return refuse("slurmv: Slurm does not take the option --%s", options[i].name);
+	return 0;
+}
+
+/* The name of a used option, or NULL. */
+static const char *used_option(void)
+{
+	for (int i = 0; i < OPTION_COUNT; i++)
+		if (values[i])
+			return options[i].name;
+	return NULL;
+}
+
+/* ---- inheritance ---- */
+
+static bool is_of_outer_job(const char *variable)
+{
+	static const char *const prefixes[] = {
+		"SLURM_SPANK__SLURM_SPANK_OPTION_slurmv_",
+		"_SLURM_SPANK_OPTION_slurmv_",
+		"SLURM_SPANK_SLURMV_",
+	};
+
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
+		if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
+			return true;
+	return false;
+}
+
+/* A job that is submitted from inside a VM job is not a VM job by this. */
+void forget_outer_job(void)
+{
+	char name[256];
+
+	for (char **v = environ; v && *v;) {
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*v, "="), *v);
+		if (!is_of_outer_job(*v) || unsetenv(name) || getenv(name))
+			v++; /* else the next variable has taken its place */
+	}
+}
+
+/* The value which a step gets from its job; the name of the variable is Slurm's. */
+static const char *inherited(const char *option)
+{
+	char name[256];
+	int n = snprintf(name, sizeof(name), "SLURM_SPANK__SLURM_SPANK_OPTION_slurmv_%s", option);
+
+	for (int i = 0; i < n; i++)
+		if (!isalnum((unsigned char)name[i]))
+			name[i] = '_';
+	return getenv(name);
+}
+
+static const char *changed_option(void)
+{
+	for (int i = 0; i < OPTION_COUNT; i++) {
+		const char *outer = inherited(options[i].name);
+
+		if (values[i] && (!outer || strcmp(values[i], outer)))
+			return options[i].name;
+	}
+	return NULL;
+}
+
+/* ---- srun ---- */
+
+/*
+ * A step lives in the VMs of its job or on the bare node, but brings no VMs: those
+ * belong to the job, and their CPUs and memory were asked for with it.
+ */
+int check_srun(void)
+{
+	const char *used = used_option(), *job = getenv("SLURM_JOB_ID"), *changed = changed_option();
+
+	if (!used)
+		return 0;
+	if (!job)
+		return refuse("--%s: srun alone starts no VMs. Submit a job with this option "
+			      "(sbatch or salloc) and start the program in it with: "
+			      "slurm-v-run [srun options] program", used);
+	if (!getenv("SLURM_SPANK_SLURMV_SPEC"))
+		return refuse("--%s: job %s was submitted without VM options, and a step cannot "
+			      "add VMs. Give the option to sbatch or salloc", used, job);
+	if (changed)
+		return refuse("--%s: the VMs of job %s were fixed when it was submitted. Leave the "
+			      "option out, or give it to sbatch or salloc", changed, job);
+	return 0;
+}
+
+/* ---- sbatch and salloc ---- */
+
+static pid_t loaded_by;
+
+__attribute__((constructor)) static void remember_process(void)
+{
+	loaded_by = getpid();
+}
+
+/* libslurmv.so lies beside this object. It can never be unloaded. */
+static void *load_library(void)
+{
+	char path[4096];
+	Dl_info self;
+	void *library;
+
+	if (!dladdr(&loaded_by, &self) || !strchr(self.dli_fname, '/'))
+		return refuse("slurmv: the plugin cannot find its own path"), NULL;
+	snprintf(path, sizeof(path), "%.*s/libslurmv.so",
+		 (int)(strrchr(self.dli_fname, '/') - self.dli_fname), self.dli_fname);
+	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		refuse("slurmv: load the checker of VM options: %s", dlerror());
+	return library;
+}
+
+static int load_and_check(char *config, char **used, struct slurmv_answer *answer)
+{
+	void *library = load_library();
+	__typeof__(slurmv_request) *check;
+
+	if (!library)
+		return -1;
+	check = (__typeof__(check))dlsym(library, "slurmv_request");
+	if (!check)
+		return refuse("slurmv: libslurmv.so is of another version: %s", dlerror());
+	return check(config, used, answer);
+}
+
+/*
+ * Go leaves signals unblocked in a thread that has called it (golang/go#55066), and
+ * takes over SIGPIPE as soon as it is loaded.
+ */
+static int in_go(char *config, char **used, struct slurmv_answer *answer)
+{
+	struct sigaction pipe;
+	sigset_t mask;
+	int rc;
+
+	if (getpid() != loaded_by)
+		return refuse("slurmv: VM options are checked in the process that loaded the plugin only");
+	pthread_sigmask(SIG_SETMASK, NULL, &mask);
+	sigaction(SIGPIPE, NULL, &pipe);
+	rc = load_and_check(config, used, answer);
+	sigaction(SIGPIPE, &pipe, NULL);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	return rc;
+}
+
+/* Writes "name=value" texts, ended by NULL, which the caller frees. */
+static void list_used(char *list[OPTION_COUNT + 1])
+{
+	int n = 0;
+
+	for (int i = 0; i < OPTION_COUNT; i++)
+		if (values[i] && asprintf(&list[n], "%s=%s", options[i].name, values[i]) >= 0)
+			n++;
+	list[n] = NULL;
+}
+
+/* The nodes and job_submit.lua read these. */
+static int keep_answer(spank_t sp, const struct slurmv_answer *answer)
+{
+	if (spank_job_control_setenv(sp, "SLURMV_SPEC", answer->spec, 1) != ESPANK_SUCCESS ||
+	    spank_job_control_setenv(sp, "SLURMV_REQUEST", answer->request, 1) != ESPANK_SUCCESS)
+		return refuse("slurmv: Slurm does not take the checked VM options");
+	return 0;
+}
+
+static int check_options(spank_t sp, const struct settings *s)
+{
+	char *used[OPTION_COUNT + 1];
+	struct slurmv_answer answer = {0};
+	int rc;
+
+	list_used(used);
+	rc = in_go((char *)s->config, used, &answer);
+	if (rc == 0)
+		rc = keep_answer(sp, &answer);
+	else if (answer.error)
+		show_error(answer.error);
+	for (char **u = used; *u; u++)
+		free(*u);
+	free(answer.spec);
+	free(answer.request);
+	free(answer.error);
+	return rc == 0 ? 0 : -1;
+}
+
+/*
+ * Slurm calls this once for each component of a heterogeneous job, in one process.
+ * There the options of one component leak to the next, and VMs would join nodes that
+ * have no common network rank; nothing is submitted before the last call returns.
+ */
+int check_submission(spank_t sp, const struct settings *s)
+{
+	static int components;
+	const char *used = used_option();
+
+	components++;
+	if (!used)
+		return 0;
+	if (components > 1)
+		return refuse("--%s: a heterogeneous job cannot have VMs. Submit one job, "
+			      "without hetjob and \" : \"", used);
+	if (s->wrong)
+		return refuse_settings(s);
+	return check_options(sp, s);
+}

@@ -1,0 +1,23 @@
+/* Stands for libslurmv.so: refuses an image named "bad" in two lines, else answers
+ * with the path of the configuration and the options it got. */
+#include "../request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int slurmv_request(char *config, char **options, struct slurmv_answer *answer)
+{
+	char text[4096] = "";
+
+	strcat(text, config);
+	for (; *options; options++) {
+		if (!strcmp(*options, "vm-image=bad")) {
+			answer->error = strdup("--vm-image: no such image\n#SBATCH --vm-image=good");
+			return -1;
+		}
+		strcat(strcat(text, " "), *options);
+	}
+	answer->spec = strdup(text);
+	answer->request = strdup("cpus:4,mem:2560");
+	return 0;
+}
