@@ -1,0 +1,165 @@
+package vmnet
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+// What nft would call these tables, for a job 4217.0 with two nodes and one VM
+// on this one, which is the third of the job:
+//
+//	table bridge slurmv-4217-0 {
+//		map taps { type ifname : verdict; elements = { "svt395-0" : jump svt395-0 } }
+//		chain svt395-0 { …the rules of ownRules or siteRules… ; drop }
+//		chain prerouting { type filter hook prerouting priority -200; iifname vmap @taps }
+//		map input { type ifname : verdict; elements = { "svt395-0" : drop, "svx395" : drop } }
+//		chain input { type filter hook input priority -200; iifname vmap @input }
+//	}
+//	table ip slurmv-4217-0 {
+//		set peers { type ipv4_addr; elements = { 10.0.0.2 } }
+//		chain vxlan { type filter hook input priority 0;
+//			udp dport 4789 @th,96,24 4217 ip saddr != @peers drop }
+//	}
+//	table inet slurmv {
+//		chain vxlan-4789 { type filter hook output priority 0; udp dport 4789 meta skuid != 0 drop }
+//	}
+//
+// Each change is one transaction which may be repeated: tables, chains and sets
+// that exist stay, and a chain is emptied before its rules are added.
+
+// A batch collects changes for one transaction.
+type batch struct {
+	conn *nftables.Conn
+	err  error
+}
+
+func newBatch() (*batch, error) {
+	conn, err := nftables.New()
+	return &batch{conn: conn}, err
+}
+
+func (b *batch) commit() error {
+	if b.err != nil {
+		return b.err
+	}
+	if err := b.conn.Flush(); err != nil {
+		return fmt.Errorf("change nftables: %w", err)
+	}
+	return nil
+}
+
+func (b *batch) table(family nftables.TableFamily, name string) *nftables.Table {
+	return b.conn.AddTable(&nftables.Table{Family: family, Name: name})
+}
+
+// chain makes a chain with these rules and no others. Without a hook it only
+// takes jumps.
+func (b *batch) chain(table *nftables.Table, name string, hook *nftables.ChainHook, priority *nftables.ChainPriority, rules ...rule) {
+	chain := &nftables.Chain{Table: table, Name: name}
+	if hook != nil {
+		chain.Type, chain.Hooknum, chain.Priority = nftables.ChainTypeFilter, hook, priority
+	}
+	b.conn.AddChain(chain)
+	b.conn.FlushChain(chain)
+	for _, r := range rules {
+		b.conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: r})
+	}
+}
+
+func (b *batch) set(set *nftables.Set, elements ...nftables.SetElement) *nftables.Set {
+	if err := b.conn.AddSet(set, elements); err != nil && b.err == nil {
+		b.err = fmt.Errorf("nftables set %s: %w", set.Name, err)
+	}
+	return set
+}
+
+func verdictMap(table *nftables.Table, name string) *nftables.Set {
+	return &nftables.Set{
+		Table: table, Name: name, IsMap: true,
+		KeyType: nftables.TypeIFName, DataType: nftables.TypeVerdict,
+	}
+}
+
+// filterTap lets pass from the tap only what its VM may send.
+func filterTap(id journal.ID, tap Tap) error {
+	b, err := newBatch()
+	if err != nil {
+		return err
+	}
+	table, name := b.table(nftables.TableFamilyBridge, table(id)), TapName(id.Job, tap.Index)
+	jump := &expr.Verdict{Kind: expr.VerdictJump, Chain: name}
+	toHost, rules := &expr.Verdict{Kind: expr.VerdictDrop}, ownRules(tap.MAC, tap.Address)
+	if tap.Bridge != "" {
+		// The host may have an address on its own bridge. Frames of bridges among
+		// themselves come by this hook only.
+		toHost, rules = jump, siteRules(tap.MAC)
+	}
+	b.chain(table, name, nil, nil, rules...)
+	b.hooks(table,
+		[]nftables.SetElement{{Key: ifname(name), VerdictData: jump}},
+		[]nftables.SetElement{{Key: ifname(name), VerdictData: toHost}})
+	return b.commit()
+}
+
+// hooks makes the maps and chains by which frames from a port come to its
+// verdict: before they are bridged, and on the way to the host.
+func (b *batch) hooks(table *nftables.Table, bridged, toHost []nftables.SetElement) {
+	taps := b.set(verdictMap(table, "taps"), bridged...)
+	b.chain(table, "prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityRef(-200), byPort(taps))
+	input := b.set(verdictMap(table, "input"), toHost...)
+	b.chain(table, "input", nftables.ChainHookInput, nftables.ChainPriorityRef(-200), byPort(input))
+}
+
+// filterJob keeps what other nodes' VMs send off this host, VXLAN packets of the
+// job from anywhere off the bridge until its peers are known, and users off the
+// VXLAN port.
+func filterJob(n Network) error {
+	b, err := newBatch()
+	if err != nil {
+		return err
+	}
+	bridge := b.table(nftables.TableFamilyBridge, table(n.ID))
+	b.hooks(bridge, nil, []nftables.SetElement{
+		{Key: ifname(VXLAN(n.ID.Job)), VerdictData: &expr.Verdict{Kind: expr.VerdictDrop}},
+	})
+	if n.Nodes > 1 {
+		b.peers(n, nil)
+		node := b.table(nftables.TableFamilyINet, "slurmv")
+		b.chain(node, fmt.Sprintf("vxlan-%d", n.Port), nftables.ChainHookOutput, nftables.ChainPriorityFilter, rootOnly(n.Port))
+	}
+	return b.commit()
+}
+
+func filterPeers(n Network, peers []netip.Addr) error {
+	b, err := newBatch()
+	if err != nil {
+		return err
+	}
+	b.peers(n, peers)
+	return b.commit()
+}
+
+func (b *batch) peers(n Network, peers []netip.Addr) {
+	t := b.table(nftables.TableFamilyIPv4, table(n.ID))
+	var elements []nftables.SetElement
+	for _, peer := range peers {
+		elements = append(elements, nftables.SetElement{Key: peer.AsSlice()})
+	}
+	set := b.set(&nftables.Set{Table: t, Name: "peers", KeyType: nftables.TypeIPAddr}, elements...)
+	b.chain(t, "vxlan", nftables.ChainHookInput, nftables.ChainPriorityFilter, notFromPeer(n, set))
+}
+
+func ifname(name string) []byte {
+	key := make([]byte, unix.IFNAMSIZ)
+	copy(key, name)
+	return key
+}
+
+func uint16Bytes(v uint16) []byte { return binary.BigEndian.AppendUint16(nil, v) }

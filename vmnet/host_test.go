@@ -1,0 +1,60 @@
+package vmnet
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// looseReversePath lets packets in whose answers would leave by another link, so
+// that it is our filter which stops them. Only on the calling thread's node.
+func looseReversePath() error {
+	for _, link := range []string{"all", "default", Bridge(job1.Job)} {
+		if err := os.WriteFile("/proc/thread-self/root/proc/sys/net/ipv4/conf/"+link+"/rp_filter", []byte("0"), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delivered returns how many packets the node's IP layer has been given.
+func delivered(t *testing.T, n *node) (count uint64) {
+	t.Helper()
+	n.do(func() error {
+		text, err := os.ReadFile("/proc/thread-self/net/snmp")
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			var forwarding, ttl int
+			if k, _ := fmt.Sscanf(line, "Ip: %d %d %d", &forwarding, &ttl, &count); k == 3 {
+				return nil
+			}
+		}
+		return errors.New("no counters in /proc/net/snmp")
+	})
+	return count
+}
+
+// sendAs sends one UDP packet from a socket of user uid, on the calling thread.
+func sendAs(uid int, from, to string, data []byte) error {
+	// Only this thread, which ends with its task.
+	if _, _, err := unix.RawSyscall(unix.SYS_SETFSUID, uintptr(uid), 0, 0); err != 0 {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	local, remote := netip.MustParseAddrPort(from), netip.MustParseAddrPort(to)
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: local.Addr().As4(), Port: int(local.Port())}); err != nil {
+		return err
+	}
+	return unix.Sendto(fd, data, 0, &unix.SockaddrInet4{Addr: remote.Addr().As4(), Port: int(remote.Port())})
+}

@@ -1,0 +1,120 @@
+package vmnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+// A Tap is the host's end of a VM's network card.
+//
+// On the job's own network a VM sends IPv4 and ARP, with its MAC and its Address
+// as source, and nothing else. IPv6 is dropped although a link-local address
+// would do no harm that the job cannot do itself: all addresses there are IPv4,
+// and what nobody needs need not be checked either.
+//
+// On a bridge of the site, whose addresses come from the site's DHCP server,
+// only the MAC is checked (in ARP too), IPv6 passes, and the answers that only
+// servers and routers give (DHCP, router advertisements) are dropped. Frames
+// with a VLAN tag and those of bridges among themselves are dropped on both.
+type Tap struct {
+	Index   int // of the VM on this node
+	UID     uint32
+	MAC     net.HardwareAddr
+	Address netip.Addr // on the job's own network
+	Bridge  string     // of the site; "" is the job's own network
+}
+
+// AddTap makes the tap of a VM, which the user UID may open, and returns its
+// name and MTU. The filter is there before the tap is. If it fails, call [Delete].
+func AddTap(ctx context.Context, id journal.ID, tap Tap) (name string, mtu int, err error) {
+	name = TapName(id.Job, tap.Index)
+	if mtu, err = addTap(ctx, id, tap); err != nil {
+		return "", 0, fmt.Errorf("make tap %s: %w", name, err)
+	}
+	return name, mtu, nil
+}
+
+func addTap(ctx context.Context, id journal.ID, tap Tap) (int, error) {
+	if err := errors.Join(ctx.Err(), tap.validate()); err != nil {
+		return 0, err
+	}
+	bridge, err := tap.findBridge(id)
+	if err != nil {
+		return 0, err
+	}
+	if err := filterTap(id, tap); err != nil {
+		return 0, err
+	}
+	link, err := makeTap(TapName(id.Job, tap.Index), tap.UID)
+	if err != nil {
+		return 0, err
+	}
+	if err := mark(id, link); err != nil {
+		return 0, err
+	}
+	mtu := min(bridge.Attrs().MTU, tapMTU)
+	if err := netlink.LinkSetMTU(link, mtu); err != nil {
+		return 0, fmt.Errorf("set MTU %d: %w", mtu, err)
+	}
+	return mtu, enslave(link, bridge)
+}
+
+func (t Tap) validate() error {
+	switch {
+	case t.Index < 0 || t.Index >= 10000:
+		return fmt.Errorf("%d is not a VM of a node", t.Index)
+	case len(t.MAC) != 6 || t.MAC[0]&1 != 0:
+		return fmt.Errorf("%v is not a station's MAC address", t.MAC)
+	case t.Bridge == "" && !t.Address.Is4():
+		return errors.New("the VM has no IPv4 address")
+	}
+	return nil
+}
+
+func (t Tap) findBridge(id journal.ID) (netlink.Link, error) {
+	name := t.Bridge
+	if name == "" {
+		name = Bridge(id.Job)
+	}
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("bridge %s: %w", name, err)
+	}
+	if link.Type() != "bridge" {
+		return nil, fmt.Errorf("%s is a %s, not a bridge", name, link.Type())
+	}
+	return link, nil
+}
+
+// makeTap makes a tap that stays when this process ends.
+func makeTap(name string, uid uint32) (netlink.Link, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open /dev/net/tun: %w", err)
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return nil, err
+	}
+	// Exclusive, else it would open a tap of that name which exists.
+	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR | unix.IFF_TUN_EXCL)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+		return nil, fmt.Errorf("make the device: %w", err)
+	}
+	if err := unix.IoctlSetInt(fd, unix.TUNSETOWNER, int(uid)); err != nil {
+		return nil, fmt.Errorf("give it to user %d: %w", uid, err)
+	}
+	if err := unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1); err != nil {
+		return nil, fmt.Errorf("keep it: %w", err)
+	}
+	return netlink.LinkByName(name)
+}

@@ -1,0 +1,130 @@
+package vmnet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// An Underlay is how a node is reached by the job's other nodes.
+type Underlay struct {
+	Addr      netip.Addr   // of this node
+	Prefix    netip.Prefix // in which all nodes' addresses lie
+	Interface string
+	MTU       int
+}
+
+// AutoUnderlay finds this node's address for traffic between nodes. With a
+// prefix it is the one that lies in it. Without, it is the address of the
+// interface with the default route; on a node without such a route, the only
+// address there is, loopback and link-local ones aside.
+func AutoUnderlay(prefix string) (Underlay, error) {
+	var want netip.Prefix
+	if prefix != "" {
+		var err error
+		if want, err = netip.ParsePrefix(prefix); err != nil {
+			return Underlay{}, fmt.Errorf("underlay %q is not a prefix such as 10.1.0.0/16", prefix)
+		}
+	}
+	found, routed, err := localUnderlays()
+	if err != nil {
+		return Underlay{}, fmt.Errorf("find the underlay address: %w", err)
+	}
+	return choose(found, routed, want)
+}
+
+// choose picks from all addresses of a node, of which those on the interface
+// routed (the default route's, "" for none) come in question without a prefix.
+func choose(found []Underlay, routed string, want netip.Prefix) (Underlay, error) {
+	if want.IsValid() {
+		for _, u := range found {
+			if want.Contains(u.Addr) {
+				u.Prefix = want.Masked()
+				return u, nil
+			}
+		}
+		return Underlay{}, fmt.Errorf("no address of this node is in the underlay %v; it has %s", want, list(found))
+	}
+	onRoute := slices.IndexFunc(found, func(u Underlay) bool { return u.Interface == routed })
+	switch {
+	case onRoute >= 0:
+		return found[onRoute], nil
+	case len(found) == 1:
+		return found[0], nil
+	}
+	return Underlay{}, fmt.Errorf("which address connects this node to the others is not clear: no default route, addresses %s; set underlay in the configuration", list(found))
+}
+
+func list(found []Underlay) string {
+	if len(found) == 0 {
+		return "none"
+	}
+	var texts []string
+	for _, u := range found {
+		texts = append(texts, fmt.Sprintf("%v (%s)", u.Addr, u.Interface))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// localUnderlays returns the node's global IPv4 addresses and the interface of
+// its default route.
+func localUnderlays() (found []Underlay, routed string, err error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, "", err
+	}
+	for _, l := range links {
+		addrs, err := netlink.AddrList(l, netlink.FAMILY_V4)
+		if err != nil && !errors.Is(err, unix.ENODEV) {
+			return nil, "", err
+		}
+		for _, a := range addrs {
+			if u, ok := underlayOf(l.Attrs(), a); ok {
+				found = append(found, u)
+			}
+		}
+	}
+	index, err := defaultRoute()
+	for _, l := range links {
+		if l.Attrs().Index == index {
+			routed = l.Attrs().Name
+		}
+	}
+	return found, routed, err
+}
+
+func underlayOf(link *netlink.LinkAttrs, a netlink.Addr) (Underlay, bool) {
+	addr, ok := netip.AddrFromSlice(a.IP.To4())
+	if !ok || !addr.IsGlobalUnicast() || a.Scope != unix.RT_SCOPE_UNIVERSE {
+		return Underlay{}, false
+	}
+	bits, _ := a.Mask.Size()
+	u := Underlay{Addr: addr, Prefix: netip.PrefixFrom(addr, bits).Masked(), Interface: link.Name, MTU: link.MTU}
+	if link.Flags&net.FlagLoopback != 0 {
+		u.MTU = ethernetMTU // a routed address; its packets leave by another interface
+	}
+	return u, true
+}
+
+// defaultRoute returns the index of the interface of the best default route, 0
+// if there is none.
+func defaultRoute() (int, error) {
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return 0, err
+	}
+	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool {
+		return r.Dst != nil && !r.Dst.IP.IsUnspecified() || r.LinkIndex == 0
+	})
+	if len(routes) == 0 {
+		return 0, nil
+	}
+	return slices.MinFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) }).LinkIndex, nil
+}
