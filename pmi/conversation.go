@@ -1,0 +1,165 @@
+package pmi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// A Job tells a relay where its rank runs.
+type Job struct {
+	Ranks        int          // of the whole program: PMI_SIZE
+	VMsPerNode   int          //
+	VM           int          // index of this rank's VM on its node
+	Distribution Distribution // of a node's tasks over its VMs
+}
+
+const mappingKey = "PMI_process_mapping"
+
+// maxUnanswered bounds the requests a client may send without reading answers.
+const maxUnanswered = 1024
+
+var errUnanswered = errors.New("relay PMI: the program sends requests and reads no answers")
+
+// A conversation is what a relay must remember of one client's exchange. Its
+// methods are called from both directions.
+type conversation struct {
+	job Job
+
+	mu      sync.Mutex
+	dialect Dialect // 0 before the client's first message
+	asked   []bool  // unanswered requests for values: true for the mapping
+}
+
+// framing is the dialect of the next message; the first is a line in both.
+func (c *conversation) framing() Dialect {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(c.dialect, PMI1)
+}
+
+// request takes a client's message. It returns what goes to the server, or
+// what the client gets as an answer at once; either may be nil.
+func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dialect == 0 {
+		c.dialect = PMI1
+		if version, _ := field(PMI1, msg, "pmi_version"); version == "2" {
+			c.dialect = PMI2
+		}
+		return msg, nil, nil
+	}
+	switch cmd, _ := field(c.dialect, msg, "cmd"); cmd {
+	case "get", "info-getjobattr":
+		key, _ := field(c.dialect, msg, "key")
+		if len(c.asked) == maxUnanswered {
+			return nil, nil, errUnanswered
+		}
+		c.asked = append(c.asked, key == mappingKey)
+	case "info-putnodeattr", "info-getnodeattr":
+		return c.nodeAttribute(msg), nil, nil
+	case "spawn":
+		return nil, frame(PMI2, "cmd=spawn-response;rc=1;errmsg=spawning is not available in VMs;"), nil
+	case "":
+		if bytes.HasPrefix(msg, []byte("mcmd=spawn")) {
+			return nil, refuseSpawn(msg), nil
+		}
+	}
+	return msg, nil, nil
+}
+
+// refuseSpawn answers a PMI-1 spawn request, which may come in several
+// messages; the answer follows the last.
+func refuseSpawn(msg []byte) []byte {
+	lines := strings.ReplaceAll(string(msg), "\n", " ")
+	total, _ := field(PMI1, []byte(lines), "totspawns")
+	if sofar, _ := field(PMI1, []byte(lines), "spawnssofar"); sofar != total {
+		return nil
+	}
+	return []byte("cmd=spawn_result rc=1\n")
+}
+
+// nodeAttribute puts the VM before the key of an attribute of the node.
+func (c *conversation) nodeAttribute(msg []byte) []byte {
+	if c.job.VMsPerNode <= 1 {
+		return msg
+	}
+	named := fmt.Sprintf(";key=vm%d-", c.job.VM)
+	return frame(PMI2, strings.Replace(body(PMI2, msg), ";key=", named, 1))
+}
+
+// answer takes a server's message and returns what the client gets.
+func (c *conversation) answer(msg []byte) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := max(c.dialect, PMI1)
+	cmd, _ := field(d, msg, "cmd")
+	if cmd != "get_result" && cmd != "info-getjobattr-response" || len(c.asked) == 0 {
+		return msg
+	}
+	mapping := c.asked[0]
+	c.asked = c.asked[1:]
+	if value, found := field(d, msg, "value"); mapping && found {
+		return c.mapping(d, msg, value)
+	}
+	return msg
+}
+
+// mapping returns msg with the mapping by VM in place of value. Without a
+// mapping that fits, the answer is "not found": MPICH then compares the names
+// of the hosts, which are the VMs' own.
+func (c *conversation) mapping(d Dialect, msg []byte, value string) []byte {
+	m, err := ParseMapping(value)
+	if err != nil {
+		return notFound(d)
+	}
+	m = m.ToVMs(c.job.Ranks, c.job.VMsPerNode, c.job.Distribution)
+	for _, short := range []Mapping{m, m.Wrapped(c.job.Ranks)} {
+		text := short.String()
+		out := frame(d, strings.Replace(body(d, msg), "value="+value, "value="+text, 1))
+		if len(text) <= MaxValue && (d == PMI2 || len(out) <= maxLine) {
+			return out
+		}
+	}
+	return notFound(d)
+}
+
+func notFound(d Dialect) []byte {
+	if d == PMI2 {
+		return frame(PMI2, "cmd=info-getjobattr-response;rc=0;found=FALSE;")
+	}
+	return []byte("cmd=get_result rc=1\n")
+}
+
+// frame puts the length before a PMI-2 body, as Slurm writes it.
+func frame(d Dialect, body string) []byte {
+	if d == PMI2 {
+		return fmt.Appendf(nil, "%-6d%s", len(body), body)
+	}
+	return []byte(body)
+}
+
+// body is a message without its length.
+func body(d Dialect, msg []byte) string {
+	if d == PMI2 {
+		return string(msg[min(6, len(msg)):])
+	}
+	return string(msg)
+}
+
+// field returns the value of the first field of that name.
+func field(d Dialect, msg []byte, name string) (string, bool) {
+	sep := " "
+	if d == PMI2 {
+		sep = ";"
+	}
+	for part := range strings.SplitSeq(strings.TrimSuffix(body(d, msg), "\n"), sep) {
+		if value, ok := strings.CutPrefix(part, name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}

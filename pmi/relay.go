@@ -1,0 +1,88 @@
+package pmi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Relay joins a PMI server, the descriptor of PMI_FD, to a client, the program
+// in a VM. It returns when one of them ends: nil at the end of a stream. The
+// caller then closes both, which also ends the other direction's reading.
+func Relay(server, client io.ReadWriter, job Job) error {
+	if job.VMsPerNode < 1 || job.Ranks < 1 {
+		return fmt.Errorf("relay PMI: %d ranks on nodes of %d VMs cannot be", job.Ranks, job.VMsPerNode)
+	}
+	talk := &conversation{job: job}
+	toClient := &lockedWriter{w: client}
+	done := make(chan error, 2)
+	go func() { done <- upstream(talk, client, server, toClient) }()
+	go func() { done <- downstream(talk, server, toClient) }()
+	if err := <-done; !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+func upstream(talk *conversation, client io.Reader, server, toClient io.Writer) error {
+	in := NewReader(client)
+	for {
+		msg, err := in.Next(talk.framing())
+		if err != nil {
+			return fmt.Errorf("relay PMI from the program: %w", err)
+		}
+		forward, answer, err := talk.request(msg)
+		if err != nil {
+			return err
+		}
+		if err := writeMessage(server, forward); err != nil {
+			return fmt.Errorf("relay PMI to slurmstepd: %w", err)
+		}
+		if err := writeMessage(toClient, answer); err != nil {
+			return fmt.Errorf("relay PMI to the program: %w", err)
+		}
+	}
+}
+
+func downstream(talk *conversation, server io.Reader, toClient io.Writer) error {
+	in := NewReader(server)
+	first := true
+	for {
+		// The answer to init is a line even when init asked for PMI-2.
+		d := PMI1
+		if !first {
+			d = talk.framing()
+		}
+		first = false
+		msg, err := in.Next(d)
+		if err != nil {
+			return fmt.Errorf("relay PMI from slurmstepd: %w", err)
+		}
+		if err := writeMessage(toClient, talk.answer(msg)); err != nil {
+			return fmt.Errorf("relay PMI to the program: %w", err)
+		}
+	}
+}
+
+// writeMessage writes a whole message at once: slurmstepd takes one message
+// per read.
+func writeMessage(w io.Writer, msg []byte) error {
+	if msg == nil {
+		return nil
+	}
+	_, err := w.Write(msg)
+	return err
+}
+
+// A lockedWriter keeps the messages of two goroutines apart.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}

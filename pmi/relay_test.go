@@ -1,0 +1,280 @@
+package pmi
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fourVMs is rank 2 or 3 of four ranks on a node of two VMs.
+var fourVMs = Job{Ranks: 4, VMsPerNode: 2, VM: 1, Distribution: DistBlock}
+
+// A turn is one message of a conversation: what one side sends and what must
+// come out on which side.
+type turn struct {
+	client, server string // what a side sends; one of the two
+	toServer       string // what the relay makes of the client's message
+	toClient       string // what the relay makes of either
+}
+
+func TestRelayConversation(t *testing.T) {
+	init1 := turn{client: "cmd=init pmi_version=1 pmi_subversion=1\n", toServer: "cmd=init pmi_version=1 pmi_subversion=1\n"}
+	init2 := turn{client: "cmd=init pmi_version=2 pmi_subversion=0\n", toServer: "cmd=init pmi_version=2 pmi_subversion=0\n"}
+	hello1 := turn{
+		server:   "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n",
+		toClient: "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n",
+	}
+	hello2 := turn{
+		server:   "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n",
+		toClient: "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n",
+	}
+	same := func(client, server string) turn { return turn{client, server, client, server} }
+	two := func(body string) string { return string(frame(PMI2, body)) }
+
+	tests := map[string]struct {
+		job   Job
+		turns []turn
+	}{
+		"PMI-1 passes unchanged": {fourVMs, []turn{
+			init1, hello1,
+			same("cmd=get_maxes\n", ""),
+			same("", "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n"),
+			same("cmd=put kvsname=9.0 key=a value=PMI_process_mapping\n", ""),
+			same("", "cmd=put_result rc=0\n"),
+			same("cmd=get kvsname=9.0 key=a\n", ""),
+			same("", "cmd=get_result rc=0 value=(vector,(0,1,4))\n"),
+			same("cmd=finalize\n", ""),
+			same("", "cmd=finalize_ack rc=0\n"),
+		}},
+		"PMI-1 mapping by VM": {fourVMs, []turn{
+			init1, hello1,
+			same("cmd=get kvsname=9.0 key=PMI_process_mapping\n", ""),
+			{server: "cmd=get_result rc=0 value=(vector,(0,1,4))\n", toClient: "cmd=get_result rc=0 value=(vector,(0,2,2))\n"},
+			same("cmd=get kvsname=9.0 key=b\n", ""),
+			same("", "cmd=get_result rc=0 value=(vector,(0,1,4))\n"),
+		}},
+		"PMI-1 without a mapping": {fourVMs, []turn{
+			init1, hello1,
+			same("cmd=get kvsname=9.0 key=PMI_process_mapping\n", ""),
+			same("", "cmd=get_result rc=1\n"),
+		}},
+		"PMI-1 mapping that nobody can read": {fourVMs, []turn{
+			init1, hello1,
+			same("cmd=get kvsname=9.0 key=PMI_process_mapping\n", ""),
+			{server: "cmd=get_result rc=0 value=(matrix)\n", toClient: "cmd=get_result rc=1\n"},
+		}},
+		"PMI-1 spawn is refused": {fourVMs, []turn{
+			init1, hello1,
+			{client: "mcmd=spawn\ntotspawns=2\nspawnssofar=1\nendcmd\n"},
+			{client: "mcmd=spawn\ntotspawns=2\nspawnssofar=2\nendcmd\n", toClient: "cmd=spawn_result rc=1\n"},
+		}},
+		"PMI-2 mapping by VM": {fourVMs, []turn{
+			init2, hello2,
+			same("    23cmd=fullinit;pmirank=2;", ""),
+			same("", two("cmd=fullinit-response;rc=0;pmi-version=2;")),
+			same(two("cmd=info-getjobattr;key=PMI_process_mapping;"), ""),
+			{
+				server:   two("cmd=info-getjobattr-response;rc=0;found=TRUE;value=(vector,(0,1,4));"),
+				toClient: two("cmd=info-getjobattr-response;rc=0;found=TRUE;value=(vector,(0,2,2));"),
+			},
+			same(two("cmd=info-getjobattr;key=universeSize;"), ""),
+			same("", two("cmd=info-getjobattr-response;rc=0;found=TRUE;value=4;")),
+		}},
+		"PMI-2 digits follow the length": {Job{Ranks: 30, VMsPerNode: 2}, []turn{
+			init2, hello2,
+			same(two("cmd=info-getjobattr;key=PMI_process_mapping;"), ""),
+			{
+				server:   two("cmd=info-getjobattr-response;rc=0;found=TRUE;value=(vector,(0,10,3));"),
+				toClient: string(frame(PMI2, "cmd=info-getjobattr-response;rc=0;found=TRUE;value="+Mapping{{0, 10, 3}}.ToVMs(30, 2, DistBlock).String()+";")),
+			},
+		}},
+		"PMI-2 attributes of a node become the VM's": {fourVMs, []turn{
+			init2, hello2,
+			{client: two("cmd=info-putnodeattr;key=shm;value=x;"), toServer: two("cmd=info-putnodeattr;key=vm1-shm;value=x;")},
+			{client: two("cmd=info-getnodeattr;key=shm;wait=TRUE;"), toServer: two("cmd=info-getnodeattr;key=vm1-shm;wait=TRUE;")},
+		}},
+		"PMI-2 attributes stay the node's with one VM": {Job{Ranks: 2, VMsPerNode: 1}, []turn{
+			init2, hello2,
+			same(two("cmd=info-putnodeattr;key=shm;value=x;"), ""),
+		}},
+		"PMI-2 spawn is refused": {fourVMs, []turn{
+			init2, hello2,
+			{client: two("cmd=spawn;ncmds=1;"), toClient: two("cmd=spawn-response;rc=1;errmsg=spawning is not available in VMs;")},
+		}},
+		"a long mapping that wraps": {Job{Ranks: 40 * 120, VMsPerNode: 1}, []turn{
+			init1, hello1,
+			same("cmd=get kvsname=9.0 key=PMI_process_mapping\n", ""),
+			{
+				server:   "cmd=get_result rc=0 value=(vector" + strings.Repeat(",(0,40,1)", 120) + ")\n",
+				toClient: "cmd=get_result rc=0 value=(vector,(0,40,1))\n",
+			},
+		}},
+		"a mapping too long for MPI": {Job{Ranks: 150 * 151 / 2, VMsPerNode: 1}, []turn{
+			init1, hello1,
+			same("cmd=get kvsname=9.0 key=PMI_process_mapping\n", ""),
+			{
+				server:   "cmd=get_result rc=0 value=" + triangle(150).String() + "\n",
+				toClient: "cmd=get_result rc=1\n",
+			},
+		}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			server, client := startRelay(t, tt.job)
+			for _, turn := range tt.turns {
+				client.say(turn.client)
+				server.say(turn.server)
+				if turn.toServer != "" {
+					server.expect(turn.toServer)
+				}
+				if turn.toClient != "" {
+					client.expect(turn.toClient)
+				}
+			}
+		})
+	}
+}
+
+// triangle is a mapping without any regularity: node i has i+1 ranks.
+func triangle(nodes int) Mapping {
+	var m Mapping
+	for i := range nodes {
+		m = append(m, Block{i, 1, i + 1})
+	}
+	return m
+}
+
+// A side is one end of a relayed conversation. Its pipe hands over one Write
+// per Read, so expect sees whether a message was written at once.
+type side struct {
+	t    *testing.T
+	conn net.Conn
+}
+
+func (s side) say(text string) {
+	s.t.Helper()
+	if text == "" {
+		return
+	}
+	// Byte by byte: the relay must put messages together.
+	for i := range len(text) {
+		if _, err := s.conn.Write([]byte{text[i]}); err != nil {
+			s.t.Fatalf("say %q: %v", text, err)
+		}
+	}
+}
+
+func (s side) expect(want string) {
+	s.t.Helper()
+	got := make([]byte, MaxMessage)
+	n, err := s.conn.Read(got)
+	if err != nil {
+		s.t.Fatalf("wait for %q: %v", want, err)
+	}
+	if diff := cmp.Diff(want, string(got[:n])); diff != "" {
+		s.t.Fatalf("message differs (-want +got):\n%s", diff)
+	}
+}
+
+func startRelay(t *testing.T, job Job) (server, client side) {
+	serverFar, serverNear := net.Pipe()
+	clientFar, clientNear := net.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- Relay(serverNear, clientNear, job) }()
+	t.Cleanup(func() {
+		_ = clientFar.Close()
+		if t.Failed() {
+			_ = serverFar.Close() // the relay may wait for us to read
+		}
+		if err := <-done; err != nil && !t.Failed() {
+			t.Errorf("relay at the end of the program: %v", err)
+		}
+		_ = serverFar.Close()
+	})
+	return side{t, serverFar}, side{t, clientFar}
+}
+
+func TestRelayEndsWithTheServer(t *testing.T) {
+	serverFar, serverNear := net.Pipe()
+	_, clientNear := net.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- Relay(serverNear, clientNear, fourVMs) }()
+	_ = serverFar.Close()
+	if err := <-done; err != nil {
+		t.Errorf("relay at the end of the server: %v", err)
+	}
+}
+
+func TestRelayNamesACutMessage(t *testing.T) {
+	_, serverNear := net.Pipe()
+	client := struct {
+		io.Reader
+		io.Writer
+	}{strings.NewReader("cmd=in"), io.Discard}
+	err := Relay(serverNear, client, fourVMs)
+	if err == nil || !strings.Contains(err.Error(), "relay PMI from the program: unexpected EOF") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestRelayRefusesAnImpossibleJob(t *testing.T) {
+	if err := Relay(nil, nil, Job{Ranks: 4}); err == nil {
+		t.Error("a node without VMs was accepted")
+	}
+}
+
+func TestClientThatNeverListens(t *testing.T) {
+	c := &conversation{job: fourVMs}
+	_, _, _ = c.request([]byte("cmd=init pmi_version=1 pmi_subversion=1\n"))
+	var err error
+	for range maxUnanswered + 1 {
+		_, _, err = c.request([]byte("cmd=get key=a\n"))
+	}
+	if err == nil {
+		t.Error("unanswered requests are remembered without end")
+	}
+}
+
+// Neither side can make the relay panic, and every message stays a message.
+func FuzzConversation(f *testing.F) {
+	f.Add([]byte("cmd=init pmi_version=1 pmi_subversion=1\n"), []byte("cmd=get key=PMI_process_mapping\n"), []byte("cmd=get_result rc=0 value=(vector,(0,1,4))\n"))
+	f.Add([]byte("cmd=init pmi_version=2 pmi_subversion=0\n"), []byte("44    cmd=info-getjobattr;key=PMI_process_mapping;"), []byte("4     cmd="))
+	f.Add([]byte("cmd=init pmi_version=2 pmi_subversion=0\n"), []byte("34    cmd=info-getnodeattr;key=a;wait=1;"), []byte("mcmd=spawn\nendcmd\n"))
+	f.Fuzz(func(t *testing.T, hello, request, answer []byte) {
+		c := &conversation{job: fourVMs}
+		if _, _, err := c.request(hello); err != nil {
+			t.Fatal(err)
+		}
+		d := c.framing()
+		msg, err := NewReader(bytes.NewReader(request)).Next(d)
+		if err != nil {
+			return
+		}
+		forward, reply, err := c.request(msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply2 := answer
+		if msg, err := NewReader(bytes.NewReader(answer)).Next(d); err == nil {
+			reply2 = c.answer(msg)
+			wholeMessage(t, d, reply2)
+		}
+		wholeMessage(t, d, forward)
+		wholeMessage(t, d, reply)
+	})
+}
+
+func wholeMessage(t *testing.T, d Dialect, msg []byte) {
+	t.Helper()
+	if msg == nil {
+		return
+	}
+	r := NewReader(bytes.NewReader(msg))
+	if got, err := r.Next(d); err != nil || !bytes.Equal(got, msg) {
+		t.Fatalf("%q reads back as %q, %v", msg, got, err)
+	}
+}
