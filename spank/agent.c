@@ -26,10 +26,13 @@
 #include <dirent.h>
 #endif
 
+#ifndef GRACE_MS
+#define GRACE_MS 15000 /* from SIGTERM to SIGKILL: half of Slurm's KillWait */
+#endif
+
 enum {
 	STATUS_FD = 3,
-	PRIVATE_FD = 10,  /* ours stay above the ones that the agent gets */
-	GRACE_MS = 15000, /* from SIGTERM to SIGKILL: half of Slurm's KillWait */
+	PRIVATE_FD = 10, /* ours stay above the ones that the agent gets */
 	LINE_MAX_BYTES = 8192,
 };
 
@@ -184,20 +187,25 @@ static int reap(struct run *r)
 	return pid < 0 ? -1 : status;
 }
 
+static void tell_cause(struct run *r, const char *cause, int number)
+{
+	char *const *argv = r->agent->argv;
+	char text[1024];
+
+	snprintf(text, sizeof(text), "node %s: %s %s: %s %d", r->agent->node, argv[0], argv[1], cause,
+		 number);
+	tell(r, text);
+}
+
 /* Names the end of an agent that did not say what was wrong. */
 static void tell_end(struct run *r, int status)
 {
-	char text[160];
-
 	if (status == -1)
-		snprintf(text, sizeof(text), "%s ended, its exit status is unknown", r->agent->argv[0]);
+		tell_cause(r, "gave no reason, and its end is unknown to process", r->pid);
 	else if (WIFSIGNALED(status))
-		snprintf(text, sizeof(text), "%s was killed by signal %d", r->agent->argv[0],
-			 WTERMSIG(status));
+		tell_cause(r, "killed by signal", WTERMSIG(status));
 	else
-		snprintf(text, sizeof(text), "%s ended with status %d and gave no reason",
-			 r->agent->argv[0], WEXITSTATUS(status));
-	tell(r, text);
+		tell_cause(r, "gave no reason, only exit status", WEXITSTATUS(status));
 }
 
 static int outcome(struct run *r)
@@ -294,12 +302,10 @@ static int start(struct run *r)
 
 static int start_and_follow(struct run *r)
 {
-	char text[512];
 	int err = start(r), rc;
 
 	if (err) {
-		snprintf(text, sizeof(text), "start %s: %s", r->agent->argv[0], strerror(err));
-		tell(r, text);
+		tell_cause(r, strerror(err), err);
 		return -1;
 	}
 	if (r->agent->seconds)

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 
 struct agent {
+	const char *node; /* for messages */
 	char *const *argv; /* argv[0] is the absolute path of the program */
 	char *const *envp;
 	bool stays;  /* it says "ready" and lives on, and SIGTERM cancels it;

@@ -212,7 +212,7 @@ int launch(spank_t sp, const struct settings *s)
 {
 	char *argv[] = {(char *)s->agent, "launch", "--config", (char *)s->config, NULL};
 	const struct agent agent = {
-		.argv = argv, .envp = environment.list, .stays = true, .error = show_error, .say = show,
+		.node = node_name(), .argv = argv, .envp = environment.list, .stays = true, .error = show_error, .say = show,
 	};
 
 	if (refuse_launch(sp, s) < 0)
@@ -239,7 +239,7 @@ void reclaim_step(spank_t sp, const struct settings *s)
 	char *argv[] = {(char *)s->agent, "reclaim", "--config", (char *)s->config, "--job", job,
 			"--restart", restart, "--step", step, "--deadline", "20s", NULL};
 	const struct agent agent = {
-		.argv = argv, .envp = environment.list, .seconds = 25, .error = show_error, .say = show,
+		.node = node_name(), .argv = argv, .envp = environment.list, .seconds = 25, .error = show_error, .say = show,
 	};
 
 	snprintf(job, sizeof(job), "%" PRIu32, number(sp, S_JOB_ID));
@@ -293,7 +293,7 @@ void reclaim_job(spank_t sp, const struct settings *s)
 	char job[16];
 	char *argv[] = {(char *)s->agent, "reclaim", "--config", (char *)s->config, "--job", job, NULL};
 	const struct agent agent = {
-		.argv = argv, .envp = environment.list, .error = show_error, .say = show,
+		.node = node_name(), .argv = argv, .envp = environment.list, .error = show_error, .say = show,
 	};
 
 	if (!may_hold_something(s, number(sp, S_JOB_ID)))
