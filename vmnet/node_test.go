@@ -189,21 +189,38 @@ func (v *vm) send(frame []byte) {
 
 // arrives reports whether frame, which v sends, comes out at to. After it goes a
 // frame that certainly may pass; when that one is there the other is, or never
-// will be. As the first packets between two nodes can be lost to ARP on the
-// underlay, both are sent until the second arrives.
+// will be.
 func (v *vm) arrives(frame []byte, to *vm) bool {
 	v.t.Helper()
-	marker := ipFrame(v.mac, broadcast, v.addr, to.addr, fmt.Appendf(nil, "marker %d", time.Now().UnixNano()))
+	v.reach(to)
 	for range 50 {
 		v.send(frame)
-		v.send(marker)
-		got := to.received(marker)
-		if has(got, marker) {
+		marker := v.sendMarker(to)
+		if got := to.received(marker); has(got, marker) {
 			return has(got, frame)
 		}
 	}
-	v.t.Fatalf("nothing gets from %v to %v", v.addr, to.addr)
+	v.t.Fatalf("what %v sends to %v comes and goes", v.addr, to.addr)
 	return false
+}
+
+// reach waits until frames get from v to to: ports come up a moment after their
+// links, and ARP on the underlay loses the first packets between two nodes.
+func (v *vm) reach(to *vm) {
+	v.t.Helper()
+	for range 50 {
+		if marker := v.sendMarker(to); has(to.received(marker), marker) {
+			return
+		}
+	}
+	v.t.Fatalf("nothing gets from %v to %v", v.addr, to.addr)
+}
+
+func (v *vm) sendMarker(to *vm) []byte {
+	v.t.Helper()
+	marker := ipFrame(v.mac, broadcast, v.addr, to.addr, fmt.Appendf(nil, "marker %d", time.Now().UnixNano()))
+	v.send(marker)
+	return marker
 }
 
 // has reports whether frame is among frames; a bridge cuts off what pads it.
