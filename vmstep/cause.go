@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// ErrorLine matches what the agent says through Slurm's log, which slurmstepd
+// stepdError matches what the agent says through Slurm's log, which slurmstepd
 // prints as an error of its own.
 var stepdError = regexp.MustCompile(`^slurmstepd[^:]*: error: (?:spank: )?(?:slurm-?v: )?(.*)$`)
 
@@ -18,7 +18,7 @@ var consequence = regexp.MustCompile(`^(spank: required plugin|spank: slurmv\.so
 	`.*: task_init_privileged\(\)|Unable to init|slurm_send|Application launch failed|Job step aborted)`)
 
 // cancelled matches the end that somebody or something else decided.
-var cancelled = regexp.MustCompile(`\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))? \*\*\*`)
+var cancelled = regexp.MustCompile(`\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+[A-Z]).*)? \*\*\*`)
 
 // Cause picks from the output of the VM step's srun the one sentence that says
 // why the step ended, or "" if nothing does. The first error is the cause: what

@@ -19,10 +19,10 @@ type Display struct {
 	Out      io.Writer
 	Terminal bool
 
+	total  int // VMs of the job, if known
 	vms    map[int]vmStage
 	stages []string // in the order of their first sight
 	drawn  int      // lines of the block on the terminal
-	last   string   // the last plain line of counts
 }
 
 type vmStage struct {
@@ -43,6 +43,8 @@ func (d *Display) Show(e Event) {
 	case e.State == StateReady:
 		d.clear()
 		fmt.Fprintln(d.Out, readyLine(e.Map, e.Millis))
+	case e.State == StateStarting:
+		d.total = e.VMs
 	case e.State != "":
 		d.clear()
 	}
@@ -64,10 +66,10 @@ func (d *Display) progress(node string, p Progress) {
 	d.plain(p)
 }
 
-// plain prints a line for the change of one VM. The number of lines stays small
-// with many VMs: one when the first of them enters a stage, one when the last has.
+// plain prints a line for the change of one VM. With many VMs there are two lines
+// for each stage: when the first of them enters it, and when the last has.
 func (d *Display) plain(p Progress) {
-	if len(d.vms) <= manyVMs {
+	if !d.many() {
 		fmt.Fprintln(d.Out, vmLine(p.VM, d.vms[p.VM]))
 		return
 	}
@@ -77,11 +79,12 @@ func (d *Display) plain(p Progress) {
 			here++
 		}
 	}
-	if line := d.counts(); line != d.last && (here == 1 || here == len(d.vms)) {
-		d.last = line
-		fmt.Fprintln(d.Out, line)
+	if here == 1 || here == d.total {
+		fmt.Fprintln(d.Out, d.counts())
 	}
 }
+
+func (d *Display) many() bool { return max(d.total, len(d.vms)) > manyVMs }
 
 // clear removes the block from the terminal.
 func (d *Display) clear() {
@@ -101,7 +104,7 @@ func (d *Display) redraw() {
 }
 
 func (d *Display) block() []string {
-	if len(d.vms) > manyVMs {
+	if d.many() {
 		return []string{d.counts()}
 	}
 	var lines []string
@@ -138,7 +141,7 @@ func (d *Display) counts() string {
 			texts = append(texts, fmt.Sprintf("%d %s", n[stage], stage))
 		}
 	}
-	return fmt.Sprintf("slurm-v: %d VMs: %s (%s)", len(d.vms), strings.Join(texts, ", "), seconds(latest))
+	return fmt.Sprintf("slurm-v: %d VMs: %s (%s)", max(d.total, len(d.vms)), strings.Join(texts, ", "), seconds(latest))
 }
 
 func readyLine(nodes []nodeagent.NodeVMs, ms int64) string {

@@ -17,8 +17,8 @@ const (
 type Event struct {
 	State  string `json:"state,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	Millis int64  `json:"ms,omitempty"`    // with a state: since the start
-	Nodes  int    `json:"nodes,omitempty"` // with StateStarting: of the job
+	Millis int64  `json:"ms,omitempty"`  // with a state: since the start
+	VMs    int    `json:"vms,omitempty"` // with StateStarting: of the job, if known
 
 	Map []nodeagent.NodeVMs `json:"map,omitempty"` // with StateReady
 

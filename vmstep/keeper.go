@@ -17,6 +17,7 @@ import (
 // It outlives each of them and ends with the job.
 type Keeper struct {
 	Nodes   int      // of the job
+	VMs     int      // of the job, if known
 	Command []string // the VM step's srun
 	Env     []string // its environment
 
@@ -61,7 +62,7 @@ func (k *Keeper) Serve(ctx context.Context, l net.Listener) error {
 
 // begin runs a VM step.
 func (k *Keeper) begin() {
-	rec := newRecord(Event{State: StateStarting, Nodes: k.Nodes})
+	rec := newRecord(Event{State: StateStarting, VMs: k.VMs})
 	stepped := make(chan struct{})
 	k.rec, k.stepped = rec, stepped
 	go func() {

@@ -56,14 +56,13 @@ func runHold(path string) error {
 // be caught are swallowed, those that would stop the process and SIGPIPE included.
 func untilTerm() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals)
+	// Nobody reads swallowed; Notify does not wait for a full channel.
+	swallowed, term := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(swallowed)
+	signal.Notify(term, unix.SIGTERM)
 	go func() {
-		for s := range signals {
-			if s == unix.SIGTERM {
-				cancel(errStepEnds)
-			}
-		}
+		<-term
+		cancel(errStepEnds)
 	}()
 	return ctx
 }

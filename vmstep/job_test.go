@@ -1,0 +1,62 @@
+package vmstep
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestJobFromEnv(t *testing.T) {
+	base := map[string]string{"SLURM_JOB_ID": "4217", "SLURM_JOB_NUM_NODES": "2", specVariable: "{}"}
+	tests := map[string]struct {
+		change map[string]string
+		want   Job
+		err    string
+	}{
+		"a job":                   {want: Job{4217, 0, 2}},
+		"a requeued job":          {change: map[string]string{"SLURM_RESTART_COUNT": "3"}, want: Job{4217, 3, 2}},
+		"under salloc":            {change: map[string]string{"SLURM_JOB_NUM_NODES": "", "SLURM_NNODES": "4"}, want: Job{4217, 0, 4}},
+		"no job":                  {change: map[string]string{"SLURM_JOB_ID": ""}, err: "salloc --vm-per-node=N"},
+		"no VMs":                  {change: map[string]string{specVariable: ""}, err: "job 4217 has no VMs"},
+		"a heterogeneous job":     {change: map[string]string{"SLURM_HET_SIZE": "2"}, err: "heterogeneous"},
+		"a job id that is none":   {change: map[string]string{"SLURM_JOB_ID": "7_1"}, err: "not a job id"},
+		"a restart that is none":  {change: map[string]string{"SLURM_RESTART_COUNT": "-1"}, err: "not a number"},
+		"no nodes":                {change: map[string]string{"SLURM_JOB_NUM_NODES": ""}, err: "not a number of nodes"},
+		"nodes that are none":     {change: map[string]string{"SLURM_JOB_NUM_NODES": "0"}, err: "not a number of nodes"},
+		"an id above 32 bits too": {change: map[string]string{"SLURM_JOB_ID": "4294967296"}, err: "not a job id"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			env := func(name string) string {
+				if value, ok := tt.change[name]; ok {
+					return value
+				}
+				return base[name]
+			}
+			got, err := JobFromEnv(env)
+			switch {
+			case tt.err == "" && err != nil:
+				t.Fatal(err)
+			case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
+				t.Fatalf("error = %v, want one with %q", err, tt.err)
+			case got != tt.want:
+				t.Errorf("job = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestJobString(t *testing.T) {
+	if got := (Job{ID: 4217, Restart: 1}).String(); got != "4217.1" {
+		t.Errorf("job = %q", got)
+	}
+}
+
+func TestJobOver(t *testing.T) {
+	tests := map[string]bool{"RUNNING\n": false, "SUSPENDED": false, "CONFIGURING": false,
+		"": true, "COMPLETED\n": true, "COMPLETING": true, "REQUEUED": true, "PENDING": true, "NODE_FAIL": true}
+	for state, want := range tests {
+		if got := JobOver(state); got != want {
+			t.Errorf("JobOver(%q) = %v", state, got)
+		}
+	}
+}

@@ -1,0 +1,487 @@
+package vmstep
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/nodeagent"
+)
+
+// fakeSrun is the variable that makes this test program a srun; its value is
+// what that srun does.
+const fakeSrun = "VMSTEP_TEST_SRUN"
+
+func TestMain(m *testing.M) {
+	if act := os.Getenv(fakeSrun); act != "" {
+		os.Exit(playSrun(act))
+	}
+	os.Exit(m.Run())
+}
+
+// playSrun acts as the VM step's srun with both nodes behind it.
+func playSrun(act string) int {
+	say := func(node, kind string, v any) { WriteFrame(os.Stdout, node, kind, v) }
+	if f, err := os.OpenFile(os.Getenv("VMSTEP_TEST_LOG"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
+		fmt.Fprintln(f, "srun", act)
+		f.Close()
+	}
+	switch act {
+	case "refused":
+		fmt.Fprintln(os.Stderr, "slurmstepd-n1: error: slurmv: node n1: no image")
+		fmt.Fprintln(os.Stderr, "srun: error: n1: task 0: Exited with exit code 1")
+		return 1
+	case "elsewhere":
+		fmt.Fprintln(os.Stderr, "slurmstepd-n1: error: the VMs of job 7 are already running")
+		return 1
+	case "silent":
+		return 3
+	case "twice":
+		say("n1", KindVMs, nodeVMs("n1", 0, 0))
+		say("n2", KindVMs, nodeVMs("n2", 1, 0))
+		<-make(chan int) // until it is terminated
+	}
+	for vm, node := range []string{"n1", "n2"} {
+		WriteFrame(os.Stderr, node, KindProgress, Progress{VM: vm, Stage: "boot", Millis: 10})
+		say(node, KindVMs, nodeVMs(node, vm, vm))
+	}
+	if act == "hold fails" {
+		say("n2", KindFailed, Failure{Error: "the agent is gone"})
+		return 1
+	}
+	awaitLine(KindMap)
+	say("n1", KindReady, nil)
+	say("n2", KindReady, nil)
+	switch act {
+	case "cancelled":
+		awaitFile(os.Getenv("VMSTEP_TEST_LOG") + ".go")
+		fmt.Fprintln(os.Stderr, "slurmstepd-n1: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-20T14:11:07 ***")
+		return 1
+	}
+	awaitEOF() // the keeper's end
+	return 0
+}
+
+func awaitLine(kind string) {
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		if strings.Contains(in.Text(), " "+kind+" ") {
+			return
+		}
+	}
+}
+
+func awaitEOF() {
+	buf := make([]byte, 100)
+	for {
+		if _, err := os.Stdin.Read(buf); err != nil {
+			return
+		}
+	}
+}
+
+func awaitFile(path string) {
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// A stage is a keeper for the test, started on demand.
+type stage struct {
+	address string
+	log     string
+	gone    chan struct{} // closed when the job is gone
+	ended   chan error    // what Serve returned
+	starts  atomic.Int32  // keepers that came to listen
+	start   func() error
+}
+
+var stages atomic.Int32
+
+func newStage(t *testing.T, act string) *stage {
+	t.Helper()
+	s := &stage{
+		address: fmt.Sprintf("@slurmv-test/%d/%d", os.Getpid(), stages.Add(1)),
+		log:     t.TempDir() + "/log",
+		gone:    make(chan struct{}),
+		ended:   make(chan error, 1),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	s.start = func() error {
+		l, err := net.Listen("unix", s.address)
+		if err != nil {
+			return nil // another one listens
+		}
+		s.starts.Add(1)
+		go func() { s.ended <- s.keeper(act).Serve(ctx, l) }()
+		return nil
+	}
+	return s
+}
+
+func (s *stage) keeper(act string) *Keeper {
+	return &Keeper{
+		Nodes:   2,
+		VMs:     2,
+		Command: []string{os.Args[0]},
+		Env:     append(os.Environ(), fakeSrun+"="+act, "VMSTEP_TEST_LOG="+s.log),
+		JobGone: func(context.Context) bool {
+			select {
+			case <-s.gone:
+				return true
+			default:
+				return false
+			}
+		},
+	}
+}
+
+func (s *stage) connect(t *testing.T, restart bool) *Client {
+	t.Helper()
+	c, err := Connect(context.Background(), s.address, restart, s.start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func (s *stage) sruns() int {
+	text, _ := os.ReadFile(s.log)
+	return strings.Count(string(text), "srun ")
+}
+
+func TestManyClientsStartTheVMsOnce(t *testing.T) {
+	s := newStage(t, "works")
+	results := make(chan error)
+	for range 8 {
+		go func() {
+			c, err := Connect(context.Background(), s.address, false, s.start)
+			if err == nil {
+				defer c.Close()
+				err = c.Wait(func(Event) {})
+			}
+			results <- err
+		}()
+	}
+	for range 8 {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if s.starts.Load() != 1 || s.sruns() != 1 {
+		t.Errorf("%d keepers and %d VM steps were started, want 1 of each", s.starts.Load(), s.sruns())
+	}
+}
+
+func TestEveryClientHearsTheWholeStory(t *testing.T) {
+	s := newStage(t, "hold fails")
+	want := []string{"starting", "n1 vm0 boot", "n2 vm1 boot", "failed"}
+	for _, which := range []string{"first", "late"} {
+		c := s.connect(t, false)
+		var got []string
+		last := c.Now
+		for last.State != StateFailed || len(got) == 0 {
+			e, err := c.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = e
+			switch {
+			case e.State != "":
+				got = append(got, e.State)
+			case e.Progress != nil:
+				got = append(got, fmt.Sprintf("%s vm%d %s", e.Node, e.Progress.VM, e.Progress.Stage))
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("the %s client heard something else (-want +got):\n%s", which, diff)
+		}
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	tests := map[string]string{
+		"works":      "",
+		"elsewhere":  "",
+		"refused":    "the VMs could not be started: node n1: no image",
+		"hold fails": "the VMs could not be started: node n2: the agent is gone",
+		"silent":     "the VMs could not be started: srun of the VM step ended: exit status 3",
+		"twice":      "the VMs could not be started: the VMs of the job do not fit together: vm0 of node n1 and vm0 of node n2 both have number 0",
+	}
+	for act, want := range tests {
+		t.Run(act, func(t *testing.T) {
+			s := newStage(t, act)
+			for _, which := range []string{"first", "second"} {
+				got := ""
+				if err := s.connect(t, false).Wait(func(Event) {}); err != nil {
+					got = err.Error()
+				}
+				if got != want {
+					t.Errorf("the %s client was told %q, want %q", which, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestClientsMayGoAtAnyTime(t *testing.T) {
+	s := newStage(t, "works")
+	first := s.connect(t, false)
+	first.Close() // before anything has happened
+	second := s.connect(t, false)
+	second.Next()
+	second.Close() // in the middle
+	if err := s.connect(t, false).Wait(func(Event) {}); err != nil {
+		t.Error(err)
+	}
+	if s.sruns() != 1 {
+		t.Errorf("%d VM steps were started, want 1", s.sruns())
+	}
+}
+
+// A client of another program may connect and say nothing, or nonsense.
+func TestOddClientsDoNoHarm(t *testing.T) {
+	s := newStage(t, "works")
+	s.connect(t, false)
+	for _, words := range []string{"", "{", "[]\n", strings.Repeat("x", 1<<17)} {
+		conn, err := net.Dial("unix", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, words)
+	}
+	if err := s.connect(t, false).Wait(func(Event) {}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEndedVMsAreStartedAgainOnlyOnDemand(t *testing.T) {
+	s := newStage(t, "cancelled")
+	c := s.connect(t, false)
+	if err := c.Wait(func(Event) {}); err != nil {
+		t.Fatal(err)
+	}
+	os.WriteFile(s.log+".go", nil, 0o600)
+	if got := c.UntilEnd(); got != "the step was cancelled" {
+		t.Errorf("reason = %q", got)
+	}
+	err := s.connect(t, false).Wait(func(Event) {})
+	if err == nil || err.Error() != "the VMs of this job have ended: the step was cancelled" {
+		t.Errorf("a later client was told %v", err)
+	}
+	os.Remove(s.log + ".go")
+	if err := s.connect(t, true).Wait(func(Event) {}); err != nil {
+		t.Errorf("the second start: %v", err)
+	}
+	if s.sruns() != 2 {
+		t.Errorf("%d VM steps were started, want 2", s.sruns())
+	}
+}
+
+func TestTheKeeperEndsWithItsJob(t *testing.T) {
+	s := newStage(t, "refused")
+	s.connect(t, false).Wait(func(Event) {})
+	close(s.gone)
+	if err := <-s.ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("unix", s.address); err == nil {
+		t.Error("somebody still listens")
+	}
+}
+
+func TestTheKeeperLeavesWhenTheVMsAreElsewhere(t *testing.T) {
+	s := newStage(t, "elsewhere")
+	s.connect(t, false).Wait(func(Event) {})
+	if err := <-s.ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConnectTellsWhyThereIsNoKeeper(t *testing.T) {
+	_, err := Connect(context.Background(), "@slurmv-test/none", false, func() error { return errors.New("srun is not in PATH") })
+	if err == nil || !strings.Contains(err.Error(), "srun is not in PATH") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestStepCommandSaysEverything(t *testing.T) {
+	got := strings.Join(StepCommand("/bin/srun", "/libexec/slurmv-agent", 3), " ")
+	want := "/bin/srun --overlap -N3 -n3 --ntasks-per-node=1 --mpi=none --cpu-bind=none --mem=0 " +
+		"--kill-on-bad-exit=1 --no-kill --wait=0 --input=all --job-name=slurm-v /libexec/slurmv-agent hold"
+	if got != want {
+		t.Errorf("command = %s", got)
+	}
+}
+
+func TestStepCommandUsesOptionsOfTheInstalledSrun(t *testing.T) {
+	help := installedHelp(t)
+	for _, word := range StepCommand("srun", "agent", 1) {
+		if name, _, _ := strings.Cut(word, "="); strings.HasPrefix(name, "--") && !strings.Contains(help, name) && name != "--cpu-bind" {
+			t.Errorf("srun --help does not know %s", name)
+		}
+	}
+	if _, err := exec.LookPath("srun"); err != nil {
+		t.Error(err)
+	}
+}
+
+// pipeHold starts Hold against an agent played by the test.
+func pipeHold(t *testing.T, ctx context.Context) (agent *nodeagent.Conn, in, out net.Conn, result chan error) {
+	t.Helper()
+	path := t.TempDir() + "/agent.sock"
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	accepted := make(chan *nodeagent.Conn, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		c := nodeagent.NewConn(conn)
+		var r nodeagent.Request
+		c.ReadJSON(nodeagent.MaxRequest, &r)
+		n := nodeVMs("n1", 0, 0)
+		c.WriteJSON(nodeagent.Reply{Node: &n})
+		accepted <- c
+	}()
+	client, err := nodeagent.Dial(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder, err := client.Hold(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, stdin := net.Pipe()
+	stdout, out := net.Pipe()
+	result = make(chan error, 1)
+	go func() { result <- Hold(ctx, holder, stdin, stdout) }()
+	agent = <-accepted
+	t.Cleanup(func() { in.Close(); out.Close(); agent.Close() })
+	return agent, in, out, result
+}
+
+// nextFrame returns the next message on a stream.
+func nextFrame(t *testing.T, r net.Conn) Message {
+	t.Helper()
+	var found []Message
+	f := Frames{Message: func(m Message) { found = append(found, m) }}
+	buf := make([]byte, 4096)
+	for len(found) == 0 {
+		n, err := r.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Write(buf[:n])
+	}
+	return found[0]
+}
+
+func TestHoldCarriesTheMap(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	agent, in, out, result := pipeHold(t, ctx)
+	var announced nodeagent.NodeVMs
+	json.Unmarshal(nextFrame(t, out).Body, &announced)
+	if diff := cmp.Diff(nodeVMs("n1", 0, 0), announced); diff != "" {
+		t.Errorf("announced VMs differ (-want +got):\n%s", diff)
+	}
+	all := []nodeagent.NodeVMs{nodeVMs("n1", 0, 0), nodeVMs("n2", 1, 1)}
+	if err := WriteFrame(in, "all", KindMap, all); err != nil {
+		t.Fatal(err)
+	}
+	var m nodeagent.HoldMessage
+	agent.ReadJSON(nodeagent.MaxMap, &m)
+	if diff := cmp.Diff(all, m.Map); diff != "" {
+		t.Errorf("map at the agent differs (-want +got):\n%s", diff)
+	}
+	agent.WriteJSON(nodeagent.HoldMessage{Ready: true})
+	if got := nextFrame(t, out).Kind; got != KindReady {
+		t.Errorf("kind = %s, want ready", got)
+	}
+	in.Close() // the keeper's end changes nothing
+	cancel()
+	var ending nodeagent.HoldMessage
+	agent.ReadJSON(nodeagent.MaxMap, &ending)
+	if !ending.Ending {
+		t.Errorf("the agent was told %+v, want ending", ending)
+	}
+	select {
+	case err := <-result:
+		t.Fatalf("hold went before the programs had ended: %v", err)
+	default:
+	}
+	agent.WriteJSON(nodeagent.HoldMessage{Ended: true})
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHoldEndsWithOneSentence(t *testing.T) {
+	sendMap := func(agent *nodeagent.Conn, in net.Conn) {
+		WriteFrame(in, "all", KindMap, []nodeagent.NodeVMs{})
+		var m nodeagent.HoldMessage
+		agent.ReadJSON(nodeagent.MaxMap, &m)
+	}
+	tests := map[string]struct {
+		act  func(agent *nodeagent.Conn, in net.Conn)
+		want string
+	}{
+		"when the keeper goes before the map": {func(_ *nodeagent.Conn, in net.Conn) { in.Close() },
+			ErrKeeperGone.Error()},
+		"when the agent goes": {func(agent *nodeagent.Conn, in net.Conn) {
+			sendMap(agent, in)
+			agent.WriteJSON(nodeagent.HoldMessage{Ready: true})
+			agent.Close()
+		}, "the node agent is gone"},
+		"when the agent gives up on the map": {func(agent *nodeagent.Conn, in net.Conn) {
+			sendMap(agent, in)
+			agent.WriteJSON(nodeagent.HoldMessage{Error: "vm0: the guest is gone"})
+		}, "vm0: the guest is gone"},
+		"when the agent gives up later": {func(agent *nodeagent.Conn, in net.Conn) {
+			sendMap(agent, in)
+			agent.WriteJSON(nodeagent.HoldMessage{Ready: true})
+			agent.WriteJSON(nodeagent.HoldMessage{Error: "vm0: powered off"})
+		}, "vm0: powered off"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			agent, in, out, result := pipeHold(t, context.Background())
+			nextFrame(t, out)
+			go tt.act(agent, in)
+			m := nextFrame(t, out)
+			for m.Kind == KindReady {
+				m = nextFrame(t, out)
+			}
+			var f Failure
+			json.Unmarshal(m.Body, &f)
+			if m.Kind != KindFailed || !strings.Contains(f.Error, tt.want) {
+				t.Errorf("hold said %s %q, want failed with %q", m.Kind, f.Error, tt.want)
+			}
+			if err := <-result; err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,189 @@
+package vmstep
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const pluginHelp = `
+      --launch-in=place       another plugin's option
+      --polish[=how]          polish
+      --loud                  be loud
+`
+
+func TestSplit(t *testing.T) {
+	tests := map[string]struct {
+		words   string
+		srun    string
+		program string
+		dist    string
+	}{
+		"only a program":                    {words: "./app -n 3", program: "./app -n 3"},
+		"a short option and its value":      {words: "-n 4 ./app", srun: "-n 4", program: "./app"},
+		"a short option with value":         {words: "-n4 ./app", srun: "-n4", program: "./app"},
+		"flags together":                    {words: "-lvN 2 ./app", srun: "-lvN 2", program: "./app"},
+		"flags together with a value":       {words: "-lN2 ./app", srun: "-lN2", program: "./app"},
+		"an optional value is never a word": {words: "-K ./app", srun: "-K", program: "./app"},
+		"an optional value behind":          {words: "-K0 -I60 ./app", srun: "-K0 -I60", program: "./app"},
+		"a long option and its value":       {words: "--ntasks 4 ./app", srun: "--ntasks 4", program: "./app"},
+		"a long option with value":          {words: "--ntasks=4 ./app", srun: "--ntasks=4", program: "./app"},
+		"a long flag":                       {words: "--label ./app", srun: "--label", program: "./app"},
+		"a long optional value":             {words: "--kill-on-bad-exit ./app", srun: "--kill-on-bad-exit", program: "./app"},
+		"a shortened option":                {words: "--ntasks-per-n 2 ./app", srun: "--ntasks-per-n 2", program: "./app"},
+		"two minuses end the options":       {words: "-n 4 -- -app", srun: "-n 4", program: "-app"},
+		"another plugin's option":           {words: "--launch-in here ./app", srun: "--launch-in here", program: "./app"},
+		"another plugin's optional value":   {words: "--polish ./app", srun: "--polish", program: "./app"},
+		"another plugin's flag":             {words: "--loud ./app", srun: "--loud", program: "./app"},
+		"our distribution":                  {words: "-l --vm-distribution=cyclic -n 4 ./app", srun: "-l -n 4", program: "./app", dist: "cyclic"},
+		"our distribution as two words":     {words: "--vm-distribution block ./app", program: "./app", dist: "block"},
+		"options behind the program":        {words: "./app --vm-distribution=wild --pty", program: "./app --vm-distribution=wild --pty"},
+		"a minus is a program":              {words: "-n 1 -", srun: "-n 1", program: "-"},
+		"mpi as it is":                      {words: "--mpi=pmi2 ./app", srun: "--mpi=pmi2", program: "./app"},
+		"no mpi":                            {words: "--mpi none ./app", srun: "--mpi none", program: "./app"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, err := Split(strings.Fields(tt.words), func() string { return pluginHelp })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.dist == "" {
+				tt.dist = "block"
+			}
+			got := []string{strings.Join(c.Srun, " "), strings.Join(c.Program, " "), c.Distribution}
+			if diff := cmp.Diff([]string{tt.srun, tt.program, tt.dist}, got); diff != "" {
+				t.Errorf("options, program, distribution differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSplitRefuses(t *testing.T) {
+	tests := map[string]struct{ words, want string }{
+		"nothing":                    {"", "no program to run"},
+		"options only":               {"-n 4", "no program to run"},
+		"a missing value":            {"-n", "-n (--ntasks) needs a value"},
+		"a missing long value":       {"--ntasks", "--ntasks needs a value"},
+		"an unknown option":          {"--frobnicate ./app", "--frobnicate is no option"},
+		"an ambiguous option":        {"--nt 3 ./app", "--nt is no option"},
+		"an unknown letter":          {"-y ./app", "-y is no option"},
+		"a wild distribution":        {"--vm-distribution=wild ./app", `"wild" is not one of block, cyclic`},
+		"a wild launcher":            {"--launcher=rsh ./app", `"rsh" is not one of srun, ssh`},
+		"PMIx":                       {"--mpi=pmix ./app", "only pmi2 (the default) and none"},
+		"a heterogeneous job":        {"--het-group=1 ./app", "heterogeneous"},
+		"a terminal":                 {"--pty bash", "slurmv exec -t"},
+		"several programs":           {"--multi-prog conf", "--multi-prog does not work"},
+		"several commands":           {"-n 1 ./a : -n 2 ./b", "the start of another command"},
+		"VM options":                 {"--vm-per-node=2 ./app", "sbatch"},
+		"start and a program":        {"--start ./app", "--start only starts"},
+		"a value for start":          {"--start=yes", "--start takes no value"},
+		"no allocation":              {"-Z -w n1 ./app", "--no-allocate does not work"},
+		"a shortened forbidden one":  {"--multi conf", "--multi-prog does not work"},
+		"a forbidden one among some": {"-lvZ ./app", "--no-allocate does not work"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := Split(strings.Fields(tt.words), func() string { return pluginHelp + "      --vm-per-node=N  VMs\n" })
+			var usage *UsageError
+			if !errors.As(err, &usage) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want a usage error with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestSplitAsksForHelpOnlyWhenItMust(t *testing.T) {
+	_, err := Split([]string{"--ntasks=3", "-l", "./app"}, func() string {
+		t.Error("srun --help was asked")
+		return ""
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProgramCommand(t *testing.T) {
+	tests := map[string]struct{ words, want string }{
+		"the usual": {"-n 4 ./app x",
+			"/bin/srun --overlap --mpi=pmi2 -n 4 /libexec/agent exec --vm-distribution=block -- ./app x"},
+		"no MPI": {"--mpi=none ./app",
+			"/bin/srun --overlap --mpi=pmi2 --mpi=none /libexec/agent exec --vm-distribution=block -- ./app"},
+		"exclusive says no overlap": {"--exclusive ./app",
+			"/bin/srun --mpi=pmi2 --exclusive /libexec/agent exec --vm-distribution=block -- ./app"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, err := Split(strings.Fields(tt.words), func() string { return "" })
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(ProgramCommand("/bin/srun", "/libexec/agent", c), " ")
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("command differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseHelp(t *testing.T) {
+	got := parseHelp("  -A, --account=name          charge\n  -B  --extra-node-info=S[:C]  combine\n" + pluginHelp)
+	want := map[string]argument{"account": requiredValue, "extra-node-info": requiredValue,
+		"launch-in": requiredValue, "polish": optionalValue, "loud": noValue}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("options differ (-want +got):\n%s", diff)
+	}
+}
+
+// installedHelp returns srun --help of this machine, which wants some slurm.conf.
+func installedHelp(t *testing.T) string {
+	srun, err := exec.LookPath("srun")
+	if err != nil {
+		t.Skip("srun is not installed: apt-get install slurm-client")
+	}
+	conf := filepath.Join(t.TempDir(), "slurm.conf")
+	text := "ClusterName=c\nSlurmctldHost=localhost\nNodeName=n CPUs=1\nPartitionName=p Nodes=n\n"
+	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(srun, "--help")
+	cmd.Env = append(os.Environ(), "SLURM_CONF="+conf)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("srun --help: %v", err)
+	}
+	return string(out)
+}
+
+// misdescribed are options which srun's own help describes wrongly, by trying
+// them with srun 22.05.8.
+var misdescribed = map[string]bool{"bcast": true, "container": true, "kill-on-bad-exit": true, "no-kill": true, "overlap": true, "resv-ports": true}
+
+func TestTheTableKnowsTheInstalledSrun(t *testing.T) {
+	described := parseHelp(installedHelp(t))
+	if len(described) < 80 {
+		t.Fatalf("only %d options were found in srun --help", len(described))
+	}
+	for name, arg := range described {
+		have, ok := srunLong[name]
+		switch {
+		case !ok:
+			t.Errorf("--%s is not in the table", name)
+		case have != arg && !misdescribed[name]:
+			t.Errorf("--%s: the table says %d, srun --help says %d", name, have, arg)
+		}
+	}
+}
+
+func TestShortOptionsHaveLongNames(t *testing.T) {
+	for letter, name := range srunShort {
+		if _, ok := srunLong[name]; !ok {
+			t.Errorf("-%c stands for --%s, which is not in the table", letter, name)
+		}
+	}
+}
