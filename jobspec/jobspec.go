@@ -1,0 +1,207 @@
+// Package jobspec is what a job asks for: the texts of the --vm-* options and
+// the value, a [Spec], that they become.
+//
+// [Options] is the one table of the options; everything that offers or explains
+// them is made from it. [Parse] turns texts into a Spec where the job is
+// submitted. The Spec travels to the nodes as the text of [Spec.Encode], through
+// the hands of the user, so a node takes nothing from it before [Decode] and
+// [Spec.Validate] have accepted it against the node's own configuration.
+//
+// The package decides and touches nothing: whether an image exists, or a node
+// has a VF to give, is for the packages that open and lease them.
+package jobspec
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slurm-v/slurm-v/config"
+)
+
+// A Spec is the request of one job. All of its VMs are alike.
+type Spec struct {
+	VMsPerNode int     `json:"vms_per_node"`
+	VCPUs      int     `json:"vcpus"`      // of one VM
+	MemoryMiB  int64   `json:"memory_mib"` // of one VM
+	DiskMiB    int64   `json:"disk_mib"`   // of one VM; 0 is the size that the image has
+	Image      string  `json:"image"`      // absolute path, or a name of the catalogue
+	SRIOV      SRIOV   `json:"sriov"`
+	IVShmem    IVShmem `json:"ivshmem"`
+	Network    string  `json:"network"` // a name in the configuration
+	// Mounts are in the order of their guest paths, so that a directory comes
+	// before those inside it.
+	Mounts       []Mount       `json:"mounts,omitempty"`
+	UserData     string        `json:"user_data,omitempty"` // absolute path of a cloud-init file
+	ReadyTimeout time.Duration `json:"ready_timeout_ns"`    // whole seconds
+	WorkDir      string        `json:"work_dir"`            // of the job
+}
+
+// SRIOV asks for virtual functions.
+type SRIOV struct {
+	VFs  int    `json:"vfs"`            // of one VM
+	Text string `json:"text,omitempty"` // the option as given, if it has settings beside the number
+}
+
+// IVShmem asks for shared-memory devices, which all VMs of the job on a node share.
+type IVShmem struct {
+	Devices int   `json:"devices"`
+	SizeMiB int64 `json:"size_mib"` // of one device; a power of two; 0 without devices
+}
+
+// A Mount is a directory of the host that the VMs see.
+type Mount struct {
+	Host     string `json:"host"`
+	Guest    string `json:"guest"`
+	ReadOnly bool   `json:"ro,omitempty"`
+}
+
+// A ValueError says what is wrong with one part of a request.
+type ValueError struct {
+	Source string // as the user wrote it: "--memory-per-vm" or "SLURMV_MEMORY_PER_VM"
+	Reason string // what is wrong and what is allowed
+}
+
+// Error reads "--memory-per-vm: 8Q is not a size; use …".
+func (e *ValueError) Error() string { return e.Source + ": " + e.Reason }
+
+// Parse is [ParseIn] the directory that the calling program runs in.
+func Parse(values map[string]string, env func(string) string, cfg config.Config) (Spec, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return Spec{}, fmt.Errorf("find the working directory: %w", err)
+	}
+	return ParseIn(dir, values, env, cfg)
+}
+
+// ParseIn makes a Spec of option values, which are by the option's name without
+// dashes ("vm-per-node"). An option that is not among them takes its value from
+// the variable that env gives for it, if not empty, and else from cfg. Relative
+// paths are relative to dir, the job's working directory.
+//
+// The error is a [*ValueError] for the first option that is wrong.
+func ParseIn(dir string, values map[string]string, env func(string) string, cfg config.Config) (Spec, error) {
+	if err := checkNames(values); err != nil {
+		return Spec{}, err
+	}
+	spec := defaults(dir, cfg)
+	if err := spec.checkWorkDir(); err != nil {
+		return Spec{}, err
+	}
+	for _, option := range Options {
+		if err := option.read(&spec, values, env, cfg); err != nil {
+			return Spec{}, err
+		}
+	}
+	return spec, nil
+}
+
+// checkNames refuses options that nobody knows, and VM options in a job that is
+// not a VM job.
+func checkNames(values map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !slices.ContainsFunc(Options, func(o Option) bool { return o.Name == name }) {
+			return &ValueError{"--" + name, "is not an option of Slurm-V"}
+		}
+	}
+	if _, ok := values[perNode]; ok {
+		return nil
+	}
+	for _, option := range Options {
+		if _, ok := values[option.Name]; ok {
+			return &ValueError{"--" + option.Name, "needs --vm-per-node=N beside it, which makes the job run in VMs"}
+		}
+	}
+	return &ValueError{"--" + perNode, "is missing; --vm-per-node=N makes a job run in VMs"}
+}
+
+func defaults(dir string, cfg config.Config) Spec {
+	d := cfg.Defaults
+	return Spec{
+		VCPUs:        d.VCPUPerVM,
+		MemoryMiB:    d.MemoryPerVM.MiB(),
+		DiskMiB:      d.DiskSize.MiB(),
+		Image:        d.Image,
+		Network:      d.Network,
+		Mounts:       withWorkDir(nil, dir, cfg),
+		ReadyTimeout: time.Duration(d.ReadyTimeout) * time.Second,
+		WorkDir:      dir,
+	}
+}
+
+// read puts the option's value into spec and checks the result, so that the
+// error names what the user wrote.
+func (o Option) read(spec *Spec, values map[string]string, env func(string) string, cfg config.Config) error {
+	source := "--" + o.Name
+	value, given := values[o.Name]
+	if !given && o.Env != "" && env(o.Env) != "" {
+		source, value, given = o.Env, env(o.Env), true
+	}
+	err := o.parseIf(given, spec, value, cfg)
+	if err == nil {
+		err = o.check(*spec, cfg)
+	}
+	if err != nil {
+		return &ValueError{source, err.Error()}
+	}
+	return nil
+}
+
+func (o Option) parseIf(given bool, spec *Spec, value string, cfg config.Config) error {
+	if !given {
+		return nil
+	}
+	if value == "" {
+		return fmt.Errorf("has no value; write --%s=%s", o.Name, o.Arg)
+	}
+	if err := config.CheckText(value); err != nil {
+		return err
+	}
+	return o.parse(spec, value, cfg)
+}
+
+// Validate checks a Spec of unknown origin against the configuration of the
+// node. It refuses everything that ParseIn with that configuration could not
+// have made; the error is a [*ValueError].
+func (s Spec) Validate(cfg config.Config) error {
+	if err := s.checkWorkDir(); err != nil {
+		return err
+	}
+	for _, option := range Options {
+		if err := option.check(s, cfg); err != nil {
+			return &ValueError{"--" + option.Name, err.Error()}
+		}
+	}
+	return nil
+}
+
+func (s Spec) checkWorkDir() error {
+	if err := checkPath(s.WorkDir); err != nil {
+		return &ValueError{"working directory", err.Error()}
+	}
+	return nil
+}
+
+// checkPath refuses what filepath.Clean would change, so that one directory has
+// one name.
+func checkPath(path string) error {
+	if err := config.CheckText(path); err != nil {
+		return err
+	}
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+		return fmt.Errorf("%s is not a plain absolute path", config.Quote(path))
+	}
+	return nil
+}
+
+// within reports whether path is dir or lies below it, by name.
+func within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+var errNoImage = errors.New("no image is named and the site has no default; write --vm-image=PATH or --vm-image=NAME")

@@ -1,0 +1,218 @@
+package jobspec
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slurm-v/slurm-v/config"
+)
+
+// An Option is one --vm-… option of sbatch, salloc and srun. Every option needs
+// a value: Slurm keeps only the last of a repeated option, so lists are inside
+// the value.
+type Option struct {
+	Name  string // without dashes
+	Arg   string // what stands for the value in help
+	Usage string // one line of help
+	Env   string // variable with a default for the option, empty if there is none
+
+	parse func(spec *Spec, value string, cfg config.Config) error // text to Spec
+	check func(spec Spec, cfg config.Config) error                // what a node checks again
+}
+
+// perNode is the option that makes a job a VM job. It has no variable, so that
+// no job becomes one by its environment.
+const perNode = "vm-per-node"
+
+// Options are all options, in the order of the help.
+var Options = []Option{
+	{
+		Name: perNode, Arg: "N",
+		Usage: "[slurm-v] run the job in N virtual machines per node",
+		parse: parseVMs, check: checkVMs,
+	}, {
+		Name: "vcpu-per-vm", Arg: "N", Env: "SLURMV_VCPU_PER_VM",
+		Usage: "[slurm-v] CPUs of each VM",
+		parse: parseVCPUs, check: checkVCPUs,
+	}, {
+		Name: "memory-per-vm", Arg: "SIZE", Env: "SLURMV_MEMORY_PER_VM",
+		Usage: "[slurm-v] memory of each VM, such as 8G",
+		parse: parseMemory, check: checkMemory,
+	}, {
+		Name: "disk-size", Arg: "SIZE", Env: "SLURMV_DISK_SIZE",
+		Usage: "[slurm-v] disk of each VM, such as 20G; 0 for the size of the image",
+		parse: parseDisk, check: checkDisk,
+	}, {
+		Name: "vm-image", Arg: "PATH|NAME", Env: "SLURMV_VM_IMAGE",
+		Usage: "[slurm-v] disk image to start from: a file, or a name of the site's catalogue",
+		parse: parseImage, check: checkImage,
+	}, {
+		Name: "sriov", Arg: "N[:SETTINGS]", Env: "SLURMV_SRIOV",
+		Usage: "[slurm-v] SR-IOV virtual functions of each VM; join lists with +, as in 1:min=10g+2:max=5g",
+		parse: parseSRIOVOption, check: checkSRIOV,
+	}, {
+		Name: "ivshmem", Arg: "N[:SIZE]", Env: "SLURMV_IVSHMEM",
+		Usage: "[slurm-v] shared-memory devices of each VM: MPI jobs that may run at once",
+		parse: parseIVShmem, check: checkIVShmem,
+	}, {
+		Name: "vm-network", Arg: "NAME", Env: "SLURMV_VM_NETWORK",
+		Usage: "[slurm-v] network of the VMs, by its name at the site",
+		parse: parseNetwork, check: checkNetwork,
+	}, {
+		Name: "vm-mount", Arg: "HOST[:GUEST][:ro][,...]", Env: "SLURMV_VM_MOUNT",
+		Usage: "[slurm-v] directories to see in the VMs, beside the working directory; none leaves that out",
+		parse: parseMountOption, check: checkMounts,
+	}, {
+		Name: "vm-user-data", Arg: "FILE", Env: "SLURMV_VM_USER_DATA",
+		Usage: "[slurm-v] cloud-init user data for the VMs",
+		parse: parseUserData, check: checkUserData,
+	}, {
+		Name: "vm-ready-timeout", Arg: "SECONDS", Env: "SLURMV_VM_READY_TIMEOUT",
+		Usage: "[slurm-v] how long to wait for all VMs to be up",
+		parse: parseReadyTimeout, check: checkReadyTimeout,
+	},
+}
+
+func parseVMs(s *Spec, value string, cfg config.Config) (err error) {
+	s.VMsPerNode, err = parseNumber(value, 1, cfg.Limits.VMPerNode)
+	return err
+}
+
+func checkVMs(s Spec, cfg config.Config) error {
+	return checkNumber(s.VMsPerNode, 1, cfg.Limits.VMPerNode)
+}
+
+func parseVCPUs(s *Spec, value string, cfg config.Config) (err error) {
+	s.VCPUs, err = parseNumber(value, 1, cfg.Limits.VCPUPerVM)
+	return err
+}
+
+func checkVCPUs(s Spec, cfg config.Config) error {
+	return checkNumber(s.VCPUs, 1, cfg.Limits.VCPUPerVM)
+}
+
+func parseMemory(s *Spec, value string, _ config.Config) error {
+	size, err := config.ParseSize(value)
+	s.MemoryMiB = size.MiB()
+	return err
+}
+
+func checkMemory(s Spec, cfg config.Config) error {
+	return checkSize(s.MemoryMiB, config.MinMemory, cfg.Limits.MemoryPerVM)
+}
+
+func parseDisk(s *Spec, value string, _ config.Config) error {
+	size, err := config.ParseSize(value)
+	s.DiskMiB = size.MiB()
+	return err
+}
+
+func checkDisk(s Spec, cfg config.Config) error {
+	return checkSize(s.DiskMiB, 0, cfg.Limits.DiskSize)
+}
+
+// parseImage takes a text without slash for a name, even if such a file exists:
+// what a job means must not hang on what lies in its directory.
+func parseImage(s *Spec, value string, _ config.Config) error {
+	s.Image = value
+	if strings.Contains(value, "/") {
+		s.Image = absolute(value, s.WorkDir)
+	}
+	return nil
+}
+
+func checkImage(s Spec, cfg config.Config) error {
+	if s.Image == "" {
+		return errNoImage
+	}
+	if strings.Contains(s.Image, "/") {
+		return checkPath(s.Image)
+	}
+	if _, ok := cfg.Images.Catalogue[s.Image]; !ok {
+		return fmt.Errorf("%s is not in the site's catalogue (%s); for a file write its path, such as %s",
+			config.Quote(s.Image), config.Names(cfg.Images.Catalogue), config.Quote("./"+s.Image))
+	}
+	return nil
+}
+
+func parseNetwork(s *Spec, value string, _ config.Config) error {
+	s.Network = value
+	return nil
+}
+
+func checkNetwork(s Spec, cfg config.Config) error {
+	if _, ok := cfg.Network[s.Network]; !ok {
+		return fmt.Errorf("%s is not a network of this site; use one of %s", config.Quote(s.Network), config.Names(cfg.Network))
+	}
+	return nil
+}
+
+func parseUserData(s *Spec, value string, _ config.Config) error {
+	s.UserData = absolute(value, s.WorkDir)
+	return nil
+}
+
+func checkUserData(s Spec, _ config.Config) error {
+	if s.UserData == "" {
+		return nil
+	}
+	return checkPath(s.UserData)
+}
+
+func parseReadyTimeout(s *Spec, value string, cfg config.Config) error {
+	seconds, err := parseNumber(value, 1, cfg.Limits.ReadyTimeout)
+	s.ReadyTimeout = time.Duration(seconds) * time.Second
+	return err
+}
+
+func checkReadyTimeout(s Spec, cfg config.Config) error {
+	if s.ReadyTimeout%time.Second != 0 {
+		return fmt.Errorf("%s is not a whole number of seconds", s.ReadyTimeout)
+	}
+	return checkNumber(int(s.ReadyTimeout/time.Second), 1, cfg.Limits.ReadyTimeout)
+}
+
+// absolute returns a path of the user's as seen from dir.
+func absolute(path, dir string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+// maxDigits keeps numbers small enough to be added and multiplied; what is
+// really allowed comes from the configuration.
+const maxDigits = 6
+
+func parseNumber(value string, least, most int) (int, error) {
+	n, ok := wholeNumber(value)
+	if !ok {
+		return 0, fmt.Errorf("%s is not allowed; use a whole number, %d to %d", config.Quote(value), least, most)
+	}
+	return n, nil
+}
+
+func wholeNumber(value string) (n int, ok bool) {
+	if len(value) > maxDigits || strings.Trim(value, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.Atoi(value)
+	return n, err == nil
+}
+
+func checkNumber(n, least, most int) error {
+	if n < least || n > most {
+		return fmt.Errorf("%d is not allowed; use %d to %d", n, least, most)
+	}
+	return nil
+}
+
+func checkSize(mib int64, least, most config.Size) error {
+	if size := config.Size(mib); size < least || size > most {
+		return fmt.Errorf("%s is not allowed; use %s to %s", size, least, most)
+	}
+	return nil
+}
