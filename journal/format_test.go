@@ -58,7 +58,7 @@ func TestTruncationAtEveryByteGivesThePrefix(t *testing.T) {
 func TestOpenAfterACrash(t *testing.T) {
 	text := sample(t)
 	state := t.TempDir()
-	if err := makeDirs(state, job); err != nil {
+	if err := makeDirs(Dir(state, job)); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(Dir(state, job), fileName)
@@ -127,7 +127,7 @@ func TestEverySpoiltByteBeforeTheLastLineIsNoticed(t *testing.T) {
 
 func TestOpenNamesFileAndLineOfACorruptJournal(t *testing.T) {
 	state := t.TempDir()
-	if err := makeDirs(state, job); err != nil {
+	if err := makeDirs(Dir(state, job)); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(Dir(state, job), fileName)
@@ -150,7 +150,7 @@ func TestOpenNamesFileAndLineOfACorruptJournal(t *testing.T) {
 
 func TestAJournalOfAnotherJobIsRefused(t *testing.T) {
 	state, other := t.TempDir(), ID{Job: 1}
-	if err := makeDirs(state, other); err != nil {
+	if err := makeDirs(Dir(state, other)); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(Dir(state, other), fileName), sample(t), 0o600); err != nil {

@@ -46,7 +46,7 @@ type Journal struct {
 // alone: [ErrLocked] if its holder is alive, else [fs.ErrExist], which means that
 // it has to be reclaimed first.
 func Create(state string, id ID, header Header) (*Journal, error) {
-	if err := makeDirs(state, id); err != nil {
+	if err := makeDirs(Dir(state, id)); err != nil {
 		return nil, fmt.Errorf("create journal of job %s: %w", id, err)
 	}
 	j, err := Open(state, id)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 var job = ID{Job: 4217, Restart: 1}
@@ -137,7 +138,7 @@ func TestOpenOfAJobThatIsNotThere(t *testing.T) {
 // A crash between the steps of Create or of Remove leaves a directory.
 func TestADirectoryWithoutAJournalCanBeRemoved(t *testing.T) {
 	state := t.TempDir()
-	must(t, makeDirs(state, job))
+	must(t, makeDirs(Dir(state, job)))
 	j, err := Open(state, job)
 	must(t, err)
 	if j.Header().Version != 0 || len(j.Held()) != 0 {
@@ -187,10 +188,11 @@ func TestListReadsNamesOfJobs(t *testing.T) {
 }
 
 func TestModesLetTheOwnerThroughButNotIn(t *testing.T) {
-	state := filepath.Join(t.TempDir(), "state")
+	defer unix.Umask(unix.Umask(0o077))
+	state := filepath.Join(t.TempDir(), "lib", "state")
 	j := create(t, state)
 	for path, want := range map[string]fs.FileMode{
-		state: 0o711, filepath.Dir(j.Dir()): 0o711, j.Dir(): 0o711, filepath.Join(j.Dir(), fileName): 0o600,
+		filepath.Dir(state): 0o711, state: 0o711, filepath.Dir(j.Dir()): 0o711, j.Dir(): 0o711, filepath.Join(j.Dir(), fileName): 0o600,
 	} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: mode %v, error %v; want %v", path, info.Mode(), err, want)

@@ -81,26 +81,24 @@ func Read(state string, id ID) (State, error) {
 	return State{Header: c.header, Holder: c.holder, Held: c.held}, err
 }
 
-// makeDirs makes the job's directory. QEMU, which runs as the job's owner, has
-// to pass through all of them to the files that are his.
-func makeDirs(state string, id ID) error {
-	for _, dir := range []string{state, filepath.Join(state, jobsDir), Dir(state, id)} {
-		if err := makeDir(dir); err != nil {
-			return err
-		}
+// makeDirs makes the job's directory and those above it that are missing, each
+// on disk when it returns. QEMU, which runs as the job's owner, has to pass
+// through all of them to the files that are his.
+func makeDirs(dir string) error {
+	if _, err := os.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return nil
-}
-
-func makeDir(dir string) error {
-	err := os.MkdirAll(dir, 0o711)
-	if err != nil {
+	parent := filepath.Dir(dir)
+	if err := makeDirs(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := os.Chmod(dir, 0o711); err != nil { // whatever the umask is
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
+	return syncDir(parent)
 }
 
 // syncDir puts the names in dir on disk.
