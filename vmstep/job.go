@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/slurm-v/slurm-v/jobspec"
 )
 
 // A Job is the Slurm job that this process runs in.
 type Job struct {
 	ID, Restart uint32
 	Nodes       int
+	VMs         int // on all nodes; 0 if the request cannot be read here
 }
 
 // String is the identity of the job, as "4217.0": a requeued job is another one.
@@ -31,7 +34,11 @@ func JobFromEnv(env func(string) string) (Job, error) {
 	case env(specVariable) == "":
 		return Job{}, fmt.Errorf("job %s has no VMs: submit it with --vm-per-node=N (see sbatch --help), or use srun", id)
 	}
-	return parseJob(id, env("SLURM_RESTART_COUNT"), firstOf(env, "SLURM_JOB_NUM_NODES", "SLURM_NNODES"))
+	job, err := parseJob(id, env("SLURM_RESTART_COUNT"), firstOf(env, "SLURM_JOB_NUM_NODES", "SLURM_NNODES"))
+	if spec, bad := jobspec.Decode(env(specVariable)); bad == nil {
+		job.VMs = job.Nodes * spec.VMsPerNode
+	}
+	return job, err
 }
 
 func parseJob(id, restart, nodes string) (Job, error) {

@@ -138,6 +138,7 @@ func (s *stage) keeper(act string) *Keeper {
 	return &Keeper{
 		Nodes:   2,
 		VMs:     2,
+		Linger:  time.Second,
 		Command: []string{os.Args[0]},
 		Env:     append(os.Environ(), fakeSrun+"="+act, "VMSTEP_TEST_LOG="+s.log),
 		JobGone: func(context.Context) bool {

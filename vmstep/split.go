@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/slurm-v/slurm-v/jobspec"
 )
 
 // A CommandLine is what a user typed behind slurm-v-run.
@@ -213,13 +215,6 @@ var refused = map[string]string{
 	"usage":             "see slurm-v-run --help",
 }
 
-// decided are the options which make the VMs of a job. They come too late here,
-// and in a step srun would take them without a word.
-var decided = []string{
-	"vm-per-node", "vcpu-per-vm", "memory-per-vm", "disk-size", "vm-image", "sriov", "ivshmem",
-	"vm-network", "vm-mount", "vm-user-data", "vm-ready-timeout",
-}
-
 // check refuses what could only fail later, or in another way than it looks.
 func (c CommandLine) check() error {
 	if c.Help || c.Version {
@@ -230,9 +225,10 @@ func (c CommandLine) check() error {
 			return usagef("--%s does not work with slurm-v-run: %s", option, refused[option])
 		}
 	}
-	for _, option := range decided {
-		if _, ok := c.given[option]; ok {
-			return usagef("--%s comes too late: give it to sbatch or salloc, which decide about the VMs of a job", option)
+	// The options which make the VMs: srun would take them without a word.
+	for _, option := range jobspec.Options {
+		if _, ok := c.given[option.Name]; ok {
+			return usagef("--%s comes too late: give it to sbatch or salloc, which decide about the VMs of a job", option.Name)
 		}
 	}
 	if mpi, ok := c.given["mpi"]; ok && mpi != "pmi2" && mpi != "none" {

@@ -92,6 +92,7 @@ func newKeeper() (*vmstep.Keeper, net.Listener, error) {
 	}
 	return &vmstep.Keeper{
 		Nodes:   job.Nodes,
+		VMs:     job.VMs,
 		Command: vmstep.StepCommand(srun, agentPath(), job.Nodes),
 		Env:     vmstep.StepEnv(os.Environ()),
 		JobGone: func(ctx context.Context) bool { return jobGone(ctx, job) },
