@@ -152,17 +152,20 @@ type Holder struct {
 // know them.
 func (h *Holder) SendMap(ctx context.Context, all []NodeVMs) error {
 	defer closeOnDone(ctx, h.conn)()
-	if err := h.conn.WriteJSON(HoldMessage{Map: all}); err != nil {
-		return fmt.Errorf("send the map of VMs to the node agent: %w", err)
+	err := h.conn.WriteJSON(HoldMessage{Map: all})
+	var m HoldMessage
+	if err == nil {
+		m, err = h.next()
 	}
-	m, err := h.next()
-	if err == nil && !m.Ready {
-		err = errors.New("the node agent did not answer the map of VMs")
-	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case err != nil:
+		return fmt.Errorf("give the map of VMs to the node agent: %w", err)
+	case !m.Ready:
+		return errors.New("the node agent did not answer the map of VMs")
 	}
-	return err
+	return nil
 }
 
 // UntilEnded holds the VMs. When ctx ends, which is the end of the step, it tells

@@ -76,7 +76,7 @@ type Request struct {
 	// VM of the node as the job's owner, through the guest's sshd.
 	AuthorizedKey string `json:"authorized_key,omitempty"`
 
-	// HostKey is the private host key (PEM) of that sshd: one for all VMs of the
+	// HostKey is the private host key (OpenSSH format) of that sshd: one for all VMs of the
 	// job, so that the caller can write known_hosts without asking anyone.
 	HostKey string `json:"host_key,omitempty"`
 }
