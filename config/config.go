@@ -24,6 +24,7 @@ import (
 var (
 	Path    = "/etc/slurm-v/slurmv.toml"
 	Libexec = "/usr/local/libexec/slurm-v"
+	Version = "unreleased"
 )
 
 // Commented is the file that make install puts in place: every key, with its

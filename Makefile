@@ -1,0 +1,69 @@
+# Slurm-V. `make demo` and `make test` install, build and run everything they
+# need; `make install` is for sites and packagers.
+
+PREFIX      ?= /usr/local
+SYSCONFDIR  ?= /etc
+BINDIR      ?= $(PREFIX)/bin
+LIBDIR      ?= $(PREFIX)/lib/slurm-v
+LIBEXECDIR  ?= $(PREFIX)/libexec/slurm-v
+DATADIR     ?= $(PREFIX)/share
+MANDIR      ?= $(DATADIR)/man
+STATEDIR    ?= /var/lib/slurmv/%n
+DESTDIR     ?=
+# Where the site's own slurm/spank.h lies: a plugin fits one release of Slurm.
+SLURM_INCLUDE ?= /usr/include
+
+BUILD   ?= build
+GO      ?= go
+CC      ?= cc
+CFLAGS  ?= -O2 -g
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unreleased)
+
+MODULE  := github.com/slurm-v/slurm-v
+CONF    := $(SYSCONFDIR)/slurm-v/slurmv.toml
+LDFLAGS := -s -w -X $(MODULE)/config.Path=$(CONF) -X $(MODULE)/config.Libexec=$(LIBEXECDIR) -X $(MODULE)/config.Version=$(VERSION)
+# libvirt is loaded when it is used: submit hosts need not have it.
+TAGS    := libvirt_dlopen
+
+# The paths are compiled in, so other paths are another build.
+$(shell mkdir -p $(BUILD); echo '$(LDFLAGS) $(STATEDIR) $(SLURM_INCLUDE)' | cmp -s - $(BUILD)/settings || echo '$(LDFLAGS) $(STATEDIR) $(SLURM_INCLUDE)' > $(BUILD)/settings)
+
+GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*') config/slurmv.toml go.mod go.sum
+SHIM       := $(wildcard spank/*.c spank/*.h) spank/spank.map
+PROGRAMS   := slurm-v-run slurmv slurmv-agent
+
+.PHONY: all build packages install demo test unit fuzz lint clean
+all: build
+
+build: $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/slurmv-guest $(BUILD)/slurmv.so $(BUILD)/libslurmv.so
+
+$(PROGRAMS:%=$(BUILD)/%): $(BUILD)/%: $(GO_SOURCES) $(BUILD)/settings
+	$(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+
+# The guest's is static: it depends on nothing in the image.
+$(BUILD)/slurmv-guest: $(GO_SOURCES) $(BUILD)/settings
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X $(MODULE)/config.Version=$(VERSION)' -o $@ ./cmd/slurmv-guest
+
+$(BUILD)/libslurmv.so: $(GO_SOURCES) $(BUILD)/settings
+	$(GO) build -buildmode=c-shared -ldflags '$(LDFLAGS)' -o $@ ./spank
+	rm -f $(BUILD)/libslurmv.h
+
+$(BUILD)/slurmv.so: $(SHIM) $(BUILD)/settings
+	$(CC) $(CFLAGS) -std=gnu11 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -I$(SLURM_INCLUDE) \
+	  -DSLURMV_AGENT='"$(LIBEXECDIR)/slurmv-agent"' -DSLURMV_CONFIG='"$(CONF)"' -DSLURMV_STATE='"$(STATEDIR)"' \
+	  -Wl,--unresolved-symbols=ignore-all -Wl,--version-script=spank/spank.map -o $@ $(filter %.c,$(SHIM)) -ldl
+
+packages:
+	scripts/install-packages
+
+install: build
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(SYSCONFDIR)/slurm-v $(DESTDIR)$(DATADIR)/slurm-v
+	install -m 755 $(BUILD)/slurm-v-run $(BUILD)/slurmv $(DESTDIR)$(BINDIR)
+	install -m 755 $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest $(DESTDIR)$(LIBEXECDIR)
+	install -m 755 $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(DESTDIR)$(LIBDIR)
+	install -m 644 scripts/slurm/*.lua $(DESTDIR)$(DATADIR)/slurm-v
+	test -e $(DESTDIR)$(CONF) || install -m 644 config/slurmv.toml $(DESTDIR)$(CONF)
+	echo 'required $(LIBDIR)/slurmv.so' > $(DESTDIR)$(DATADIR)/slurm-v/plugstack.conf
+
+clean:
+	rm -rf $(BUILD)

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch"
+)
+
+// jobFromEnvironment reads what the plugin says about the job. Slurm vouches for
+// all of it but SLURMV_SPEC, which is the user's and checked again at launch.
+func jobFromEnvironment() (vmlaunch.Job, error) {
+	e := environment{}
+	job := vmlaunch.Job{
+		ID:      journal.ID{Job: e.number("SLURMV_JOB"), Restart: e.number("SLURMV_RESTART")},
+		Step:    e.number("SLURMV_STEP"),
+		Cluster: os.Getenv("SLURMV_CLUSTER"),
+		Name:    os.Getenv("SLURMV_JOB_NAME"),
+		Node:    e.text("SLURMV_NODE"),
+		Rank:    int(e.number("SLURMV_NODE_RANK")),
+		Nodes:   int(e.number("SLURMV_NODES")),
+		UID:     e.number("SLURMV_UID"),
+		GID:     e.number("SLURMV_GID"),
+		CPUs:    int(e.number("SLURMV_CPUS")),
+		Memory:  int64(e.number("SLURMV_MEM")),
+		WorkDir: os.Getenv("SLURMV_CWD"),
+	}
+	if e.err != nil {
+		return vmlaunch.Job{}, e.err
+	}
+	spec, err := jobspec.Decode(e.text("SLURMV_SPEC"))
+	if err != nil {
+		return vmlaunch.Job{}, fmt.Errorf("the job's VM options: %w", err)
+	}
+	job.Spec = spec
+	return job, e.err
+}
+
+// environment reads variables and keeps the first error.
+type environment struct{ err error }
+
+func (e *environment) text(name string) string {
+	value := os.Getenv(name)
+	if value == "" && e.err == nil {
+		e.err = fmt.Errorf("%s is not set: this command is started by Slurm's plugin", name)
+	}
+	return value
+}
+
+func (e *environment) number(name string) uint32 {
+	n, err := strconv.ParseUint(e.text(name), 10, 32)
+	if err != nil && e.err == nil {
+		e.err = fmt.Errorf("%s: %w", name, err)
+	}
+	return uint32(n)
+}

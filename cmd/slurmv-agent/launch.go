@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+func newLaunch() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use:   "launch",
+		Short: "Launch the VMs of a job on this node and look after them",
+		Long: `Launch the VMs of a job on this node and look after them until the step ends.
+
+Slurm's plugin starts it as root in the VM step. What Slurm says about the job is
+in SLURMV_ variables; file descriptor 3 carries the outcome back, one line each:
+
+    say TEXT     shown to the user as it is
+    error TEXT   why the launch failed
+    ready        the VMs are up; the agent lives on`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return runLaunch(c.Context(), path) },
+	}
+	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`")
+	return c
+}
+
+func runLaunch(ctx context.Context, path string) error {
+	status := newStatus(3)
+	node, err := launch(ctx, path, status)
+	if err != nil {
+		status.line("error", err.Error())
+		return err
+	}
+	return node.Serve(ctx, func() {
+		status.line("ready", "")
+		status.close()
+	})
+}
+
+func launch(ctx context.Context, path string, status *status) (*vmlaunch.Node, error) {
+	name := os.Getenv("SLURMV_NODE")
+	cfg, err := config.Load(path)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", name, err)
+	}
+	job, err := jobFromEnvironment()
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", name, err)
+	}
+	frames := frameWriter{status}
+	node, err := vmlaunch.Launch(ctx, cfg, job, func(p vmstep.Progress) {
+		_ = vmstep.WriteFrame(frames, job.Node, vmstep.KindProgress, p)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", job.Node, err)
+	}
+	return node, nil
+}
+
+// A status is the pipe to the plugin. The plugin may be gone, killed with its
+// step; nobody reads then, and that is no reason to fail.
+type status struct{ pipe *os.File }
+
+func newStatus(fd uintptr) *status {
+	unix.CloseOnExec(int(fd))
+	return &status{os.NewFile(fd, "status pipe")}
+}
+
+// line sends one line; text becomes one.
+func (s *status) line(word, text string) {
+	fmt.Fprintln(s.pipe, strings.TrimSpace(word+" "+strings.Join(strings.Fields(text), " ")))
+}
+
+func (s *status) close() { s.pipe.Close() }
+
+// A frameWriter passes frames to the user's standard error, where the keeper
+// reads them.
+type frameWriter struct{ status *status }
+
+func (f frameWriter) Write(p []byte) (int, error) {
+	f.status.line("say", string(p))
+	return len(p), nil
+}

@@ -1,0 +1,35 @@
+// Command slurmv-agent is Slurm-V on a node: what the plugin starts as root for
+// a job (launch, reclaim), what runs as the job's own tasks (hold, exec), and
+// what an administrator runs (clean).
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := newRoot().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "slurmv-agent:", err)
+		os.Exit(1)
+	}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "slurmv-agent",
+		Short:         "The node agent of Slurm-V",
+		Long:          "The node agent of Slurm-V. Slurm's plugin starts it; people use slurmv.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newLaunch(), newReclaim(), newClean(), newSaveLogs(), newHold(), newExec())
+	return root
+}

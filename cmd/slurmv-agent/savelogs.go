@@ -1,0 +1,20 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/vmlaunch"
+)
+
+// newSaveLogs is how the reclaimer writes with the rights of a job's owner.
+func newSaveLogs() *cobra.Command {
+	return &cobra.Command{
+		Use:    "save-logs DIR",
+		Short:  "Write the logs that come as a tar stream on standard input",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE:   func(_ *cobra.Command, args []string) error { return vmlaunch.ExtractLogs(args[0], os.Stdin) },
+	}
+}

@@ -1,0 +1,207 @@
+//go:build cluster
+
+// Package test runs scenarios on the real cluster that scripts/cluster makes:
+// real Slurm, libvirt, QEMU, MPI, as ordinary users. `make test` brings the
+// cluster up first.
+package test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience bounds any one command on the cluster; it ends a test that hangs.
+const patience = 6 * time.Minute
+
+// cluster is the script that runs commands in the cluster.
+var cluster = filepath.Join("..", "scripts", "cluster")
+
+func TestMain(m *testing.M) {
+	if out, err := exec.Command(cluster, "status").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s\nthe cluster is not up: run scripts/cluster up\n", out)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// An outcome is what a command on the cluster did.
+type outcome struct {
+	stdout, stderr string
+	code           int
+}
+
+// A user is somebody on the cluster.
+type user string
+
+const (
+	alice user = "alice"
+	bob   user = "bob"
+	root  user = "root"
+)
+
+// runIn runs a shell script as u, on the login node or where the further options
+// of `scripts/cluster run` say, with stdin as its standard input.
+func (u user) runIn(t *testing.T, stdin []byte, script string, options ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	args := append([]string{"run", "--user", string(u)}, options...)
+	c := exec.CommandContext(ctx, cluster, append(args, "--", "bash", "-c", script)...)
+	var stdout, stderr bytes.Buffer
+	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(stdin), &stdout, &stderr
+	err := c.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v", script, err)
+	}
+	if ctx.Err() != nil {
+		t.Fatalf("%s: not done after %v\nstdout: %s\nstderr: %s", script, patience, stdout.Bytes(), stderr.Bytes())
+	}
+	return outcome{stdout.String(), stderr.String(), c.ProcessState.ExitCode()}
+}
+
+func (u user) run(t *testing.T, script string, options ...string) outcome {
+	t.Helper()
+	return u.runIn(t, nil, script, options...)
+}
+
+// must runs a script that has to succeed and returns what it printed.
+func (u user) must(t *testing.T, script string, options ...string) string {
+	t.Helper()
+	o := u.run(t, script, options...)
+	if o.code != 0 {
+		t.Fatalf("%s: exit status %d\nstdout: %s\nstderr: %s", script, o.code, o.stdout, o.stderr)
+	}
+	return strings.TrimSpace(o.stdout)
+}
+
+// A job is one that a test submitted.
+type job struct {
+	t    *testing.T
+	user user
+	id   string
+	dir  string // its working directory
+}
+
+// small is a VM job that starts quickly: one VM on one node.
+const small = "--nodes=1 --vm-per-node=1 --memory-per-vm=384M --time=5"
+
+// submit submits a batch script in a directory of its own; options are sbatch's.
+// When the test ends the job is cancelled and the nodes are checked for leaks.
+func (u user) submit(t *testing.T, options, script string) *job {
+	t.Helper()
+	dir := u.must(t, "mktemp -d ~/job-XXXXXX")
+	u.writeFile(t, dir+"/script", "#!/bin/bash\n"+script)
+	id := u.must(t, fmt.Sprintf("cd %s && sbatch --parsable --output=out %s script", dir, options))
+	j := &job{t, u, id, dir}
+	t.Cleanup(j.finish)
+	return j
+}
+
+func (u user) writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if o := u.runIn(t, []byte(text), "cat > "+path); o.code != 0 {
+		t.Fatalf("write %s: %s", path, o.stderr)
+	}
+}
+
+// finish makes sure that nothing of the job is left.
+func (j *job) finish() {
+	j.user.run(j.t, "scancel "+j.id)
+	j.await("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL")
+	checkLeaks(j.t, j.id)
+	if !j.t.Failed() {
+		j.user.run(j.t, "rm -rf "+j.dir)
+	}
+}
+
+// state is what slurmctld says, such as RUNNING.
+func (j *job) state() string {
+	j.t.Helper()
+	return field(j.user.must(j.t, "scontrol show job "+j.id), "JobState")
+}
+
+// exitCode is slurmctld's "code:signal".
+func (j *job) exitCode() string {
+	return field(j.user.must(j.t, "scontrol show job "+j.id), "ExitCode")
+}
+
+func field(text, name string) string {
+	found := regexp.MustCompile(`\b` + name + `=(\S+)`).FindStringSubmatch(text)
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
+// await waits until the job is in one of the states, which it returns.
+func (j *job) await(states ...string) string {
+	j.t.Helper()
+	var now string
+	j.eventually("reaches "+strings.Join(states, " or "), func() bool {
+		now = j.state()
+		for _, s := range states {
+			if s == now {
+				return true
+			}
+		}
+		return false
+	})
+	return now
+}
+
+// awaitOutput waits until the job's output contains text.
+func (j *job) awaitOutput(text string) {
+	j.t.Helper()
+	j.eventually("prints "+text, func() bool { return strings.Contains(j.output(), text) })
+}
+
+func (j *job) eventually(what string, done func() bool) {
+	j.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
+		if done() {
+			return
+		}
+	}
+	j.t.Fatalf("job %s never %s\nstate: %s\noutput: %s", j.id, what, j.state(), j.output())
+}
+
+// output is what the batch script has printed so far.
+func (j *job) output() string {
+	j.t.Helper()
+	return j.user.run(j.t, "cat "+j.dir+"/out 2>/dev/null").stdout
+}
+
+// file reads a file of the job's directory.
+func (j *job) file(name string) string {
+	j.t.Helper()
+	return j.user.must(j.t, "cat "+j.dir+"/"+name)
+}
+
+// completes waits for a normal end and returns the output.
+func (j *job) completes() string {
+	j.t.Helper()
+	if s := j.await("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"); s != "COMPLETED" {
+		j.t.Fatalf("job %s is %s\n%s", j.id, s, j.output())
+	}
+	return j.output()
+}
+
+// contains checks that text has every one of the parts.
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("%q is missing in:\n%s", p, text)
+		}
+	}
+}

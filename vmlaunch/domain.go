@@ -1,0 +1,153 @@
+package vmlaunch
+
+import (
+	"fmt"
+	"strconv"
+
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/guest"
+)
+
+// domain describes vm to libvirt. It is filled from values, never from text, so
+// nothing a user typed can become XML.
+func (p Plan) domain(vm VMPlan) *libvirtxml.Domain {
+	d := &libvirtxml.Domain{
+		Type:   domainType(p.Accel),
+		Name:   vm.Domain,
+		UUID:   vm.UUID,
+		Memory: &libvirtxml.DomainMemory{Value: uint(p.Job.Spec.MemoryMiB), Unit: "MiB"},
+		VCPU:   &libvirtxml.DomainVCPU{Value: uint(p.Job.Spec.VCPUs)},
+		OS: &libvirtxml.DomainOS{
+			Type:        &libvirtxml.DomainOSType{Arch: "x86_64", Machine: p.QEMU.Machine, Type: "hvm"},
+			BootDevices: []libvirtxml.DomainBootDevice{{Dev: "hd"}},
+		},
+		Features:   &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}},
+		CPU:        p.cpu(),
+		Clock:      &libvirtxml.DomainClock{Offset: "utc"},
+		OnPoweroff: "destroy",
+		OnReboot:   "restart",
+		OnCrash:    "destroy",
+		Devices:    &libvirtxml.DomainDeviceList{Emulator: p.QEMU.Emulator, MemBalloon: &libvirtxml.DomainMemBalloon{Model: "none"}},
+		SecLabel:   []libvirtxml.DomainSecLabel{p.owner()},
+	}
+	p.addControllers(d)
+	p.addDisks(d, vm)
+	p.addNIC(d, vm)
+	p.addPorts(d, vm)
+	p.addMounts(d)
+	p.addEntropy(d)
+	return d
+}
+
+func domainType(accel config.Accel) string {
+	if accel == config.AccelKVM {
+		return "kvm"
+	}
+	return "qemu"
+}
+
+// cpu is the host's own under KVM; TCG has no host model to pass through.
+func (p Plan) cpu() *libvirtxml.DomainCPU {
+	switch {
+	case p.QEMU.CPU != "":
+		return &libvirtxml.DomainCPU{Mode: "custom", Match: "exact", Model: &libvirtxml.DomainCPUModel{Value: p.QEMU.CPU, Fallback: "forbid"}}
+	case p.Accel == config.AccelKVM:
+		return &libvirtxml.DomainCPU{Mode: "host-passthrough"}
+	}
+	return &libvirtxml.DomainCPU{Mode: "maximum"}
+}
+
+// owner makes QEMU run as the job's owner, so that the kernel itself checks each
+// image, overlay and mount against the owner's rights.
+func (p Plan) owner() libvirtxml.DomainSecLabel {
+	return libvirtxml.DomainSecLabel{
+		Type: "static", Model: "dac", Relabel: "no",
+		Label: fmt.Sprintf("+%d:+%d", p.Owner.UID, p.Owner.GID),
+	}
+}
+
+func (p Plan) addControllers(d *libvirtxml.Domain) {
+	d.Devices.Controllers = append(d.Devices.Controllers,
+		libvirtxml.DomainController{Type: "usb", Model: "none"},
+		libvirtxml.DomainController{Type: "virtio-serial"})
+}
+
+// addDisks adds the overlay and the seed. The overlay dies with the job, so the
+// guest's flushes need not reach the medium.
+func (p Plan) addDisks(d *libvirtxml.Domain, vm VMPlan) {
+	d.Devices.Disks = append(d.Devices.Disks,
+		disk("vda", vm.Overlay, &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Cache: "unsafe", Discard: "unmap"}, false),
+		disk("vdb", vm.Seed, &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"}, true))
+}
+
+func disk(target, file string, driver *libvirtxml.DomainDiskDriver, readOnly bool) libvirtxml.DomainDisk {
+	d := libvirtxml.DomainDisk{
+		Device: "disk",
+		Driver: driver,
+		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: file}},
+		Target: &libvirtxml.DomainDiskTarget{Dev: target, Bus: "virtio"},
+	}
+	if readOnly {
+		d.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
+	}
+	return d
+}
+
+// addNIC adds the NIC on a tap that exists already: libvirt only opens it. No
+// option ROM: the guest boots from its disk.
+func (p Plan) addNIC(d *libvirtxml.Domain, vm VMPlan) {
+	d.Devices.Interfaces = append(d.Devices.Interfaces, libvirtxml.DomainInterface{
+		MAC:    &libvirtxml.DomainInterfaceMAC{Address: vm.MAC},
+		Source: &libvirtxml.DomainInterfaceSource{Ethernet: &libvirtxml.DomainInterfaceSourceEthernet{}},
+		Target: &libvirtxml.DomainInterfaceTarget{Dev: vm.Tap, Managed: "no"},
+		Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
+		ROM:    &libvirtxml.DomainROM{Enabled: "no"},
+	})
+}
+
+// addPorts adds the console and the guest agent's channel. libvirt binds their
+// sockets and hands QEMU the listening descriptor: their directory is root's,
+// and QEMU serves one connection, the agent's.
+func (p Plan) addPorts(d *libvirtxml.Domain, vm VMPlan) {
+	d.Devices.Serials = append(d.Devices.Serials, libvirtxml.DomainSerial{
+		Source: bound(vm.Console),
+		Target: &libvirtxml.DomainSerialTarget{Type: "isa-serial", Port: new(uint)},
+	})
+	d.Devices.Channels = append(d.Devices.Channels, libvirtxml.DomainChannel{
+		Source: bound(vm.Channel),
+		Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: guest.PortName}},
+	})
+}
+
+func bound(path string) *libvirtxml.DomainChardevSource {
+	return &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "bind", Path: path}}
+}
+
+// MountTag is the 9p tag of the job's mount i.
+func MountTag(i int) string { return "slurmv" + strconv.Itoa(i) }
+
+// addMounts exports host directories over 9p. With accessmode squash, QEMU, which
+// runs as the owner, does with a file what the owner could do.
+func (p Plan) addMounts(d *libvirtxml.Domain) {
+	for i, m := range p.Job.Spec.Mounts {
+		fs := libvirtxml.DomainFilesystem{
+			AccessMode: "squash",
+			MultiDevs:  "remap",
+			Source:     &libvirtxml.DomainFilesystemSource{Mount: &libvirtxml.DomainFilesystemSourceMount{Dir: m.Host}},
+			Target:     &libvirtxml.DomainFilesystemTarget{Dir: MountTag(i)},
+		}
+		if m.ReadOnly {
+			fs.ReadOnly = &libvirtxml.DomainFilesystemReadOnly{}
+		}
+		d.Devices.Filesystems = append(d.Devices.Filesystems, fs)
+	}
+}
+
+func (p Plan) addEntropy(d *libvirtxml.Domain) {
+	d.Devices.RNGs = append(d.Devices.RNGs, libvirtxml.DomainRNG{
+		Model:   "virtio",
+		Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
+	})
+}

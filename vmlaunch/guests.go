@@ -1,0 +1,126 @@
+package vmlaunch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/vmnet"
+)
+
+// owner is the job's owner as package images knows him.
+func (n *Node) owner() images.Owner {
+	o := n.plan.Owner
+	return images.Owner{UID: o.UID, GID: o.GID, Groups: o.GroupIDs()}
+}
+
+// tap is the host's end of the VM's NIC.
+func (n *Node) tap(vm VMPlan) (vmnet.Tap, error) {
+	mac, err := net.ParseMAC(vm.MAC)
+	if err != nil {
+		return vmnet.Tap{}, err
+	}
+	t := vmnet.Tap{Index: vm.Index, UID: n.plan.Owner.UID, MAC: mac}
+	if n.plan.Network.Type == config.NetworkJob {
+		t.Address = vm.Address.Addr()
+	} else {
+		t.Bridge = n.plan.Network.Bridge
+	}
+	return t, nil
+}
+
+// prepareDisks makes the VM's overlay and its seed disk.
+func (n *Node) prepareDisks(ctx context.Context, m *machine, image images.Info) error {
+	if err := images.CreateOverlay(ctx, image, m.plan.Overlay, n.plan.Job.Spec.DiskMiB, n.owner()); err != nil {
+		return err
+	}
+	userData, err := n.userData(ctx)
+	if err != nil {
+		return err
+	}
+	seed := images.Seed{
+		InstanceID:  m.plan.Domain,
+		Hostname:    m.plan.Name,
+		GuestBinary: filepath.Join(config.Libexec, "slurmv-guest"),
+		UserData:    userData,
+	}
+	if err := images.WriteSeed(m.plan.Seed, seed); err != nil {
+		return err
+	}
+	return os.Chown(m.plan.Seed, int(n.plan.Owner.UID), int(n.plan.Owner.GID))
+}
+
+// meetGuest connects to the guest agent, tells it what its VM is to be and takes
+// its report.
+func (n *Node) meetGuest(ctx context.Context, m *machine) error {
+	conn, err := net.Dial("unix", m.plan.Channel)
+	if err != nil {
+		return err
+	}
+	session, err := guest.Connect(ctx, conn)
+	if err != nil {
+		_ = conn.Close()
+		return err
+	}
+	m.setSession(session)
+	report, err := session.Setup(ctx, n.setup(m.plan))
+	if err != nil {
+		return fmt.Errorf("set up the guest: %w", err)
+	}
+	return m.adopt(report)
+}
+
+// setup is what a guest has to be told.
+func (n *Node) setup(vm VMPlan) guest.Setup {
+	o := n.plan.Owner
+	s := guest.Setup{
+		HostName: vm.Name,
+		GrowRoot: true,
+		User:     guest.User{Name: o.Name, UID: o.UID, GID: o.GID, Home: o.Home, Shell: o.Shell},
+		NICs:     []guest.NIC{{MAC: vm.MAC, MTU: n.mtu, Address: "dhcp"}},
+	}
+	if vm.Address.IsValid() {
+		s.NICs[0].Address = vm.Address.String()
+	}
+	for _, g := range o.Groups {
+		s.User.Groups = append(s.User.Groups, guest.Group{Name: g.Name, GID: g.GID})
+	}
+	for i, m := range n.plan.Job.Spec.Mounts {
+		s.Mounts = append(s.Mounts, guest.Mount{Tag: MountTag(i), Path: m.Guest, ReadOnly: m.ReadOnly})
+	}
+	return s
+}
+
+// adopt keeps what the guest reported: the address that a site's DHCP server has
+// given it. An address of ours is what we computed, whatever the guest says.
+func (m *machine) adopt(report guest.Report) error {
+	m.node.log.Info("guest reported", "vm", m.plan.Name, "report", report)
+	if m.plan.Address.IsValid() {
+		return nil
+	}
+	for _, a := range report.Addresses {
+		if prefix, err := netip.ParsePrefix(a.CIDR); err == nil && prefix.Addr().Is4() && a.MAC == m.plan.MAC {
+			m.mu.Lock()
+			m.address = prefix
+			m.mu.Unlock()
+			return nil
+		}
+	}
+	return fmt.Errorf("the guest got no IPv4 address from the site's DHCP server on network %s", m.node.plan.NetName)
+}
+
+// recordStages leaves how long each stage of the launch took, for people.
+func (n *Node) recordStages() error {
+	text, err := json.MarshalIndent(n.Describe(), "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(n.plan.State, "stages.json"), text, 0o600)
+}

@@ -1,0 +1,129 @@
+package vmlaunch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"libvirt.org/go/libvirt"
+	"libvirt.org/go/libvirtxml"
+)
+
+// A hypervisor is a connection to a libvirt driver.
+type hypervisor struct{ conn *libvirt.Connect }
+
+// qemuConf configures the embedded driver. libvirt must not move QEMU out of the
+// step's cgroup, nor relabel a user's files, nor rely on a log daemon. Its own
+// user stays root because it decides with it whether the capabilities it probed
+// still hold; every domain says by its label whose it is.
+const qemuConf = `cgroup_controllers = []
+namespaces = []
+security_driver = "none"
+stdio_handler = "file"
+dynamic_ownership = 0
+remember_owner = 0
+user = "root"
+group = "root"
+max_core = 0
+`
+
+// eventLoop serves libvirt's timers and monitors; the embedded driver stalls
+// without it. One per process, started before the first connection.
+var eventLoop = sync.OnceValue(func() error {
+	if err := libvirt.EventRegisterDefaultImpl(); err != nil {
+		return err
+	}
+	go func() {
+		for {
+			_ = libvirt.EventRunDefaultImpl()
+		}
+	}()
+	return nil
+})
+
+// openEmbedded opens libvirt's QEMU driver inside this process, rooted at root.
+// What libvirt learns about the emulator, which takes seconds, it keeps in cache
+// for the jobs to come.
+func openEmbedded(root, cache string) (*hypervisor, error) {
+	if err := layOutRoot(root, cache); err != nil {
+		return nil, fmt.Errorf("lay out libvirt's root: %w", err)
+	}
+	return openURI("qemu:///embed?root=" + root)
+}
+
+func openURI(uri string) (*hypervisor, error) {
+	if err := eventLoop(); err != nil {
+		return nil, fmt.Errorf("start libvirt's event loop: %w", err)
+	}
+	conn, err := libvirt.NewConnect(uri)
+	if err != nil {
+		return nil, fmt.Errorf("open libvirt's %s: %w", uri, plain(err))
+	}
+	return &hypervisor{conn}, nil
+}
+
+// layOutRoot makes the directories: QEMU, as the job's owner, must pass through
+// them but not look around.
+func layOutRoot(root, cache string) error {
+	for _, dir := range []string{root, filepath.Join(root, "etc"), cache} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return err
+		}
+	}
+	if err := os.Symlink(cache, filepath.Join(root, "cache")); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, "etc", "qemu.conf"), []byte(qemuConf), 0o600)
+}
+
+// define makes the domain known to libvirt without starting it.
+func (h *hypervisor) define(d *libvirtxml.Domain) (*libvirt.Domain, error) {
+	text, err := d.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	domain, err := h.conn.DomainDefineXML(text)
+	if err != nil {
+		return nil, fmt.Errorf("define domain %s: %w", d.Name, plain(err))
+	}
+	return domain, nil
+}
+
+// onStop calls stopped with the UUID of each domain whose guest ends.
+func (h *hypervisor) onStop(stopped func(uuid, reason string)) error {
+	_, err := h.conn.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, d *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
+		if e.Event != libvirt.DOMAIN_EVENT_STOPPED {
+			return
+		}
+		if uuid, err := d.GetUUIDString(); err == nil {
+			stopped(uuid, stopReason(libvirt.DomainEventStoppedDetailType(e.Detail)))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("watch domains: %w", plain(err))
+	}
+	return nil
+}
+
+func stopReason(detail libvirt.DomainEventStoppedDetailType) string {
+	switch detail {
+	case libvirt.DOMAIN_EVENT_STOPPED_SHUTDOWN:
+		return "powered itself off"
+	case libvirt.DOMAIN_EVENT_STOPPED_CRASHED:
+		return "crashed"
+	case libvirt.DOMAIN_EVENT_STOPPED_FAILED:
+		return "failed: its QEMU process ended"
+	}
+	return "was stopped"
+}
+
+// plain leaves out the numbers that libvirt's errors begin with.
+func plain(err error) error {
+	var e libvirt.Error
+	if errors.As(err, &e) && e.Message != "" {
+		return errors.New(e.Message)
+	}
+	return err
+}

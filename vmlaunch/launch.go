@@ -1,0 +1,253 @@
+package vmlaunch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/ivshmem"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vfpool"
+	"github.com/slurm-v/slurm-v/vmnet"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// The kinds of records in a job's journal, each undone by [Reclaim].
+const (
+	recordFiles   = "files"   // what lies beside the journal: disks, logs
+	recordRun     = "run"     // the job's directory of sockets; libvirt's root is below it
+	recordNetwork = "network" // all links and filters of the job
+	recordDomain  = "domain"  // one VM; its name is the UUID
+)
+
+// Launch starts the VMs of job on this node and returns when the agent in each
+// has reported. progress is called, from several goroutines, as VMs pass the
+// stages. If Launch fails, it has given back all that it took.
+func Launch(ctx context.Context, cfg config.Config, job Job, progress func(vmstep.Progress)) (*Node, error) {
+	plan, err := decide(cfg, job)
+	if err != nil {
+		return nil, err
+	}
+	j, err := openJournal(ctx, cfg, job)
+	if err != nil {
+		return nil, err
+	}
+	n := newNode(plan, j, progress)
+	if err := n.launch(ctx, cfg); err != nil {
+		n.log.Error("launch", "error", err)
+		n.close()
+		// The cause of the failure may be that ctx has ended.
+		return nil, errors.Join(err, reclaim(context.WithoutCancel(ctx), cfg, j))
+	}
+	return n, nil
+}
+
+// decide does all that needs no lock: it checks the request and plans.
+func decide(cfg config.Config, job Job) (Plan, error) {
+	if err := job.Admit(cfg); err != nil {
+		return Plan{}, err
+	}
+	if err := vfpool.Check("/sys", job.Node, job.Spec.SRIOV.VFs); err != nil {
+		return Plan{}, err
+	}
+	if err := ivshmem.Check(job.Node, job.Spec.IVShmem.Devices); err != nil {
+		return Plan{}, err
+	}
+	owner, err := LookupOwner(job.UID, job.GID)
+	if err != nil {
+		return Plan{}, err
+	}
+	accel, err := chooseAccel(cfg.QEMU.Accel, "/")
+	if err != nil {
+		return Plan{}, err
+	}
+	return NewPlan(cfg, job, owner, accel)
+}
+
+// openJournal starts the job's journal. What an earlier step of the same job left
+// behind is reclaimed first; VMs that live are somebody's.
+func openJournal(ctx context.Context, cfg config.Config, job Job) (*journal.Journal, error) {
+	state := cfg.StateDir(job.Node)
+	header := journal.Header{
+		Step: job.Step, UID: job.UID, GID: job.GID, Node: job.Node, Cluster: job.Cluster,
+		JobName: job.Name, WorkDir: job.WorkDir, Spec: job.Spec.Encode(),
+	}
+	j, err := journal.Create(state, job.ID, header)
+	if errors.Is(err, fs.ErrExist) && !errors.Is(err, journal.ErrLocked) {
+		if err := Reclaim(ctx, cfg, job.Node, job.ID); err != nil {
+			return nil, err
+		}
+		j, err = journal.Create(state, job.ID, header)
+	}
+	if errors.Is(err, journal.ErrLocked) {
+		return nil, fmt.Errorf("the VMs of job %d are already running", job.ID.Job)
+	}
+	return j, err
+}
+
+// launch prepares what the VMs share, at once, and then starts all of them, at
+// once.
+func (n *Node) launch(ctx context.Context, cfg config.Config) error {
+	if err := n.makeDirs(); err != nil {
+		return err
+	}
+	if err := n.openLog(); err != nil {
+		return err
+	}
+	var image images.Info
+	shared, sharedCtx := errgroup.WithContext(ctx)
+	shared.Go(func() (err error) {
+		image, err = images.Inspect(sharedCtx, cfg, n.plan.Image, n.owner())
+		return err
+	})
+	shared.Go(func() error { return n.connectNetwork(sharedCtx) })
+	shared.Go(func() error { return n.openHypervisor(cfg) })
+	if err := shared.Wait(); err != nil {
+		return err
+	}
+	each, eachCtx := errgroup.WithContext(ctx)
+	for _, m := range n.machines {
+		each.Go(func() error {
+			if err := n.startMachine(eachCtx, m, image); err != nil {
+				m.enter("failed")
+				return fmt.Errorf("%s: %w", m.plan.Name, err)
+			}
+			return nil
+		})
+	}
+	return errors.Join(each.Wait(), n.recordStages())
+}
+
+// makeDirs makes the directories that root owns. The owner passes through them
+// to his own VM's directory, and sees nothing else.
+func (n *Node) makeDirs() error {
+	if err := errors.Join(
+		n.journal.Intend(recordFiles, n.plan.State, nil),
+		n.journal.Intend(recordRun, n.plan.Run, nil)); err != nil {
+		return err
+	}
+	for _, dir := range []string{n.plan.Run, filepath.Join(n.plan.Run, "libvirt")} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return err
+		}
+	}
+	for _, vm := range n.plan.VMs {
+		if err := os.MkdirAll(vm.Dir, 0o700); err != nil {
+			return err
+		}
+		if err := os.Chown(vm.Dir, int(n.plan.Owner.UID), int(n.plan.Owner.GID)); err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		os.Chmod(n.plan.State, 0o711),
+		n.journal.Done(recordFiles, n.plan.State),
+		n.journal.Done(recordRun, n.plan.Run))
+}
+
+func (n *Node) openHypervisor(cfg config.Config) (err error) {
+	root := filepath.Join(n.plan.Run, "libvirt")
+	cache := filepath.Join(cfg.StateDir(n.plan.Job.Node), "libvirt-cache")
+	if n.hypervisor, err = openEmbedded(root, cache); err != nil {
+		return err
+	}
+	return n.hypervisor.onStop(n.stopped)
+}
+
+// connectNetwork makes the job's network with a tap for every VM.
+func (n *Node) connectNetwork(ctx context.Context) error {
+	if err := n.journal.Intend(recordNetwork, n.plan.Job.ID.String(), nil); err != nil {
+		return err
+	}
+	if err := n.createNetwork(ctx); err != nil {
+		return err
+	}
+	for _, vm := range n.plan.VMs {
+		tap, err := n.tap(vm)
+		if err != nil {
+			return err
+		}
+		if _, n.mtu, err = vmnet.AddTap(ctx, n.plan.Job.ID, tap); err != nil {
+			return err
+		}
+	}
+	return n.journal.Done(recordNetwork, n.plan.Job.ID.String())
+}
+
+// startMachine takes one VM from nothing to ready.
+func (n *Node) startMachine(ctx context.Context, m *machine, image images.Info) error {
+	m.enter("image")
+	if err := n.prepareDisks(ctx, m, image); err != nil {
+		return err
+	}
+	m.enter("start")
+	if err := n.startDomain(m); err != nil {
+		return err
+	}
+	m.enter("boot")
+	wait, cancel := context.WithTimeout(ctx, n.plan.Job.Spec.ReadyTimeout)
+	defer cancel()
+	if err := n.meetGuest(wait, m); err != nil {
+		return n.explainBoot(wait, m, err)
+	}
+	m.enter("ready")
+	return nil
+}
+
+// startDomain defines the domain, writes it down and only then starts it: a start
+// that is still under way when the job is reclaimed is found by its UUID.
+func (n *Node) startDomain(m *machine) error {
+	domain, err := n.hypervisor.define(n.plan.domain(m.plan))
+	if err != nil {
+		return err
+	}
+	if err := n.journal.Intend(recordDomain, m.plan.UUID, m.plan.Domain); err != nil {
+		return err
+	}
+	if err := domain.Create(); err != nil {
+		return fmt.Errorf("start domain %s: %w", m.plan.Domain, plain(err))
+	}
+	if err := n.journal.Done(recordDomain, m.plan.UUID); err != nil {
+		return err
+	}
+	if err := n.checkOwner(m); err != nil {
+		return err
+	}
+	m.console, err = openConsole(m.plan.Console, filepath.Join(n.plan.State, m.plan.Name+".console"))
+	return err
+}
+
+// checkOwner makes sure that QEMU runs as the job's owner: were the label ever
+// ignored, a guest that breaks out would be root.
+func (n *Node) checkOwner(m *machine) error {
+	pids, err := emulators("/proc", m.plan.UUID)
+	for _, pid := range pids {
+		info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+		if err != nil {
+			return err
+		}
+		if uid := ownerOf(info); uid != n.plan.Owner.UID {
+			return fmt.Errorf("QEMU runs with uid %d instead of %d", uid, n.plan.Owner.UID)
+		}
+	}
+	return err
+}
+
+// explainBoot says what a user can do about a guest that does not report.
+func (n *Node) explainBoot(ctx context.Context, m *machine, err error) error {
+	if why := m.stopReason(); why != "" {
+		return fmt.Errorf("the VM %s before its guest agent reported; see its console with 'slurmv logs %d'", why, n.plan.Job.ID.Job)
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("the guest agent did not report within %v (--vm-ready-timeout); see the console with 'slurmv logs %d'",
+			n.plan.Job.Spec.ReadyTimeout, n.plan.Job.ID.Job)
+	}
+	return err
+}

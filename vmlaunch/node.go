@@ -1,0 +1,291 @@
+package vmlaunch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/vmnet"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// A Node is the running VMs of one job on one node, from launch until the step
+// ends.
+type Node struct {
+	plan       Plan
+	journal    *journal.Journal
+	hypervisor *hypervisor
+	network    vmnet.Network
+	mtu        int
+	log        *slog.Logger
+	logFile    *boundedLog
+	progress   func(vmstep.Progress)
+	began      time.Time
+	machines   []*machine
+
+	mapped chan struct{} // closed when every VM knows the others
+	ending chan struct{} // closed when no new program may start
+	gone   chan struct{} // closed when a VM has ended by itself
+
+	mapOnce, endOnce, goneOnce sync.Once
+	programs                   sync.WaitGroup
+	programsMu                 sync.Mutex // no Add after Wait: guards ending against programs
+}
+
+func newNode(plan Plan, j *journal.Journal, progress func(vmstep.Progress)) *Node {
+	n := &Node{
+		plan: plan, journal: j, progress: progress, began: time.Now(), log: slog.New(slog.DiscardHandler),
+		mapped: make(chan struct{}), ending: make(chan struct{}), gone: make(chan struct{}),
+	}
+	for _, vm := range plan.VMs {
+		n.machines = append(n.machines, &machine{plan: vm, node: n, address: vm.Address})
+	}
+	return n
+}
+
+// openLog starts the node's own log of the job, which its user gets to see.
+func (n *Node) openLog() (err error) {
+	if n.logFile, err = newBoundedLog(filepath.Join(n.plan.State, "agent.log")); err != nil {
+		return err
+	}
+	n.log = slog.New(slog.NewTextHandler(n.logFile, nil))
+	return nil
+}
+
+// close ends what this process holds open. The VMs are the journal's business.
+func (n *Node) close() {
+	for _, m := range n.machines {
+		m.close()
+	}
+	if n.logFile != nil {
+		_ = n.logFile.Close()
+	}
+}
+
+// A machine is one running VM.
+type machine struct {
+	plan    VMPlan
+	node    *Node
+	console *console
+	session *guest.Session
+
+	mu      sync.Mutex
+	address netip.Prefix
+	stages  []nodeagent.Stage
+	state   string
+	since   time.Time
+	stop    string // why the guest ended by itself
+}
+
+// enter records that the VM goes into a stage of its launch.
+func (m *machine) enter(stage string) {
+	now := time.Now()
+	m.mu.Lock()
+	if m.state != "" {
+		m.stages = append(m.stages, nodeagent.Stage{Name: m.state, Millis: now.Sub(m.since).Milliseconds()})
+	}
+	m.state, m.since = stage, now
+	m.mu.Unlock()
+	m.node.log.Info("stage", "vm", m.plan.Name, "stage", stage)
+	m.node.progress(vmstep.Progress{VM: m.plan.Number, Stage: stage, Millis: now.Sub(m.node.began).Milliseconds()})
+}
+
+func (m *machine) close() {
+	m.endSession()
+	if m.console != nil {
+		_ = m.console.Close()
+	}
+}
+
+func (m *machine) setSession(s *guest.Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.session = s
+}
+
+// endSession ends all programs of the VM.
+func (m *machine) endSession() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.session != nil {
+		_ = m.session.Close()
+	}
+}
+
+// stopReason is empty while the guest runs.
+func (m *machine) stopReason() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stop
+}
+
+// describe is what other nodes and people see of the VM.
+func (m *machine) describe() nodeagent.VM {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	vm := nodeagent.VM{
+		Number: m.plan.Number, Index: m.plan.Index, Name: m.plan.Name,
+		MAC: m.plan.MAC, State: m.state, Stages: append([]nodeagent.Stage(nil), m.stages...),
+	}
+	if m.address.IsValid() {
+		vm.Address = m.address.Addr().String()
+	}
+	if m.stop != "" {
+		vm.State = "off"
+	}
+	return vm
+}
+
+// stopped is libvirt telling that a guest has ended. While the job runs that is
+// the guest's own doing: reclaim kills QEMU after this process is gone.
+func (n *Node) stopped(uuid, reason string) {
+	for _, m := range n.machines {
+		if m.plan.UUID != uuid {
+			continue
+		}
+		m.mu.Lock()
+		m.stop = reason
+		m.mu.Unlock()
+		n.log.Warn("VM ended", "vm", m.plan.Name, "reason", reason)
+		m.endSession()
+		n.goneOnce.Do(func() { close(n.gone) })
+	}
+}
+
+// failure is the sentence about the VMs that have ended by themselves, nil while
+// all run.
+func (n *Node) failure() error {
+	var all error
+	for _, m := range n.machines {
+		if why := m.stopReason(); why != "" {
+			all = errors.Join(all, fmt.Errorf("%s on node %s %s", m.plan.Name, n.plan.Job.Node, why))
+		}
+	}
+	return all
+}
+
+// Describe returns the VMs of this node and what state they are in.
+func (n *Node) Describe() nodeagent.NodeVMs {
+	d := nodeagent.NodeVMs{Node: n.plan.Job.Node, Rank: n.plan.Job.Rank}
+	if n.network.Underlay.Addr.IsValid() {
+		d.Underlay = n.network.Underlay.Addr.String()
+	}
+	for _, m := range n.machines {
+		d.VMs = append(d.VMs, m.describe())
+	}
+	return d
+}
+
+// createNetwork makes this node's part of the job's network. A bridge of the
+// site is there already.
+func (n *Node) createNetwork(ctx context.Context) error {
+	if n.plan.Network.Type != config.NetworkJob {
+		return nil
+	}
+	n.network = vmnet.Network{ID: n.plan.Job.ID, Nodes: n.plan.Job.Nodes, Port: uint16(n.plan.Network.VXLANPort)}
+	if n.network.Nodes > 1 {
+		underlay, err := vmnet.AutoUnderlay(n.plan.Network.Underlay)
+		if err != nil {
+			return err
+		}
+		n.network.Underlay = underlay
+	}
+	return vmnet.Create(ctx, n.network)
+}
+
+// SetMap tells every VM of this node of all VMs of the job, and the network of
+// the nodes they are on. It may be called once.
+func (n *Node) SetMap(ctx context.Context, all []nodeagent.NodeVMs) error {
+	err := errors.New("the job's VMs know each other already")
+	n.mapOnce.Do(func() {
+		if err = n.setMap(ctx, all); err == nil {
+			close(n.mapped)
+		}
+	})
+	return err
+}
+
+func (n *Node) setMap(ctx context.Context, all []nodeagent.NodeVMs) error {
+	hosts, peers, err := readMap(all, n.plan.Job)
+	if err != nil {
+		return err
+	}
+	if n.network.Nodes > 1 {
+		if err := vmnet.SetPeers(ctx, n.network, peers); err != nil {
+			return err
+		}
+	}
+	for _, m := range n.machines {
+		if err := m.session.SetHosts(ctx, hosts); err != nil {
+			return fmt.Errorf("write the hosts of the job into %s: %w", m.plan.Name, err)
+		}
+	}
+	return nil
+}
+
+// readMap takes from the map what this node needs. The map has come by way of
+// the user's own processes, so it can only be about his own VMs' names.
+func readMap(all []nodeagent.NodeVMs, job Job) (hosts []guest.Host, peers []netip.Addr, err error) {
+	if len(all) != job.Nodes {
+		return nil, nil, fmt.Errorf("the map of the job's VMs has %d nodes instead of %d", len(all), job.Nodes)
+	}
+	for _, node := range all {
+		for _, vm := range node.VMs {
+			addr, err := netip.ParseAddr(vm.Address)
+			if err != nil {
+				return nil, nil, fmt.Errorf("the map of the job's VMs: %w", err)
+			}
+			hosts = append(hosts, guest.Host{Name: fmt.Sprintf("vm%d", vm.Number), Address: addr.String()})
+		}
+		if node.Rank == job.Rank || node.Underlay == "" {
+			continue
+		}
+		peer, err := netip.ParseAddr(node.Underlay)
+		if err != nil {
+			return nil, nil, fmt.Errorf("the map of the job's VMs: %w", err)
+		}
+		peers = append(peers, peer)
+	}
+	return hosts, peers, nil
+}
+
+// End lets no new program start, and returns when those that run have ended or
+// ctx has.
+func (n *Node) End(ctx context.Context) {
+	n.programsMu.Lock()
+	n.endOnce.Do(func() { close(n.ending) })
+	n.programsMu.Unlock()
+	done := make(chan struct{})
+	go func() { n.programs.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// beginProgram counts a program in, unless the job is ending.
+func (n *Node) beginProgram() error {
+	n.programsMu.Lock()
+	defer n.programsMu.Unlock()
+	select {
+	case <-n.ending:
+		return fmt.Errorf("the VMs of job %d are ending; no program can be started any more", n.plan.Job.ID.Job)
+	default:
+		n.programs.Add(1)
+		return nil
+	}
+}
+
+// ownerOf returns the uid in what Stat said.
+func ownerOf(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }

@@ -1,0 +1,159 @@
+package vmlaunch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/vmnet"
+)
+
+// stopPatience is how long an agent that was asked to stop may take before it is
+// killed. It has nothing to do but close its connections.
+const stopPatience = 3 * time.Second
+
+// Reclaim gives back all that the job holds on node: its VMs, network and files.
+// It starts from the journal, never from anybody's memory, and may be called at
+// any time and any number of times; a job without a journal is clean. What cannot
+// be undone keeps its record for the next try.
+func Reclaim(ctx context.Context, cfg config.Config, node string, id journal.ID) error {
+	if err := reclaimLocked(ctx, cfg, node, id); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("node %s: reclaim job %s: %w", node, id, err)
+	}
+	return nil
+}
+
+func reclaimLocked(ctx context.Context, cfg config.Config, node string, id journal.ID) error {
+	state := cfg.StateDir(node)
+	if _, err := os.Stat(journal.Dir(state, id)); err != nil {
+		return err
+	}
+	stopAgent(ctx, cfg.RunDir(node), state, id)
+	j, err := journal.OpenWait(ctx, state, id)
+	if err != nil {
+		return err
+	}
+	return reclaim(ctx, cfg, j)
+}
+
+// stopAgent gets the job's agent to let go of the journal: by asking, and if that
+// does not help by killing. A reclaimer that holds the journal is left to finish.
+func stopAgent(ctx context.Context, run, state string, id journal.ID) {
+	ask, cancel := context.WithTimeout(ctx, stopPatience)
+	defer cancel()
+	client, err := nodeagent.Dial(ask, nodeagent.SocketPath(run, id.Job, id.Restart))
+	if err == nil {
+		_ = client.Stop(ask)
+		_ = client.Close()
+	}
+	j, err := journal.OpenWait(ask, state, id)
+	if err == nil {
+		_ = j.Close()
+		return
+	}
+	var locked *journal.LockedError
+	if errors.As(err, &locked) && isAgent(locked.Holder.PID) {
+		err := killProcess(ctx, locked.Holder.PID, locked.Holder.Alive)
+		slog.Warn("agent did not stop and was killed", "job", id, "pid", locked.Holder.PID, "error", err)
+	}
+}
+
+// isAgent reports whether the process launches and looks after VMs, as a
+// reclaimer, which has the same program, does not.
+func isAgent(pid int) bool {
+	return argument(pid, 1) == "launch"
+}
+
+// reclaim undoes what the journal holds, the last first, and removes it.
+func reclaim(ctx context.Context, cfg config.Config, j *journal.Journal) error {
+	if header := j.Header(); header.Version != 0 {
+		saveLogs(ctx, cfg, header, j.Dir())
+	}
+	held := j.Held()
+	var failed error
+	for _, r := range slices.Backward(held) {
+		if err := undo(ctx, j, r); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("give back %s %s: %w", r.Kind, r.Name, err))
+		}
+	}
+	if failed != nil {
+		return errors.Join(failed, j.Close())
+	}
+	return j.Remove()
+}
+
+// undo gives back one resource. Everything it does may have been done before.
+func undo(ctx context.Context, j *journal.Journal, r journal.Record) error {
+	if err := undoers[r.Kind](ctx, j, r.Name); err != nil {
+		return err
+	}
+	return j.Undone(r.Kind, r.Name)
+}
+
+var undoers = map[string]func(context.Context, *journal.Journal, string) error{
+	recordDomain:  func(ctx context.Context, _ *journal.Journal, uuid string) error { return killDomain(ctx, uuid) },
+	recordNetwork: func(ctx context.Context, j *journal.Journal, _ string) error { return vmnet.Delete(ctx, j.ID()) },
+	recordRun:     func(_ context.Context, _ *journal.Journal, dir string) error { return os.RemoveAll(dir) },
+	recordFiles:   func(_ context.Context, j *journal.Journal, _ string) error { return removeFiles(j.Dir()) },
+}
+
+// removeFiles empties the job's directory but for the journal, which goes last.
+func removeFiles(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == "journal" {
+			continue
+		}
+		if e := os.RemoveAll(filepath.Join(dir, e.Name())); e != nil && !errors.Is(e, unix.ENOENT) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+// Clean reclaims what jobs that are not running any more have left on node.
+// running says which are; it is asked once.
+func Clean(ctx context.Context, cfg config.Config, node string, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
+	ids, err := journal.List(cfg.StateDir(node))
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	live, err := running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	for _, id := range ids {
+		if live[id] && !leftBehind(cfg.StateDir(node), id) {
+			continue
+		}
+		if err := Reclaim(ctx, cfg, node, id); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		cleaned = append(cleaned, id)
+	}
+	return cleaned, failed
+}
+
+// leftBehind reports whether a running job's journal is from before this boot:
+// the node went down and came back while the job went on elsewhere.
+func leftBehind(state string, id journal.ID) bool {
+	s, err := journal.Read(state, id)
+	boot, bootErr := journal.BootID()
+	return err == nil && bootErr == nil && s.Header.BootID != boot
+}

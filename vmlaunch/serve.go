@@ -1,0 +1,291 @@
+package vmlaunch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/pmi"
+)
+
+// helloTimeout bounds how long a connection may take to say what it wants.
+const helloTimeout = 10 * time.Second
+
+// Serve answers on the job's socket until the step ends: a stop request, or ctx.
+// It calls ready once callers can connect. It leaves the VMs running; [Reclaim]
+// ends them.
+func (n *Node) Serve(ctx context.Context, ready func()) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	listener, err := n.listen()
+	if err != nil {
+		return err
+	}
+	ready()
+	go func() { <-ctx.Done(); listener.Close() }()
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			n.close()
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("accept on %s: %w", listener.Addr(), err)
+		}
+		go n.answer(ctx, stop, conn.(*net.UnixConn))
+	}
+}
+
+// listen opens the socket to every user of the node: who may say what is decided
+// by the peer's credentials.
+func (n *Node) listen() (net.Listener, error) {
+	path := filepath.Join(n.plan.Run, "agent.sock")
+	_ = os.Remove(path)
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return listener, os.Chmod(path, 0o666)
+}
+
+// answer serves one connection.
+func (n *Node) answer(ctx context.Context, stop func(), raw *net.UnixConn) {
+	defer raw.Close()
+	conn := nodeagent.NewConn(raw)
+	_ = raw.SetReadDeadline(time.Now().Add(helloTimeout))
+	var request nodeagent.Request
+	err := conn.ReadJSON(nodeagent.MaxRequest, &request)
+	if err == nil {
+		_ = raw.SetReadDeadline(time.Time{})
+		err = n.admitPeer(raw, request.Op)
+	}
+	if err == nil {
+		err = n.serve(ctx, stop, conn, request)
+	}
+	if err != nil {
+		n.log.Warn("request refused", "op", request.Op, "error", err)
+		_ = conn.WriteJSON(nodeagent.Reply{Error: err.Error()})
+	}
+}
+
+// serve returns an error only while the Reply is still to be sent.
+func (n *Node) serve(ctx context.Context, stop func(), conn *nodeagent.Conn, r nodeagent.Request) error {
+	switch r.Op {
+	case nodeagent.OpHold:
+		return n.serveHold(ctx, conn)
+	case nodeagent.OpExec:
+		return n.serveExec(ctx, conn, r)
+	case nodeagent.OpPS:
+		d := n.Describe()
+		return conn.WriteJSON(nodeagent.Reply{Node: &d})
+	case nodeagent.OpConsole:
+		return n.serveConsole(conn, r)
+	case nodeagent.OpForward:
+		return n.serveForward(ctx, conn, r)
+	case nodeagent.OpKey:
+		return n.serveKey(ctx, conn, r)
+	case nodeagent.OpStop:
+		err := conn.WriteJSON(nodeagent.Reply{})
+		stop()
+		return err
+	}
+	return fmt.Errorf("operation %q is not known", r.Op)
+}
+
+// admitPeer lets in root, and the processes of this very job. The owner's uid
+// alone is not enough: one of his jobs has no business in another.
+func (n *Node) admitPeer(conn *net.UnixConn, op string) error {
+	peer, err := peerOf(conn)
+	switch {
+	case err != nil:
+		return err
+	case peer.Uid == 0:
+		return nil
+	case op == nodeagent.OpStop:
+		return errors.New("only root may stop the VMs of a job this way; use scancel")
+	case peer.Uid != n.plan.Owner.UID:
+		return fmt.Errorf("job %d belongs to %s", n.plan.Job.ID.Job, n.plan.Owner.Name)
+	}
+	job, err := jobOfProcess("/proc", int(peer.Pid))
+	if err != nil {
+		return err
+	}
+	if job != n.plan.Job.ID.Job {
+		return fmt.Errorf("the calling process is not part of job %d", n.plan.Job.ID.Job)
+	}
+	return nil
+}
+
+// serveHold is the conversation with the VM step's task, see
+// [nodeagent.HoldMessage].
+func (n *Node) serveHold(ctx context.Context, conn *nodeagent.Conn) error {
+	d := n.Describe()
+	if err := conn.WriteJSON(nodeagent.Reply{Node: &d}); err != nil {
+		return nil
+	}
+	go n.reportFailure(ctx, conn)
+	for {
+		var m nodeagent.HoldMessage
+		if err := conn.ReadJSON(nodeagent.MaxMap, &m); err != nil {
+			return nil
+		}
+		switch {
+		case m.Map != nil:
+			n.holdMap(ctx, conn, m.Map)
+		case m.Ending:
+			n.End(ctx)
+			_ = conn.WriteJSON(nodeagent.HoldMessage{Ended: true})
+		}
+	}
+}
+
+func (n *Node) holdMap(ctx context.Context, conn *nodeagent.Conn, all []nodeagent.NodeVMs) {
+	if err := n.SetMap(ctx, all); err != nil {
+		n.log.Error("map", "error", err)
+		_ = conn.WriteJSON(nodeagent.HoldMessage{Error: err.Error()})
+		return
+	}
+	_ = conn.WriteJSON(nodeagent.HoldMessage{Ready: true})
+}
+
+// reportFailure ends the step when a VM ends by itself: the job has lost part of
+// its cluster.
+func (n *Node) reportFailure(ctx context.Context, conn *nodeagent.Conn) {
+	select {
+	case <-ctx.Done():
+	case <-n.gone:
+		_ = conn.WriteJSON(nodeagent.HoldMessage{Error: n.failure().Error()})
+	}
+}
+
+// serveExec joins a relay and the guest that its program runs in.
+func (n *Node) serveExec(ctx context.Context, conn *nodeagent.Conn, r nodeagent.Request) error {
+	m, err := n.chooseMachine(r)
+	if err != nil {
+		return err
+	}
+	if err := n.awaitMap(ctx); err != nil {
+		return err
+	}
+	if err := n.beginProgram(); err != nil {
+		return err
+	}
+	defer n.programs.Done()
+	if why := m.stopReason(); why != "" {
+		return fmt.Errorf("%s on node %s %s", m.plan.Name, n.plan.Job.Node, why)
+	}
+	d, vm := n.Describe(), m.describe()
+	if err := conn.WriteJSON(nodeagent.Reply{Node: &d, VM: &vm}); err != nil {
+		return nil
+	}
+	relay, err := yamux.Server(conn, guest.MuxConfig())
+	if err != nil {
+		return nil
+	}
+	if err := guest.Proxy(ctx, relay, m.session, n.asOwner); err != nil {
+		n.log.Info("program ended", "vm", m.plan.Name, "error", err)
+	}
+	return nil
+}
+
+// chooseMachine finds the VM that a request is about.
+func (n *Node) chooseMachine(r nodeagent.Request) (*machine, error) {
+	if r.VM != nodeagent.ByPlacement {
+		for _, m := range n.machines {
+			if m.plan.Number == r.VM {
+				return m, nil
+			}
+		}
+		return nil, fmt.Errorf("vm%d is not on node %s, which has %s to %s", r.VM, n.plan.Job.Node,
+			n.machines[0].plan.Name, n.machines[len(n.machines)-1].plan.Name)
+	}
+	dist, err := pmi.ParseDistribution(r.Distribution)
+	if err != nil {
+		return nil, err
+	}
+	if r.LocalTasks < 1 || r.LocalID < 0 || r.LocalID >= r.LocalTasks {
+		return nil, fmt.Errorf("task %d of %d tasks on node %s does not exist", r.LocalID, r.LocalTasks, n.plan.Job.Node)
+	}
+	return n.machines[pmi.VMOf(r.LocalID, r.LocalTasks, len(n.machines), dist)], nil
+}
+
+// awaitMap returns when the VMs know each other: a program may start before the
+// slowest node of the job is ready.
+func (n *Node) awaitMap(ctx context.Context) error {
+	select {
+	case <-n.mapped:
+		return nil
+	case <-n.ending:
+		return fmt.Errorf("the VMs of job %d are ending", n.plan.Job.ID.Job)
+	case <-n.gone:
+		return n.failure()
+	case <-ctx.Done():
+		return fmt.Errorf("the VMs of job %d have ended", n.plan.Job.ID.Job)
+	}
+}
+
+// asOwner makes a program the owner's, whatever its relay asked for.
+func (n *Node) asOwner(h *guest.Header) error {
+	if h.Command != nil {
+		h.Command.UID, h.Command.GID, h.Command.Groups = n.plan.Owner.UID, n.plan.Owner.GID, n.plan.Owner.GroupIDs()
+	}
+	return nil
+}
+
+func (n *Node) serveConsole(conn *nodeagent.Conn, r nodeagent.Request) error {
+	m, err := n.chooseMachine(r)
+	if err != nil {
+		return err
+	}
+	if err := conn.WriteJSON(nodeagent.Reply{}); err != nil {
+		return nil
+	}
+	if r.Follow {
+		go func() { _ = m.console.typeFrom(conn) }()
+	}
+	_ = m.console.copyTo(conn, r.Follow)
+	return nil
+}
+
+// serveForward connects to a port inside the guest.
+func (n *Node) serveForward(ctx context.Context, conn *nodeagent.Conn, r nodeagent.Request) error {
+	m, err := n.chooseMachine(r)
+	if err != nil {
+		return err
+	}
+	inside, err := m.session.Dial(ctx, r.Port)
+	if err != nil {
+		return fmt.Errorf("connect to port %d of %s: %w", r.Port, m.plan.Name, err)
+	}
+	defer inside.Close()
+	if err := conn.WriteJSON(nodeagent.Reply{}); err != nil {
+		return nil
+	}
+	guest.Join(conn, inside)
+	return nil
+}
+
+// serveKey opens every VM of the node to the holder of a key, by ssh.
+func (n *Node) serveKey(ctx context.Context, conn *nodeagent.Conn, r nodeagent.Request) error {
+	for _, m := range n.machines {
+		ssh := guest.SSH{User: n.plan.Owner.Name, AuthorizedKey: r.AuthorizedKey, HostKey: r.HostKey, Listen: m.listen()}
+		if err := m.session.StartSSH(ctx, ssh); err != nil {
+			return fmt.Errorf("start sshd in %s: %w", m.plan.Name, err)
+		}
+	}
+	return conn.WriteJSON(nodeagent.Reply{})
+}
+
+// listen is where the guest's sshd is reached: by the other VMs of the job, and
+// through this agent.
+func (m *machine) listen() []string {
+	return []string{m.describe().Address, "127.0.0.1"}
+}
