@@ -17,6 +17,6 @@ struct slurmv_answer {
  * are the "name=value" texts of the options that were used, ended by NULL.
  * Returns 0 with spec and request, or -1 with error.
  */
-int slurmv_request(char *config, char **options, struct slurmv_answer *answer);
+int slurmvRequest(char *config, char **options, struct slurmv_answer *answer);
 
 #endif

@@ -156,11 +156,11 @@ static void *load_library(void)
 static int load_and_check(char *config, char **used, struct slurmv_answer *answer)
 {
 	void *library = load_library();
-	__typeof__(slurmv_request) *check;
+	__typeof__(slurmvRequest) *check;
 
 	if (!library)
 		return -1;
-	check = (__typeof__(check))dlsym(library, "slurmv_request");
+	check = (__typeof__(check))dlsym(library, "slurmvRequest");
 	if (!check)
 		return refuse("slurmv: libslurmv.so is of another version: %s", dlerror());
 	return check(config, used, answer);

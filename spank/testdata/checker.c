@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int slurmv_request(char *config, char **options, struct slurmv_answer *answer)
+int slurmvRequest(char *config, char **options, struct slurmv_answer *answer)
 {
 	char text[4096] = "";
 

@@ -1,0 +1,75 @@
+// Command spank is the plugin of Slurm-V for Slurm.
+//
+// Slurm loads slurmv.so, the shim made of the C files here, into all of its
+// programs. This Go half is built with -buildmode=c-shared into libslurmv.so, which
+// the shim loads in sbatch and salloc only, and only for a job with VM options. It
+// checks the options and answers with what the job is to carry; it keeps no
+// goroutine, no signal and no state. The C files are no part of the library: their
+// first line excludes them.
+package main
+
+/*
+#include <stdlib.h>
+#include "request.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+)
+
+//go:generate go run ./internal/genoptions options.h
+
+func main() {}
+
+// slurmvRequest is described in request.h. What it gets is copied, what it gives is
+// malloc'ed, and no panic leaves it.
+//
+//export slurmvRequest
+func slurmvRequest(config *C.char, options **C.char, answer *C.struct_slurmv_answer) (code C.int) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			answer.error = C.CString(fmt.Sprintf("slurmv: fault while the VM options were checked: %v; please report it", fault))
+			code = -1
+		}
+	}()
+	got, err := check(C.GoString(config), texts(options))
+	if err != nil {
+		answer.error = C.CString(err.Error())
+		return -1
+	}
+	answer.spec, answer.request = C.CString(got.spec), C.CString(got.resources)
+	return 0
+}
+
+// texts copies an array of C strings that is ended by NULL.
+func texts(array **C.char) []string {
+	var copies []string
+	for *array != nil {
+		copies = append(copies, C.GoString(*array))
+		array = (**C.char)(unsafe.Add(unsafe.Pointer(array), unsafe.Sizeof(*array)))
+	}
+	return copies
+}
+
+// check looks at the command that it runs in and decides.
+func check(config string, options []string) (answer, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return answer{}, fmt.Errorf("find the working directory: %w", err)
+	}
+	args, err := commandLine("/proc/self/cmdline")
+	if err != nil {
+		return answer{}, err
+	}
+	return submission{
+		config:  config,
+		options: options,
+		dir:     dir,
+		args:    args,
+		env:     os.Getenv,
+		stdin:   "/proc/self/fd/0",
+	}.answer()
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/jobspec"
+)
+
+// A job of one VM with these options needs 2 CPUs and 1280 MiB on a node.
+var oneVM = []string{"vm-per-node=1", "vcpu-per-vm=2", "memory-per-vm=1G", "vm-image=/i"}
+
+const enough = "#!/bin/sh\n#SBATCH --mincpus=2 --mem=1280M\n"
+
+func TestAnswer(t *testing.T) {
+	const (
+		accepted = "cpus:2,mem:1280"
+		short    = "add to the batch script:\n#SBATCH --mincpus=2\n#SBATCH --mem=1280M"
+	)
+	tests := map[string]struct {
+		site    string // slurmv.toml
+		options []string
+		args    []string
+		script  string // job.sh in the directory of the submission
+		stdin   string // a file; empty is a pipe
+		want    string // the resources
+		wantErr string
+	}{
+		"the resources are in the script": {
+			options: oneVM, args: []string{"sbatch", "job.sh"}, script: enough, want: accepted,
+		},
+		"the resources are on the command line": {
+			options: oneVM, args: []string{"/usr/bin/sbatch", "--mincpus", "2", "--mem=2G", "job.sh"}, want: accepted,
+		},
+		"nobody asked for the resources": {
+			options: oneVM, args: []string{"sbatch", "job.sh"}, script: "#!/bin/sh\n", wantErr: short,
+		},
+		"the arguments of the script are not Slurm's": {
+			options: oneVM, args: []string{"sbatch", "job.sh", "--mincpus=2", "--mem=2G"}, script: "#!/bin/sh\n", wantErr: short,
+		},
+		"the value of an option is not the script": {
+			options: oneVM, args: []string{"sbatch", "-J", "x.sh", "job.sh"}, script: enough, want: accepted,
+		},
+		"a script from a file on standard input": {
+			options: oneVM, args: []string{"sbatch"}, stdin: "#!/bin/sh\n", wantErr: short,
+		},
+		"a script through a pipe is left to the nodes": {
+			options: oneVM, args: []string{"sbatch"}, want: accepted,
+		},
+		"a script that sbatch found elsewhere is left to the nodes": {
+			options: oneVM, args: []string{"sbatch", "in-path.sh"}, want: accepted,
+		},
+		"a wrapped command has no lines for Slurm": {
+			options: oneVM, args: []string{"sbatch", "--wrap=true"}, stdin: enough, wantErr: short,
+		},
+		"salloc has no script": {
+			options: oneVM, args: []string{"salloc", "job.sh"}, script: enough, wantErr: "add to salloc: --mincpus=2 --mem=1280M",
+		},
+		"scrontab is left to the nodes": {
+			options: oneVM, args: []string{"scrontab"}, want: accepted,
+		},
+		"job_submit.lua adds the resources": {
+			site: "[slurm]\nresources = 'job_submit'", options: oneVM, args: []string{"sbatch", "job.sh"},
+			script: "#!/bin/sh\n", want: accepted,
+		},
+		"VFs are among the resources": {
+			options: append([]string{"sriov=2"}, oneVM...), args: []string{"sbatch", "job.sh"}, script: enough,
+			want: accepted + ",vf:2",
+		},
+		"components on the command line": {
+			options: oneVM, args: []string{"sbatch", "-n1", ":", "-n1", "job.sh"}, script: enough,
+			wantErr: "--vm-per-node: a heterogeneous job cannot have VMs",
+		},
+		"components in the script": {
+			options: oneVM, args: []string{"sbatch", "job.sh"}, script: enough + "#SBATCH hetjob\n",
+			wantErr: "--vm-per-node: a heterogeneous job cannot have VMs",
+		},
+		"a wrong value": {
+			options: []string{"vm-per-node=many"}, args: []string{"sbatch", "job.sh"}, wantErr: "--vm-per-node: many",
+		},
+		"a wrong configuration is named": {
+			site: "colour = 'red'", options: oneVM, args: []string{"sbatch", "job.sh"}, wantErr: "slurmv.toml",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "slurmv.toml"), tt.site)
+			write(t, filepath.Join(dir, "job.sh"), tt.script)
+			s := submission{
+				config: filepath.Join(dir, "slurmv.toml"), options: tt.options, dir: dir, args: tt.args,
+				env: func(string) string { return "" }, stdin: "/dev/null",
+			}
+			if tt.stdin != "" {
+				s.stdin = filepath.Join(dir, "stdin")
+				write(t, s.stdin, tt.stdin)
+			}
+			got, err := s.answer()
+			if tt.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Fatalf("error = %v, want one with %q", err, tt.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.resources != tt.want {
+				t.Errorf("resources = %q, want %q", got.resources, tt.want)
+			}
+		})
+	}
+}
+
+func TestAnswerIsWhatTheNodesRead(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "slurmv.toml"), "[slurm]\nresources = 'job_submit'")
+	s := submission{
+		config: filepath.Join(dir, "slurmv.toml"), dir: dir, args: []string{"sbatch", "--chdir=work", "job.sh"},
+		options: []string{"vm-per-node=2", "vm-image=./a=b.qcow2"}, stdin: "/dev/null",
+		env: func(name string) string { return map[string]string{"SLURMV_VCPU_PER_VM": "3"}[name] },
+	}
+	got, err := s.answer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := jobspec.Decode(got.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type parts struct {
+		VMs, VCPUs     int
+		Image, WorkDir string
+	}
+	want := parts{VMs: 2, VCPUs: 3, Image: filepath.Join(dir, "work/a=b.qcow2"), WorkDir: filepath.Join(dir, "work")}
+	if diff := cmp.Diff(want, parts{spec.VMsPerNode, spec.VCPUs, spec.Image, spec.WorkDir}); diff != "" {
+		t.Errorf("the nodes read (-want +got):\n%s", diff)
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cmdline")
+	write(t, path, "sbatch\x00--comment=a b\x00\x00job.sh\x00")
+	got, err := commandLine(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"sbatch", "--comment=a b", "", "job.sh"}, got); diff != "" {
+		t.Errorf("arguments differ (-want +got):\n%s", diff)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
