@@ -20,10 +20,10 @@ import (
 	"strings"
 )
 
-// Where an installation keeps its files; set at build time with -ldflags -X.
+// What an installation is, set at build time with -ldflags -X.
 var (
-	Path    = "/etc/slurm-v/slurmv.toml"
-	Libexec = "/usr/local/libexec/slurm-v"
+	Path    = "/etc/slurm-v/slurmv.toml"   // the configuration file
+	Libexec = "/usr/local/libexec/slurm-v" // the programs that users do not call
 	Version = "unreleased"
 )
 

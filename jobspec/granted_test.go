@@ -1,0 +1,228 @@
+package jobspec
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func variablesOf(pairs ...string) func(string) string {
+	return func(name string) string {
+		for _, pair := range pairs {
+			if value, ok := strings.CutPrefix(pair, name+"="); ok {
+				return value
+			}
+		}
+		return ""
+	}
+}
+
+// The rows with many options were compared with what Slurm 22.05 allocates.
+func TestGranted(t *testing.T) {
+	need := Resources{CPUsPerNode: 8, MemoryMiBPerNode: 17 << 10}
+	const cpus, memory = "#SBATCH --mincpus=8", "#SBATCH --mem=17G"
+	tests := map[string]struct {
+		argv, script, variable string
+		missing                string // lines, joined with a space
+		remove                 string
+	}{
+		"nothing is asked":                  {"sbatch", "", "", cpus + " " + memory, ""},
+		"the lines of the error":            {"sbatch", "#SBATCH --mincpus=8\n#SBATCH --mem=17G\n", "", "", ""},
+		"on the command line":               {"sbatch --mincpus=8 --mem=17G x.sh", "", "", "", ""},
+		"with spaces between":               {"sbatch --mincpus 8 --mem 17G x.sh", "", "", "", ""},
+		"abbreviated":                       {"sbatch --minc=8 --mem=17G x.sh", "", "", "", ""},
+		"an ambiguous abbreviation":         {"sbatch --m=8 --mem=17G x.sh", "", "", cpus, ""},
+		"by a path":                         {"/opt/slurm/bin/sbatch --mincpus=8 --mem=17G x.sh", "", "", "", ""},
+		"after a VM option with its value":  {"sbatch --vm-per-node 2 --mincpus=8 --mem=17G x.sh", "", "", "", ""},
+		"after another option with one":     {"sbatch -p fast --time 5 -Jname --mincpus=8 --mem=17G x.sh", "", "", "", ""},
+		"after flags":                       {"sbatch -vHk --parsable --nice --mincpus=8 --mem=17G x.sh", "", "", "", ""},
+		"after another plugin's flag":       {"sbatch --container-mount-home --mincpus=8 --mem=17G x.sh", "", "", "", ""},
+		"among the script's own arguments":  {"sbatch x.sh --mincpus=8 --mem=17G", "", "", cpus + " " + memory, ""},
+		"after two dashes":                  {"sbatch -- --mincpus=8 --mem=17G", "", "", cpus + " " + memory, ""},
+		"as another option's value":         {"sbatch --comment --mincpus=8 --mem=17G", "", "", cpus, ""},
+		"in the script, after its commands": {"sbatch", "#!/bin/sh\ntrue\n#SBATCH --mincpus=8 --mem=17G\n", "", cpus + " " + memory, ""},
+		"in the script, after comments":     {"sbatch", "#!/bin/sh\n\n  # x\n#\n#SBATCH --mincpus=8 --mem=17G\n", "", "", ""},
+		"in the script, indented":           {"sbatch", " #SBATCH --mincpus=8 --mem=17G\n", "", cpus + " " + memory, ""},
+		"in the script, in a comment":       {"sbatch", "#SBATCH --mincpus=8 # --mem=17G\n", "", memory, ""},
+		"in the script, in quotes":          {"sbatch", "#SBATCH --comment=\"a # b\" '--mem=17G' --mincpus=\"8\"\n", "", "", ""},
+		"in the script, without space":      {"sbatch", "#SBATCH--mincpus=8\n#SBATCH\t--mem=17G\n", "", "", ""},
+		"in the script, over two lines":     {"sbatch", "#SBATCH --mincpus\n#SBATCH 8 --mem=17G\n", "", "", ""},
+		"in a file that salloc runs":        {"salloc ./x.sh", "#SBATCH --mincpus=8 --mem=17G\n", "", "--mincpus=8 --mem=17G", ""},
+		"of salloc":                         {"salloc --mincpus=8 --mem=17G", "", "", "", ""},
+
+		"tasks per node":                     {"sbatch -N2 --ntasks-per-node=8 --mem=17G", "", "", "", ""},
+		"tasks per node times CPUs per task": {"sbatch --ntasks-per-node=2 -c4 --mem=17G", "", "", "", ""},
+		"CPUs per task alone":                {"sbatch -N2 -c 8 --mem=17G", "", "", "", ""},
+		"CPUs per task, too few":             {"sbatch -N2 -c 4 --mem=17G", "", "", cpus, ""},
+		"CPUs per task that do not divide":   {"sbatch -N2 -c 3 --mem=17G", "", "", cpus, "--cpus-per-task from the command line"},
+		"mincpus that do not divide":         {"sbatch -N2 -c 3 --mincpus=8 --mem=17G", "", "", cpus, "--mincpus from the command line and --cpus-per-task from the command line"},
+		"mincpus that divide":                {"sbatch -N2 -c 4 --mincpus=8 --mem=17G", "", "", "", ""},
+		"mincpus above the tasks' own":       {"sbatch -c 3 --ntasks-per-node=2 --mincpus=9 --mem=17G", "", "", cpus, "--mincpus from the command line and --cpus-per-task from the command line"},
+		"mincpus beside tasks per node":      {"sbatch -N2 --ntasks-per-node=2 --mincpus=8 --mem=17G", "", "", "", ""},
+		"many tasks, unevenly spread":        {"sbatch -N2 -n16 --mem=17G", "", "", cpus, ""},
+		"many tasks on one node":             {"sbatch -N1 -n8 --mem=17G", "", "", "", ""},
+		"many tasks on 1-1 nodes":            {"sbatch -N1-1 -n8 --mem=17G", "", "", "", ""},
+		"many tasks on one or two nodes":     {"sbatch -N1-2 -n8 --mem=17G", "", "", cpus, ""},
+		"tasks that fill every node":         {"sbatch -N2 -n16 --ntasks-per-node=8 --mem=17G", "", "", "", ""},
+		"tasks that do not":                  {"sbatch -N2 -n15 --ntasks-per-node=8 --mem=17G", "", "", cpus, ""},
+		"tasks per node as a maximum":        {"sbatch -n16 --ntasks-per-node=8 --mem=17G", "", "", cpus, ""},
+		"the whole node":                     {"sbatch --exclusive --mem=17G", "", "", "", ""},
+		"the whole node in other words":      {"sbatch --exclusive=exclusive --mem=17G", "", "", "", ""},
+		"the node for one user":              {"sbatch --exclusive=user --mem=17G", "", "", cpus, ""},
+		"overcommitted":                      {"sbatch -O --mincpus=8 --mem=17G", "", "", cpus, "--mincpus from the command line and --overcommit from the command line"},
+		"overcommitted, with CPUs per task":  {"sbatch -O -c8 --mem=17G", "", "", "", ""},
+		"a number that is none":              {"sbatch --mincpus=8x --mem=17G", "", "", cpus, "--mincpus from the command line"},
+
+		"memory in M":                      {"sbatch --mincpus=8 --mem=17408", "", "", "", ""},
+		"memory one M short":               {"sbatch --mincpus=8 --mem=17407M", "", "", memory, "--mem from the command line"},
+		"memory in K, rounded up":          {"sbatch --mincpus=8 --mem=17824769K", "", "", "", ""},
+		"memory in GB":                     {"sbatch --mincpus=8 --mem=17gb", "", "", "", ""},
+		"memory in an unknown unit":        {"sbatch --mincpus=8 --mem=17Q", "", "", memory, "--mem from the command line"},
+		"all memory of the node":           {"sbatch --mincpus=8 --mem=0", "", "", "", ""},
+		"memory per CPU":                   {"sbatch --mincpus=8 --mem-per-cpu=2176M", "", "", "", ""},
+		"memory per CPU, too little":       {"sbatch --mincpus=8 --mem-per-cpu=2G", "", "", memory, "--mem-per-cpu from the command line"},
+		"memory per CPU of more CPUs":      {"sbatch --mincpus=16 --mem-per-cpu=1088M", "", "", "", ""},
+		"memory per CPU of the whole node": {"sbatch --exclusive --mem-per-cpu=2176M", "", "", "", ""},
+		"memory per CPU, too few of them":  {"sbatch --mem-per-cpu=17G", "", "", cpus, ""},
+		"all memory by CPU":                {"sbatch --mincpus=8 --mem-per-cpu=0", "", "", "", ""},
+		"memory per GPU":                   {"sbatch --mincpus=8 --mem-per-gpu=17G", "", "", memory, "--mem-per-gpu from the command line"},
+
+		"the last of two":                     {"sbatch --mincpus=8 --mem=17G --mem=1G", "", "", memory, "--mem from the command line"},
+		"the command line over the script":    {"sbatch --mem=1G", "#SBATCH --mem=17G --mincpus=8\n", "", memory, "--mem from the command line"},
+		"a variable":                          {"sbatch --mincpus=8", "", "SBATCH_MEM_PER_NODE=17G", "", ""},
+		"a variable over the script":          {"sbatch", "#SBATCH --mem=17G --mincpus=8\n", "SBATCH_MEM_PER_NODE=1G", memory, "the variable SBATCH_MEM_PER_NODE"},
+		"the command line over a variable":    {"sbatch --mem=17G --mincpus=8", "", "SBATCH_MEM_PER_NODE=1G", "", ""},
+		"another memory option by a variable": {"sbatch --mincpus=8", "#SBATCH --mem-per-cpu=2176M\n", "SBATCH_MEM_PER_NODE=1G", "", ""},
+		"salloc's variable of sbatch":         {"sbatch --mincpus=8", "", "SALLOC_MEM_PER_NODE=17G", memory, ""},
+		"salloc's variable":                   {"salloc --mincpus=8", "", "SALLOC_MEM_PER_NODE=17G", "", ""},
+		"overcommitted by a variable":         {"sbatch --mincpus=8 --mem=17G", "", "SBATCH_OVERCOMMIT=1", cpus, "--mincpus from the command line and the variable SBATCH_OVERCOMMIT"},
+		"not overcommitted by a variable":     {"sbatch --mincpus=8 --mem=17G", "", "SBATCH_OVERCOMMIT=no", "", ""},
+		"the node for one user by a variable": {"sbatch --exclusive --mem=17G", "", "SBATCH_EXCLUSIVE=user", "", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := Granted(need, strings.Fields(tt.argv), tt.script, variablesOf(tt.variable))
+			if err == nil {
+				if tt.missing != "" {
+					t.Errorf("%s is taken for enough", tt.argv)
+				}
+				return
+			}
+			want := strings.ReplaceAll(tt.missing, " #", "\n#")
+			if tt.missing == "" || !strings.HasSuffix(err.Error(), ": "+want) && !strings.HasSuffix(err.Error(), ":\n"+want) {
+				t.Errorf("error = %v\nwant the lines %q", err, want)
+			}
+			_, after, removes := strings.Cut(err.Error(), "remove ")
+			remove, _, _ := strings.Cut(after, ", and add")
+			if removes != (tt.remove != "") || remove != tt.remove {
+				t.Errorf("error = %v\nwant to remove %q", err, tt.remove)
+			}
+		})
+	}
+}
+
+func TestGrantedSaysEverything(t *testing.T) {
+	need := Resources{CPUsPerNode: 4, MemoryMiBPerNode: 2560}
+	err := Granted(need, []string{"sbatch", "-O", "job.sh"}, "#SBATCH --mem-per-cpu=1G\n", noEnv)
+	const want = "the VMs need 4 CPUs and 2560M of memory on every node, and the job does not ask for that; " +
+		"remove --overcommit from the command line and --mem-per-cpu from the batch script, and add to the batch script:\n" +
+		"#SBATCH --mincpus=4\n#SBATCH --mem=2560M"
+	if err == nil || err.Error() != want {
+		t.Errorf("error = %v\nwant    %s", err, want)
+	}
+}
+
+func TestReadSubmission(t *testing.T) {
+	tests := map[string]struct {
+		argv, script string
+		dir          string
+		components   bool
+	}{
+		"in its directory":                  {"sbatch x.sh", "", "/home/u", false},
+		"in another one":                    {"sbatch -D /data x.sh", "", "/data", false},
+		"in one below":                      {"sbatch --chdir=a/b x.sh", "", "/home/u/a/b", false},
+		"in the script's":                   {"sbatch x.sh", "#SBATCH --chdir ..\n", "/home", false},
+		"in that of the program it runs":    {"salloc ./x -D /data", "", "/home/u", false},
+		"components on the command line":    {"sbatch -n1 : -n2 x.sh", "", "/home/u", true},
+		"components of salloc":              {"salloc -c 2 : -n2", "", "/home/u", true},
+		"components in the script":          {"sbatch x.sh", "#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -D /x\n", "/home/u", true},
+		"components in an old script":       {"sbatch x.sh", "#SBATCH packjob\n", "/home/u", true},
+		"a colon of the program's":          {"salloc x : y", "", "/home/u", false},
+		"an option at the end of the words": {"sbatch -D", "", "/home/u", false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			sub := ReadSubmission(strings.Fields(tt.argv), tt.script, noEnv)
+			if got := sub.WorkDir("/home/u"); got != tt.dir {
+				t.Errorf("WorkDir = %s, want %s", got, tt.dir)
+			}
+			if sub.Heterogeneous != tt.components {
+				t.Errorf("Heterogeneous = %t, want %t", sub.Heterogeneous, tt.components)
+			}
+		})
+	}
+}
+
+// Each row was given to sbatch 22.05.
+func TestSplitDirective(t *testing.T) {
+	tests := map[string]struct {
+		line string
+		want []string
+	}{
+		"words":                        {" -a  b\t-c ", []string{"-a", "b", "-c"}},
+		"nothing":                      {"  ", nil},
+		"a comment":                    {" -a # -b", []string{"-a"}},
+		"a comment within a word":      {" -a#b", []string{"-a"}},
+		"quotes":                       {` "two words" 'and "more"'`, []string{"two words", `and "more"`}},
+		"quotes within a word":         {` a"b c"d'e'`, []string{"ab cde"}},
+		"an empty word, ending it":     {` -a "" -b`, []string{"-a"}},
+		"an empty value":               {` -a="" -b`, []string{"-a=", "-b"}},
+		"a backslash":                  {` a\#b "c\"d" \\`, []string{"a#b", `c"d`, `\`}},
+		"a backslash in single quotes": {` 'a\'b'`, []string{"a'b"}},
+		"a space after a backslash":    {` a\ b`, []string{"a", "b"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := splitDirective(tt.line); !slices.Equal(got, tt.want) {
+				t.Errorf("splitDirective(%q) = %q, want %q", tt.line, got, tt.want)
+			}
+		})
+	}
+}
+
+// However odd a submission is, following the error's advice is enough: without
+// the options it names and with the lines it gives, the job is granted.
+func FuzzGranted(f *testing.F) {
+	f.Add("sbatch\n-O\n-c3\n--mem=1G\nx.sh", "#SBATCH --mem-per-cpu=1G\n#SBATCH -n 4", "2", uint8(8))
+	f.Add("salloc\n-Hc4\n--exclusive=user\n:", "", "1G", uint8(1))
+	f.Add("", "#SBATCH 'a\\\n#SBATCH --ntasks-per-node 3 -c5 --mincpus=9", "", uint8(64))
+	f.Add("sbatch\n-\xff\xffc", "", "", uint8(1))
+	f.Fuzz(func(t *testing.T, argv, script, variable string, cpus uint8) {
+		need := Resources{CPUsPerNode: 1 + int(cpus), MemoryMiBPerNode: 17 << 10}
+		env := func(name string) string {
+			if strings.HasSuffix(name, "_MEM_PER_NODE") {
+				return variable
+			}
+			return ""
+		}
+		err := Granted(need, strings.Split(argv, "\n"), script, env)
+		if err == nil {
+			return
+		}
+		short := err.(shortage)
+		followed := short.sub
+		for _, name := range []string{"mincpus", "cpus-per-task", "overcommit", "mem", "mem-per-cpu", "mem-per-gpu"} {
+			if slices.ContainsFunc(short.inTheWay(), func(text string) bool {
+				o := followed.options[name]
+				return text == "--"+name+" from "+o.source || text == "the variable "+o.source && o.byVariable
+			}) {
+				delete(followed.options, name)
+			}
+		}
+		_, lines := short.missing()
+		followed.readArguments(splitDirective(strings.ReplaceAll(strings.Join(lines, " "), "#SBATCH", "")), fromScript)
+		if followed.cpus() < need.CPUsPerNode || followed.memory(need.CPUsPerNode) < need.MemoryMiBPerNode {
+			t.Errorf("after %v\nthe job has %d CPUs and %d MiB", err, followed.cpus(), followed.memory(need.CPUsPerNode))
+		}
+	})
+}
