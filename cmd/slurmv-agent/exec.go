@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/pmi"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+type execOptions struct {
+	config       string
+	distribution string
+	vm           int
+	terminal     bool
+	wait         time.Duration
+}
+
+func newExec() *cobra.Command {
+	var o execOptions
+	cmd := &cobra.Command{
+		Use:   "exec [flags] -- program [arguments]",
+		Short: "Be a task whose program runs in a VM of this node",
+		Long: `Be a task whose program runs in a VM of this node.
+
+slurm-v-run and slurmv exec start it through srun. Standard streams, signals and
+PMI go to and from the program; its exit code or signal becomes the task's.`,
+		Args:   cobra.MinimumNArgs(1),
+		Hidden: true,
+		Run: func(_ *cobra.Command, program []string) {
+			end(runExec(o, program))
+		},
+	}
+	flags := cmd.Flags()
+	flags.SetInterspersed(false)
+	flags.StringVar(&o.config, "config", config.Path, "read the configuration from this `file`")
+	flags.StringVar(&o.distribution, "vm-distribution", string(pmi.DistBlock), "spread the tasks over VMs by `block|cyclic`")
+	flags.IntVar(&o.vm, "vm", nodeagent.ByPlacement, "use the VM with this `number` in the job, wherever the task belongs")
+	flags.BoolVar(&o.terminal, "terminal", false, "give the program a terminal")
+	flags.DurationVar(&o.wait, "wait", 5*time.Second, "wait this `long` for VMs that are still coming up")
+	return cmd
+}
+
+// errSignal ends a task that was told to before its program ran.
+type errSignal struct{ number unix.Signal }
+
+func (e errSignal) Error() string { return "killed by " + e.number.String() }
+
+// end makes the program's end that of this task, so that srun reports it in its
+// own words.
+func end(exit guest.Exit, err error) {
+	var killed errSignal
+	switch {
+	case errors.As(err, &killed):
+		dieBy(killed.number)
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "slurm-v: node %s: %v\n", os.Getenv("SLURMD_NODENAME"), err)
+		os.Exit(1)
+	case exit.Signal != 0:
+		dieBy(unix.Signal(exit.Signal))
+	}
+	os.Exit(exit.Code)
+}
+
+func runExec(o execOptions, program []string) (guest.Exit, error) {
+	signals := catchSignals()
+	ctx, stop := untilSignal(signals)
+	session, reply, err := o.reachVM(ctx)
+	if err != nil {
+		return guest.Exit{}, err
+	}
+	defer session.Close()
+	relay := &vmstep.Relay{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals}
+	if err := o.joinPMI(relay, reply); err != nil {
+		return guest.Exit{}, err
+	}
+	command := command(program, reply.VM.Name, relay.PMI != nil)
+	if o.terminal {
+		restore, err := o.useTerminal(relay, &command)
+		if err != nil {
+			return guest.Exit{}, err
+		}
+		defer restore()
+	}
+	process, err := session.Start(ctx, command)
+	stop()
+	if err != nil {
+		return guest.Exit{}, lostIn(reply, err)
+	}
+	exit, err := relay.Run(process)
+	return exit, lostIn(reply, err)
+}
+
+// lostIn names the VM whose loss is the error.
+func lostIn(reply nodeagent.Reply, err error) error {
+	if errors.Is(err, guest.ErrLost) {
+		return fmt.Errorf("%s is gone, and the program with it; slurmv logs may say why (%w)", reply.VM.Name, err)
+	}
+	return err
+}
+
+// reachVM waits for the agent, which listens once its VMs are up, and opens a
+// session to the VM of this task.
+func (o execOptions) reachVM(ctx context.Context) (*guest.Session, nodeagent.Reply, error) {
+	request := nodeagent.Request{VM: o.vm, Distribution: o.distribution}
+	if o.vm == nodeagent.ByPlacement {
+		place, err := vmstep.PlaceFromEnv(os.Getenv)
+		if err != nil {
+			return nil, nodeagent.Reply{}, err
+		}
+		request.LocalID, request.LocalTasks = place.LocalID, place.LocalTasks
+	}
+	client, err := o.dial(ctx)
+	if err != nil {
+		return nil, nodeagent.Reply{}, err
+	}
+	conn, reply, err := client.Exec(ctx, request)
+	if err != nil {
+		return nil, reply, err
+	}
+	session, err := guest.NewSession(conn)
+	return session, reply, err
+}
+
+func (o execOptions) dial(ctx context.Context) (*nodeagent.Client, error) {
+	deadline := time.Now().Add(o.wait)
+	for {
+		client, err := dialAgent(ctx, o.config)
+		switch {
+		case !notUpYet(err):
+			return client, err
+		case time.Now().After(deadline):
+			return nil, errors.New("the VMs of this job are not running here; slurm-v-run --start starts them")
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// command is what the program gets from this task: arguments, environment,
+// directory, identity, umask and limits.
+func command(program []string, vm string, withPMI bool) guest.Command {
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "/"
+	}
+	umask := unix.Umask(0)
+	unix.Umask(umask)
+	return guest.Command{
+		Args:  program,
+		Env:   vmstep.ProgramEnv(os.Environ(), vm),
+		Dir:   dir,
+		UID:   uint32(os.Getuid()),
+		GID:   uint32(os.Getgid()),
+		Umask: uint32(umask),
+		PMI:   withPMI,
+	}
+}
+
+// joinPMI takes over the descriptor to slurmstepd's PMI server, if there is one.
+func (o execOptions) joinPMI(r *vmstep.Relay, reply nodeagent.Reply) error {
+	text := os.Getenv("PMI_FD")
+	if text == "" {
+		return nil
+	}
+	fd, err := strconv.Atoi(text)
+	if err != nil || fd < 3 {
+		return fmt.Errorf("PMI_FD=%q is not a descriptor", text)
+	}
+	place, err := vmstep.PlaceFromEnv(os.Getenv)
+	if err != nil {
+		return err
+	}
+	// Non-blocking, so that closing it ends a read that waits.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return fmt.Errorf("PMI_FD=%d: %w", fd, err)
+	}
+	unix.CloseOnExec(fd)
+	r.PMI = os.NewFile(uintptr(fd), "PMI")
+	r.Rank = pmi.Job{
+		Ranks:        place.Ranks,
+		VMsPerNode:   len(reply.Node.VMs),
+		VM:           reply.VM.Index,
+		Distribution: pmi.Distribution(o.distribution),
+	}
+	return nil
+}
+
+// useTerminal makes the task's terminal a mere wire to the program's.
+func (o execOptions) useTerminal(r *vmstep.Relay, c *guest.Command) (restore func(), err error) {
+	stdin := int(os.Stdin.Fd())
+	state, err := term.MakeRaw(stdin)
+	if err != nil {
+		return nil, fmt.Errorf("--terminal: standard input is no terminal: %w", err)
+	}
+	r.Size = func() guest.Size {
+		columns, rows, _ := term.GetSize(stdin)
+		return guest.Size{Rows: uint16(rows), Columns: uint16(columns)}
+	}
+	size := r.Size()
+	c.Terminal = &size
+	return func() { term.Restore(stdin, state) }, nil
+}
+
+// catchSignals returns all signals that a program may be sent. Not among them
+// are those which tell about this process itself, and those which stop it at its
+// own terminal; SIGPIPE is caught so that a closed output is an error instead.
+func catchSignals() <-chan os.Signal {
+	signals := make(chan os.Signal, 128)
+	for n := unix.Signal(1); n <= 64; n++ {
+		switch n {
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU, 32, 33:
+		default:
+			signal.Notify(signals, n)
+		}
+	}
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	return signals
+}
+
+// untilSignal returns a context that ends when the task is told to end before
+// its program runs. After stop the signals are left to others.
+func untilSignal(signals <-chan os.Signal) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stopped := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stopped:
+				return
+			case s := <-signals:
+				switch s {
+				case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
+					cancel(errSignal{s.(unix.Signal)})
+				}
+			}
+		}
+	}()
+	return ctx, func() {
+		close(stopped)
+		<-ended
+	}
+}
