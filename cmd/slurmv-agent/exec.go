@@ -18,6 +18,7 @@ import (
 	"github.com/slurm-v/slurm-v/nodeagent"
 	"github.com/slurm-v/slurm-v/pmi"
 	"github.com/slurm-v/slurm-v/vmstep"
+	"github.com/slurm-v/slurm-v/vmstep/relay"
 )
 
 type execOptions struct {
@@ -82,13 +83,13 @@ func runExec(o execOptions, program []string) (guest.Exit, error) {
 		return guest.Exit{}, err
 	}
 	defer session.Close()
-	relay := &vmstep.Relay{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals}
-	if err := o.joinPMI(relay, reply); err != nil {
+	task := &relay.Task{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals}
+	if err := o.joinPMI(task, reply); err != nil {
 		return guest.Exit{}, err
 	}
-	command := command(program, reply.VM.Name, relay.PMI != nil)
+	command := command(program, reply.VM.Name, task.PMI != nil)
 	if o.terminal {
-		restore, err := o.useTerminal(relay, &command)
+		restore, err := o.useTerminal(task, &command)
 		if err != nil {
 			return guest.Exit{}, err
 		}
@@ -99,7 +100,7 @@ func runExec(o execOptions, program []string) (guest.Exit, error) {
 	if err != nil {
 		return guest.Exit{}, lostIn(reply, err)
 	}
-	exit, err := relay.Run(process)
+	exit, err := task.Run(process)
 	return exit, lostIn(reply, err)
 }
 
@@ -173,7 +174,7 @@ func command(program []string, vm string, withPMI bool) guest.Command {
 }
 
 // joinPMI takes over the descriptor to slurmstepd's PMI server, if there is one.
-func (o execOptions) joinPMI(r *vmstep.Relay, reply nodeagent.Reply) error {
+func (o execOptions) joinPMI(r *relay.Task, reply nodeagent.Reply) error {
 	text := os.Getenv("PMI_FD")
 	if text == "" {
 		return nil
@@ -202,7 +203,7 @@ func (o execOptions) joinPMI(r *vmstep.Relay, reply nodeagent.Reply) error {
 }
 
 // useTerminal makes the task's terminal a mere wire to the program's.
-func (o execOptions) useTerminal(r *vmstep.Relay, c *guest.Command) (restore func(), err error) {
+func (o execOptions) useTerminal(r *relay.Task, c *guest.Command) (restore func(), err error) {
 	stdin := int(os.Stdin.Fd())
 	state, err := term.MakeRaw(stdin)
 	if err != nil {

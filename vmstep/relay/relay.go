@@ -1,4 +1,9 @@
-package vmstep
+// Package relay is the Slurm task that stands for a program in a VM: what comes
+// to the task goes to the program, and the other way round.
+//
+// Streams, signals and PMI come in as values; finding the VM and starting the
+// program are the caller's. A stream that nobody reads stalls only itself.
+package relay
 
 import (
 	"errors"
@@ -13,9 +18,8 @@ import (
 	"github.com/slurm-v/slurm-v/pmi"
 )
 
-// A Relay is a Slurm task that stands for a program in a VM: what comes to the
-// task goes to the program, and the other way round.
-type Relay struct {
+// A Task is what Slurm gave the task.
+type Task struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Signals        <-chan os.Signal
@@ -36,26 +40,26 @@ const confirmation = 10 * time.Second
 
 // Run relays until the program has ended and all its output is written. An error
 // means that the program's end is unknown.
-func (r *Relay) Run(p *guest.Process) (guest.Exit, error) {
+func (t *Task) Run(p *guest.Process) (guest.Exit, error) {
 	done := make(chan struct{})
 	defer close(done)
-	go r.feed(p)
-	go r.pass(p, done)
-	broken := r.talk(p)
+	go t.feed(p)
+	go t.pass(p, done)
+	broken := t.talk(p)
 	var output sync.WaitGroup
-	output.Go(func() { drain(r.Stdout, p.Stdout) })
-	output.Go(func() { drain(r.Stderr, p.Stderr) })
+	output.Go(func() { drain(t.Stdout, p.Stdout) })
+	output.Go(func() { drain(t.Stderr, p.Stderr) })
 	exit, err := p.Wait()
 	output.Wait()
-	r.explain(exit, broken)
+	t.explain(exit, broken)
 	waitAtMost(confirmation, func() { _ = p.Close() })
 	return exit, err
 }
 
 // feed copies standard input. Its end is the program's end of file; a program
 // that does not read it stalls only this.
-func (r *Relay) feed(p *guest.Process) {
-	_, _ = io.Copy(p.Stdin, r.Stdin)
+func (t *Task) feed(p *guest.Process) {
+	_, _ = io.Copy(p.Stdin, t.Stdin)
 	_ = p.Stdin.Close()
 }
 
@@ -67,14 +71,14 @@ func drain(w io.Writer, out io.ReadCloser) {
 }
 
 // pass hands signals on.
-func (r *Relay) pass(p *guest.Process, done <-chan struct{}) {
+func (t *Task) pass(p *guest.Process, done <-chan struct{}) {
 	for {
 		select {
 		case <-done:
 			return
-		case s := <-r.Signals:
-			if s == syscall.SIGWINCH && r.Size != nil {
-				_ = p.Resize(r.Size())
+		case s := <-t.Signals:
+			if s == syscall.SIGWINCH && t.Size != nil {
+				_ = p.Resize(t.Size())
 			} else if number, ok := s.(syscall.Signal); ok {
 				_ = p.Signal(number)
 			}
@@ -83,15 +87,15 @@ func (r *Relay) pass(p *guest.Process, done <-chan struct{}) {
 }
 
 // talk joins the program to Slurm's PMI server. The channel gets what went wrong.
-func (r *Relay) talk(p *guest.Process) <-chan error {
+func (t *Task) talk(p *guest.Process) <-chan error {
 	broken := make(chan error, 1)
-	if r.PMI == nil || p.PMI == nil {
+	if t.PMI == nil || p.PMI == nil {
 		return broken
 	}
 	go func() {
-		err := pmi.Relay(r.PMI, p.PMI, r.Rank)
+		err := pmi.Relay(t.PMI, p.PMI, t.Rank)
 		_ = p.PMI.Close()
-		_ = r.PMI.Close()
+		_ = t.PMI.Close()
 		if err != nil && !errors.Is(err, guest.ErrLost) {
 			broken <- err
 		}
@@ -101,11 +105,11 @@ func (r *Relay) talk(p *guest.Process) <-chan error {
 
 // explain says why the PMI conversation broke, if the program did not live with
 // it: MPI's own words would be about a closed descriptor.
-func (r *Relay) explain(exit guest.Exit, broken <-chan error) {
+func (t *Task) explain(exit guest.Exit, broken <-chan error) {
 	select {
 	case err := <-broken:
 		if exit != (guest.Exit{}) {
-			fmt.Fprintln(r.Stderr, "slurm-v:", err)
+			fmt.Fprintln(t.Stderr, "slurm-v:", err)
 		}
 	default:
 	}
