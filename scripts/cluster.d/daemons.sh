@@ -1,0 +1,138 @@
+# shellcheck shell=bash
+# The daemons, and how to tell that each is up.
+
+# daemons: which belong to the cluster, in the order of their start: "host name".
+daemons() {
+	local node
+	printf 'ctl %s\n' munged mariadbd slurmdbd slurmctld
+	for node in $(nodes); do
+		printf '%s %s\n' "$node" munged "$node" slurmd
+	done
+}
+
+# daemon_log HOST NAME: its log file.
+daemon_log() {
+	case $2 in
+	munged | slurmd) echo "$dir/log/$2-$1.log" ;;
+	*) echo "$dir/log/$2.log" ;;
+	esac
+}
+
+# daemon_pid_file NAME: in the host's own /run.
+daemon_pid_file() {
+	case $1 in
+	munged) echo /run/munge/munged.pid ;;
+	mariadbd) echo /run/mysqld/mysqld.pid ;;
+	slurmd) echo /run/slurmd.pid ;;
+	*) echo "/run/slurm/$1.pid" ;;
+	esac
+}
+
+# daemon_pid HOST NAME: prints the pid if that process is alive and lives on the host.
+daemon_pid() {
+	local pid=0 keeper
+	keeper=$(holder "$1") || return 1
+	read -r pid 2>/dev/null <"/proc/$keeper/root$(daemon_pid_file "$2")" || [[ $pid -gt 0 ]] || return 1
+	[[ /proc/$pid/ns/mnt -ef /proc/$keeper/ns/mnt ]] && echo "$pid"
+}
+
+# failed WHAT LOG: shows the end of the log, says what to do, and ends.
+failed() {
+	say "the last lines of $2:"
+	tail -n 20 "$2" 2>/dev/null | sed 's/^/    /' >&2
+	die "$1 failed; all logs are in $dir/log. To begin again: scripts/cluster down && scripts/cluster up"
+}
+
+# start_daemon HOST NAME: starts it and waits until it serves.
+start_daemon() {
+	local log
+	log=$(daemon_log "$1" "$2")
+	"start_$2" "$1" </dev/null >>"$log" 2>&1 || failed "$2 on $1" "$log"
+}
+
+# stop_daemon HOST NAME: jobs outlive the restart of a slurmd.
+stop_daemon() {
+	local pid
+	pid=$(daemon_pid "$1" "$2") || return 0
+	kill -TERM "$pid"
+	wait_for 20 not daemon_pid "$1" "$2" || die "$2 on $1, process $pid, does not end on SIGTERM"
+}
+
+not() { ! "$@"; }
+
+# run_directory HOST NAME USER: a directory for its pid file and socket in the host's own /run.
+run_directory() {
+	install -d -m 0755 -o "$3" -g "$3" "/proc/$(holder "$1")/root/run/$2"
+}
+
+# start_munged HOST: each host has its own, all have one key.
+start_munged() {
+	run_directory "$1" munge munge
+	install -d -m 0700 -o munge -g munge "$dir/spool/munge-$1"
+	on "$1" setpriv --reuid munge --regid munge --init-groups munged --force --key-file="$dir/etc/munge/munge.key" \
+		--pid-file=/run/munge/munged.pid --socket=/run/munge/munge.socket.2 \
+		--log-file="$dir/spool/munge-$1/log" --seed-file="$dir/spool/munge-$1/seed"
+}
+
+# The database of this cluster lives as long as its host: it is in memory and is never flushed.
+database=(--no-defaults --user=mysql --datadir=/run/mysqld/data --innodb-log-file-size=8M
+	--innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0)
+
+# make_database: an empty data directory of MariaDB.
+make_database() {
+	local log=$dir/log/mariadb-install-db.log
+	run_directory ctl mysqld mysql
+	on ctl mariadb-install-db "${database[@]}" --skip-test-db --skip-name-resolve \
+		--auth-root-authentication-method=socket </dev/null >"$log" 2>&1 ||
+		failed mariadb-install-db "$log"
+}
+
+start_mariadbd() {
+	serve ctl setsid mariadbd "${database[@]}" --skip-networking --skip-log-bin \
+		--socket=/run/mysqld/mysqld.sock --pid-file=/run/mysqld/mysqld.pid \
+		--init-file="$dir/etc/database.sql" --innodb-lock-wait-timeout=900 9>&- &
+	wait_for 30 on ctl mariadb --no-defaults --batch --execute='USE slurm_acct_db'
+}
+
+# start_slurmdbd: it makes its tables at the first start.
+start_slurmdbd() {
+	run_directory ctl slurm slurm
+	chown slurm:slurm "$dir/log/slurmdbd.log"
+	on ctl slurmdbd
+	wait_for 30 listening 6819
+}
+
+start_slurmctld() {
+	chown slurm:slurm "$dir/log/slurmctld.log"
+	on ctl slurmctld
+	wait_for 20 listening 6817
+}
+
+# start_slurmd NODE: with the limits that Slurm's own unit gives it.
+start_slurmd() {
+	(
+		ulimit -n 131072 -l unlimited -s unlimited
+		on "$1" slurmd -N "$1"
+	) && wait_for 10 daemon_pid "$1" slurmd
+}
+
+# listening PORT: whether something on ctl accepts connections.
+listening() {
+	nsenter --net="$(netns ctl)" bash -c "exec 3<>/dev/tcp/$(address ctl)/$1" 2>/dev/null
+}
+
+# nodes_ready: every node takes jobs.
+nodes_ready() {
+	local states
+	states=$(on ctl sinfo --noheader --Node --format=%T) || return 1
+	[[ -n $states ]] && not grep -qvxE 'idle|mixed|allocated|completing' <<<"$states"
+}
+
+# books_open: the accounting knows the users. Slurm's own words for "already there" are no failure.
+books_open() {
+	local log=$dir/log/sacctmgr.log names
+	names=$(printf '%s\n' "${users[@]%:*}" | paste -sd,)
+	{
+		on ctl sacctmgr --immediate add account demo && on ctl sacctmgr --immediate add user "$names" account=demo
+	} </dev/null >"$log" 2>&1 || grep -q 'Nothing new added' "$log" || failed sacctmgr "$log"
+}

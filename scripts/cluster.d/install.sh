@@ -1,0 +1,76 @@
+# shellcheck shell=bash
+# The build: the programs of this checkout under <cluster>/usr and their configuration.
+
+plugin=$prefix/lib/slurm-v/slurmv.so
+installed=$dir/run/installed # as old as the newest file of the build that is installed
+
+# build_is_new: whether something is to be installed: the checkout has files younger than what is
+# installed, build products aside, or the default image is not the one wanted.
+build_is_new() {
+	local image
+	[[ -e $installed ]] || return 0
+	image=$(sed -n '/^\[images.catalogue.demo\]/,$s/^path = "\(.*\)"$/\1/p' "$dir/etc/slurm-v/slurmv.toml")
+	[[ -z $image || -e $image ]] || return 0
+	case ${SLURMV_GUEST_IMAGE:-$image} in
+	"$image") ;;
+	none) [[ -z $image ]] || return 0 ;;
+	*) return 0 ;;
+	esac
+	[[ -n $(find "$repo" \( -path "$repo/.git" -o -path "$repo/build" \) -prune -o -newer "$installed" -print -quit) ]]
+}
+
+# install_build: the programs, then the configuration. The stamp is as old as the start, so that a file
+# saved during the build is seen by the next `up`. The paths of this cluster are compiled in, so its
+# objects are apart from those of other builds of the checkout.
+install_build() {
+	local image log=$dir/log/install.log
+	touch "$installed.new"
+	if [[ -e $repo/Makefile ]]; then
+		env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -C "$repo" install BUILD=build/cluster DESTDIR= PREFIX="$prefix" \
+			SYSCONFDIR="$dir/etc" STATEDIR="$dir/state/%n" </dev/null >"$log" 2>&1 || failed "make install" "$log"
+	fi
+	image=$(guest_image) || exit 1
+	[[ -z $image ]] || setpriv --reuid "${users[0]#*:}" --clear-groups test -r "$image" ||
+		say "ordinary users cannot read the default image $image; their jobs will fail"
+	slurmv_toml_text "$image" | config_put slurm-v/slurmv.toml
+	mv "$installed.new" "$installed"
+}
+
+# guest_image: prints the path of the default image, nothing if there is none.
+guest_image() {
+	local log=$dir/log/guest-image.log guest=$prefix/libexec/slurm-v/slurmv-guest more=()
+	case ${SLURMV_GUEST_IMAGE:-} in
+	none) ;;
+	?*) realpath -- "$SLURMV_GUEST_IMAGE" ;;
+	*)
+		[[ -x $repo/scripts/guest-image ]] || return 0
+		[[ ! -e $guest ]] || more=(--guest "$guest")
+		"$repo/scripts/guest-image" "${more[@]}" 2>"$log" </dev/null | tail -n 1 || failed scripts/guest-image "$log"
+		;;
+	esac
+}
+
+# slurmv_toml_text IMAGE: the configuration of Slurm-V itself.
+slurmv_toml_text() {
+	cat <<END
+[paths]
+state = "$dir/state/%n"
+run = "/run/slurmv/%n"
+
+[slurm]
+resources = "job_submit"
+
+[network.site]
+type = "bridge"
+bridge = "br-site"
+addresses = "dhcp"
+END
+	[[ -z $1 ]] || cat <<END
+
+[defaults]
+image = "demo"
+
+[images.catalogue.demo]
+path = "$1"
+END
+}

@@ -1,0 +1,88 @@
+# shellcheck shell=bash
+# What everything of the cluster is called, and whose cluster is up.
+
+dir=$(realpath -m -- "${SLURMV_CLUSTER_DIR:-/var/lib/slurmv-cluster}")
+[[ $dir =~ ^/[A-Za-z0-9._/+-]{1,80}$ ]] ||
+	die "SLURMV_CLUSTER_DIR=$dir: want a path of at most 80 letters, digits and ._/+-, since it goes into slurm.conf"
+case $dir/ in
+/run/* | /dev/* | /sys/* | /proc/*) die "SLURMV_CLUSTER_DIR=$dir: /run, /dev, /sys and /proc are private to the hosts of the cluster; choose another place" ;;
+esac
+
+marker=$dir/.slurmv-cluster   # this directory is ours to delete
+profile=$dir/profile          # what `up` was asked for: "nodes N" or "real-cpus 1"
+prefix=$dir/usr
+slurm_conf=$dir/etc/slurm/slurm.conf
+cgroup_name=slurmv-cluster
+lan=10.77.0      # the hosts: ctl .10, n1 .11 ...
+site_lan=10.78.0 # the network whose DHCP server stands for the site's
+users=(alice:6001 bob:6002)
+
+# netns HOST: the file of a host's network namespace.
+netns() { echo "/run/netns/svc-$1"; }
+
+# address HOST: its address on the cluster's network.
+address() {
+	case $1 in
+	ctl) echo "$lan.10" ;;
+	*) echo "$lan.$((10 + ${1#n}))" ;;
+	esac
+}
+
+# nodes: the names of the nodes of the profile, one a line.
+nodes() {
+	local kind count
+	read -r kind count <"$profile" || return 0
+	[[ -z $kind ]] || seq -f 'n%.0f' "$count"
+}
+
+# owner NAMESPACE: the directory of the cluster that made it. It is kept as the alias of the
+# namespace's loopback device, so it comes and goes with the namespace.
+owner() {
+	ip -n "$1" -o link show lo | sed -n 's/.*\\ *alias //p'
+}
+
+# our_namespaces: those of this cluster, also half-made ones of a start that was cut off.
+our_namespaces() {
+	local path name whose
+	for path in /run/netns/svc-*; do
+		[[ -e $path ]] || continue
+		name=${path##*/}
+		whose=$(owner "$name") || continue
+		[[ -n $whose && $whose != "$dir" ]] || echo "$name"
+	done
+}
+
+# refuse_second_cluster: ends with an error if a cluster of another directory is up.
+refuse_second_cluster() {
+	local path whose
+	for path in /run/netns/svc-*; do
+		[[ -e $path ]] || continue
+		whose=$(owner "${path##*/}") || continue
+		[[ -z $whose || $whose == "$dir" ]] ||
+			die "the cluster of $whose is up and only one can be; end it with: SLURMV_CLUSTER_DIR=$whose scripts/cluster down"
+	done
+}
+
+# lock: serialises up and down of one cluster through its directory, whose inode a `down` may have
+# replaced while we waited. The lock is file descriptor 9: daemons must be started with 9>&-.
+lock() {
+	while :; do
+		mkdir -p "$dir"
+		exec 9<"$dir"
+		flock --nonblock 9 || {
+			say "waiting for another up or down of this cluster"
+			flock 9
+		}
+		[[ $dir -ef /proc/self/fd/9 ]] && return
+	done
+}
+
+# wait_for SECONDS COMMAND...: until the command succeeds.
+wait_for() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		((SECONDS < end)) || return 1
+		sleep 0.05
+	done
+}
