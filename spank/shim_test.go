@@ -61,8 +61,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// host runs the hooks of the shim in a context and returns what it printed, by line.
-func host(t *testing.T, env []string, context string, actions ...string) []string {
+func labDir(t *testing.T) string {
 	t.Helper()
 	if _, err := os.Stat("/usr/include/slurm/spank.h"); err != nil && os.Getenv("SLURM_INCLUDE") == "" {
 		t.Skip("no slurm/spank.h: install libslurm-dev or set SLURM_INCLUDE")
@@ -71,6 +70,18 @@ func host(t *testing.T, env []string, context string, actions ...string) []strin
 	if err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+// host runs the hooks of the shim in a context and returns what it printed, by line.
+func host(t *testing.T, env []string, context string, actions ...string) []string {
+	t.Helper()
+	return hostIn(t, labDir(t), env, context, actions...)
+}
+
+// hostIn is host with the shim that lies in dir.
+func hostIn(t *testing.T, dir string, env []string, context string, actions ...string) []string {
+	t.Helper()
 	args := append([]string{filepath.Join(dir, "slurmv.so"), context}, actions...)
 	cmd := exec.Command(filepath.Join(dir, "host"), args...)
 	cmd.Env = env
@@ -177,13 +188,38 @@ func TestSubmission(t *testing.T) {
 	}
 }
 
-func TestExportedSymbols(t *testing.T) {
-	host(t, nil, sbatch, "init")
-	dir, err := lab()
-	if err != nil {
+// The real libslurmv.so, in a process that is not Go's.
+func TestLibrary(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the library: run without -short")
+	}
+	before := host(t, nil, sbatch, "signals")
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(labDir(t))); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("nm", "-D", "--defined-only", filepath.Join(dir, "slurmv.so")).Output()
+	build := exec.Command("go", "build", "-buildmode=c-shared", "-o", filepath.Join(dir, "libslurmv.so"), ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	write(t, filepath.Join(dir, "slurmv.toml"), "")
+	config := "arg:config=" + filepath.Join(dir, "slurmv.toml")
+
+	refused := hostIn(t, dir, nil, sbatch, config, "init", "--vm-per-node=many", "init_post_opt", "signals")
+	if len(refused) != 5 || !strings.HasPrefix(refused[1], "error: --vm-per-node: many ") {
+		t.Fatalf("a wrong option: the host saw %q", refused)
+	}
+	if diff := cmp.Diff(before, refused[3:]); diff != "" {
+		t.Errorf("signals differ after Go was called (-before +after):\n%s", diff)
+	}
+	taken := hostIn(t, dir, nil, sbatch, config, "init", "--vm-per-node=2", "--vm-image=/i", "init_post_opt")
+	if !strings.HasPrefix(taken[1], `control: SLURMV_SPEC={"vms_per_node":2,`) {
+		t.Errorf("right options: the host saw %q", taken)
+	}
+}
+
+func TestExportedSymbols(t *testing.T) {
+	out, err := exec.Command("nm", "-D", "--defined-only", filepath.Join(labDir(t), "slurmv.so")).Output()
 	if err != nil {
 		t.Skipf("no nm: install binutils (%v)", err)
 	}

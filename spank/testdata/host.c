@@ -8,6 +8,7 @@
  *     --NAME=VALUE   the user gives an option
  *     HOOK           slurm_spank_HOOK is called, its value is printed
  *     environ        the variables that Slurm's commands pass on are printed
+ *     signals        the blocked and ignored signals are printed
  *
  * The job's environment is what has the prefix JOB: in the host's own.
  */
@@ -157,14 +158,28 @@ static void call(void *plugin, const char *hook, int ac, char **av)
 		printf("%s: %d\n", hook, function(NULL, ac, av));
 }
 
-/* As in slurmstepd: SIGTERM is blocked, and a descriptor is open that an agent must not get. */
-static void resemble_slurmstepd(void)
+static void print_signals(void)
 {
-	sigset_t term;
+	FILE *status = fopen("/proc/self/status", "r");
+	char line[256];
 
-	sigemptyset(&term);
-	sigaddset(&term, SIGTERM);
-	sigprocmask(SIG_BLOCK, &term, NULL);
+	while (status && fgets(line, sizeof(line), status))
+		if (!strncmp(line, "SigBlk", 6) || !strncmp(line, "SigIgn", 6))
+			printf("%s", line);
+	if (status)
+		fclose(status);
+}
+
+/* Slurm blocks and ignores signals, and has a descriptor open that no agent must get. */
+static void resemble_slurm(void)
+{
+	sigset_t blocked;
+
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGTERM);
+	sigaddset(&blocked, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &blocked, NULL);
+	signal(SIGPIPE, SIG_IGN);
 	dup2(open("/dev/null", O_RDONLY), 7);
 }
 
@@ -178,7 +193,7 @@ int main(int argc, char **argv)
 	if (!plugin)
 		return printf("%s\n", dlerror()), 1;
 	context = atoi(argv[2]);
-	resemble_slurmstepd();
+	resemble_slurm();
 	for (char **a = argv + 3; *a; a++) {
 		if (!strncmp(*a, "arg:", 4) && ac < 8)
 			av[ac++] = *a + 4;
@@ -186,6 +201,8 @@ int main(int argc, char **argv)
 			give_option(*a + 2);
 		else if (!strcmp(*a, "environ"))
 			print_environ();
+		else if (!strcmp(*a, "signals"))
+			print_signals();
 		else
 			call(plugin, *a, ac, av);
 	}
