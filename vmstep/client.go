@@ -91,23 +91,23 @@ func (c *Client) Next() (Event, error) {
 // Close stops following.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Wait shows what happens until the VMs are ready, which is also when they are
-// found to be elsewhere, and returns why they are not.
-func (c *Client) Wait(show func(Event)) error {
+// Wait shows what happens until the VMs are ready, or found to be elsewhere, and
+// returns that state, or why they are not.
+func (c *Client) Wait(show func(Event)) (Event, error) {
 	e := c.Now
 	if e.State == StateStarting {
 		var err error
 		if e, err = c.follow(show); err != nil {
-			return err
+			return e, err
 		}
 	}
 	switch e.State {
 	case StateFailed:
-		return fmt.Errorf("the VMs could not be started: %s", e.Reason)
+		return e, fmt.Errorf("the VMs could not be started: %s", e.Reason)
 	case StateEnded:
-		return fmt.Errorf("the VMs of this job have ended: %s", e.Reason)
+		return e, fmt.Errorf("the VMs of this job have ended: %s", e.Reason)
 	}
-	return nil
+	return e, nil
 }
 
 // follow returns the state which ended the wait.

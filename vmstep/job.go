@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/slurm-v/slurm-v/jobspec"
 )
@@ -13,7 +14,10 @@ import (
 type Job struct {
 	ID, Restart uint32
 	Nodes       int
-	VMs         int // on all nodes; 0 if the request cannot be read here
+
+	// What the request says, as far as it can be read here.
+	VMs          int // on all nodes
+	ReadyTimeout time.Duration
 }
 
 // String is the identity of the job, as "4217.0": a requeued job is another one.
@@ -35,10 +39,13 @@ func JobFromEnv(env func(string) string) (Job, error) {
 		return Job{}, fmt.Errorf("job %s has no VMs: submit it with --vm-per-node=N (see sbatch --help), or use srun", id)
 	}
 	job, err := parseJob(id, env("SLURM_RESTART_COUNT"), firstOf(env, "SLURM_JOB_NUM_NODES", "SLURM_NNODES"))
-	if spec, bad := jobspec.Decode(env(specVariable)); bad == nil {
-		job.VMs = job.Nodes * spec.VMsPerNode
+	if err != nil {
+		return Job{}, err
 	}
-	return job, err
+	if spec, err := jobspec.Decode(env(specVariable)); err == nil {
+		job.VMs, job.ReadyTimeout = job.Nodes*spec.VMsPerNode, spec.ReadyTimeout
+	}
+	return job, nil
 }
 
 func parseJob(id, restart, nodes string) (Job, error) {

@@ -175,7 +175,7 @@ func TestManyClientsStartTheVMsOnce(t *testing.T) {
 			c, err := Connect(context.Background(), s.address, false, s.start)
 			if err == nil {
 				defer c.Close()
-				err = c.Wait(func(Event) {})
+				_, err = c.Wait(func(Event) {})
 			}
 			results <- err
 		}()
@@ -230,7 +230,7 @@ func TestOutcomes(t *testing.T) {
 			s := newStage(t, act)
 			for _, which := range []string{"first", "second"} {
 				got := ""
-				if err := s.connect(t, false).Wait(func(Event) {}); err != nil {
+				if _, err := s.connect(t, false).Wait(func(Event) {}); err != nil {
 					got = err.Error()
 				}
 				if got != want {
@@ -248,7 +248,7 @@ func TestClientsMayGoAtAnyTime(t *testing.T) {
 	second := s.connect(t, false)
 	second.Next()
 	second.Close() // in the middle
-	if err := s.connect(t, false).Wait(func(Event) {}); err != nil {
+	if _, err := s.connect(t, false).Wait(func(Event) {}); err != nil {
 		t.Error(err)
 	}
 	if s.sruns() != 1 {
@@ -268,7 +268,7 @@ func TestOddClientsDoNoHarm(t *testing.T) {
 		defer conn.Close()
 		fmt.Fprint(conn, words)
 	}
-	if err := s.connect(t, false).Wait(func(Event) {}); err != nil {
+	if _, err := s.connect(t, false).Wait(func(Event) {}); err != nil {
 		t.Error(err)
 	}
 }
@@ -276,19 +276,19 @@ func TestOddClientsDoNoHarm(t *testing.T) {
 func TestEndedVMsAreStartedAgainOnlyOnDemand(t *testing.T) {
 	s := newStage(t, "cancelled")
 	c := s.connect(t, false)
-	if err := c.Wait(func(Event) {}); err != nil {
+	if _, err := c.Wait(func(Event) {}); err != nil {
 		t.Fatal(err)
 	}
 	os.WriteFile(s.log+".go", nil, 0o600)
 	if got := c.UntilEnd(); got != "the step was cancelled" {
 		t.Errorf("reason = %q", got)
 	}
-	err := s.connect(t, false).Wait(func(Event) {})
+	_, err := s.connect(t, false).Wait(func(Event) {})
 	if err == nil || err.Error() != "the VMs of this job have ended: the step was cancelled" {
 		t.Errorf("a later client was told %v", err)
 	}
 	os.Remove(s.log + ".go")
-	if err := s.connect(t, true).Wait(func(Event) {}); err != nil {
+	if _, err := s.connect(t, true).Wait(func(Event) {}); err != nil {
 		t.Errorf("the second start: %v", err)
 	}
 	if s.sruns() != 2 {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -109,13 +110,19 @@ func TestSplitAsksForHelpOnlyWhenItMust(t *testing.T) {
 }
 
 func TestProgramCommand(t *testing.T) {
-	tests := map[string]struct{ words, want string }{
-		"the usual": {"-n 4 ./app x",
+	tests := map[string]struct {
+		words string
+		wait  time.Duration
+		want  string
+	}{
+		"the usual": {"-n 4 ./app x", 0,
 			"/bin/srun --overlap --mpi=pmi2 -n 4 /libexec/agent exec --vm-distribution=block -- ./app x"},
-		"no MPI": {"--mpi=none ./app",
+		"no MPI": {"--mpi=none ./app", 0,
 			"/bin/srun --overlap --mpi=pmi2 --mpi=none /libexec/agent exec --vm-distribution=block -- ./app"},
-		"exclusive says no overlap": {"--exclusive ./app",
+		"exclusive says no overlap": {"--exclusive ./app", 0,
 			"/bin/srun --mpi=pmi2 --exclusive /libexec/agent exec --vm-distribution=block -- ./app"},
+		"VMs that come up elsewhere": {"--vm-distribution=cyclic ./app", 5 * time.Minute,
+			"/bin/srun --overlap --mpi=pmi2 /libexec/agent exec --vm-distribution=cyclic --wait=5m0s -- ./app"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +130,7 @@ func TestProgramCommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := strings.Join(ProgramCommand("/bin/srun", "/libexec/agent", c), " ")
+			got := strings.Join(ProgramCommand("/bin/srun", "/libexec/agent", c, tt.wait), " ")
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("command differs (-want +got):\n%s", diff)
 			}

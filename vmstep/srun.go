@@ -1,6 +1,9 @@
 package vmstep
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // StepName is the name of the VM step.
 const StepName = "slurm-v"
@@ -26,13 +29,17 @@ func StepCommand(srun, agent string, nodes int) []string {
 // ProgramCommand is the srun command that runs the user's program in the VMs.
 // His options come last, so that they win. The step overlaps with the VM step,
 // whose CPUs these are; --exclusive says the contrary, and srun refuses both.
-func ProgramCommand(srun, agent string, c CommandLine) []string {
+// The tasks wait this long for VMs that are still coming up.
+func ProgramCommand(srun, agent string, c CommandLine, wait time.Duration) []string {
 	args := []string{srun}
 	if _, exclusive := c.Given("exclusive"); !exclusive {
 		args = append(args, "--overlap")
 	}
 	args = append(args, "--mpi=pmi2")
 	args = append(args, c.Srun...)
-	args = append(args, agent, "exec", "--vm-distribution="+c.Distribution, "--")
-	return append(args, c.Program...)
+	args = append(args, agent, "exec", "--vm-distribution="+c.Distribution)
+	if wait > 0 {
+		args = append(args, "--wait="+wait.String())
+	}
+	return append(append(args, "--"), c.Program...)
 }

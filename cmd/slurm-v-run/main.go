@@ -16,15 +16,13 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/term"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
-
-// version is set at build time with -ldflags -X.
-var version = "development"
 
 func main() {
 	var err error
@@ -53,7 +51,7 @@ func run(words []string) error {
 		_, err = io.WriteString(os.Stdout, help)
 		return err
 	case line.Version:
-		_, err = fmt.Println("slurm-v-run", version)
+		_, err = fmt.Println("slurm-v-run", config.Version)
 		return err
 	}
 	job, err := vmstep.JobFromEnv(os.Getenv)
@@ -66,10 +64,15 @@ func run(words []string) error {
 	if line.Launcher == "ssh" {
 		return errors.New("--launcher=ssh is not available yet: run MPI programs with the default launcher, through Slurm's PMI")
 	}
-	if err := awaitVMs(context.Background(), line, job); err != nil || line.Start {
+	state, err := awaitVMs(context.Background(), line, job)
+	if err != nil || line.Start {
 		return err
 	}
-	return becomeSrun(line)
+	wait := time.Duration(0)
+	if state.State == vmstep.StateElsewhere {
+		wait = job.ReadyTimeout
+	}
+	return becomeSrun(line, wait)
 }
 
 // sameJob refuses the id of another job: its VMs are that job's.
@@ -82,25 +85,25 @@ func sameJob(line vmstep.CommandLine, job vmstep.Job) error {
 }
 
 // awaitVMs returns when the VMs are ready or, with --start, are starting.
-func awaitVMs(ctx context.Context, line vmstep.CommandLine, job vmstep.Job) error {
+func awaitVMs(ctx context.Context, line vmstep.CommandLine, job vmstep.Job) (vmstep.Event, error) {
 	client, err := vmstep.Connect(ctx, vmstep.Address(os.Getuid(), job.String()), line.Start, startKeeper)
 	if err != nil {
-		return err
+		return vmstep.Event{}, err
 	}
 	defer client.Close()
 	if line.Start && client.Now.State == vmstep.StateStarting {
-		return nil
+		return client.Now, nil
 	}
 	show := func(vmstep.Event) {}
 	if !quiet(line) {
 		display := &vmstep.Display{Out: os.Stderr, Terminal: term.IsTerminal(int(os.Stderr.Fd()))}
 		show = display.Show
 	}
-	err = client.Wait(show)
+	state, err := client.Wait(show)
 	if err != nil && client.Now.State == vmstep.StateEnded {
 		err = fmt.Errorf("%w (slurm-v-run --start starts new ones)", err)
 	}
-	return err
+	return state, err
 }
 
 func quiet(line vmstep.CommandLine) bool {
@@ -109,12 +112,12 @@ func quiet(line vmstep.CommandLine) bool {
 }
 
 // becomeSrun replaces this process by srun, which runs the program.
-func becomeSrun(line vmstep.CommandLine) error {
+func becomeSrun(line vmstep.CommandLine, wait time.Duration) error {
 	srun, err := srunPath()
 	if err != nil {
 		return err
 	}
-	args := vmstep.ProgramCommand(srun, agentPath(), line)
+	args := vmstep.ProgramCommand(srun, agentPath(), line, wait)
 	if err := syscall.Exec(srun, args, os.Environ()); err != nil {
 		return fmt.Errorf("run %s: %w", srun, err)
 	}
