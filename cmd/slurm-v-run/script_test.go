@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"slurm-v-run": main,
+		"srun":        fakeSrun,
+		"squeue":      func() {}, // no job: a keeper without VMs ends
+	})
+}
+
+var jobs atomic.Int32
+
+// The scripts run with an srun that plays the nodes. Each is a job of its own,
+// since the keeper is a process which outlives slurm-v-run.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			job := os.Getpid()<<4 + int(jobs.Add(1))
+			e.Setenv("SLURM_JOB_ID", strconv.Itoa(job))
+			e.Setenv("SLURM_JOB_NUM_NODES", "1")
+			e.Setenv("SLURM_SPANK_SLURMV_SPEC", "{}")
+			// The VM step ends with this file, and the keeper after it.
+			alive := e.WorkDir + "/alive"
+			e.Setenv("ALIVE", alive)
+			e.Defer(func() { os.Remove(alive) })
+			return os.WriteFile(alive, nil, 0o600)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"end-vms": endVMs},
+	})
+}
+
+// endVMs ends the VM step and waits until the keeper has noticed.
+func endVMs(ts *testscript.TestScript, _ bool, _ []string) {
+	address := vmstep.Address(os.Getuid(), ts.Getenv("SLURM_JOB_ID")+".0")
+	keeper, err := vmstep.Connect(context.Background(), address, false, func() error { return errors.New("there is none") })
+	ts.Check(err)
+	defer keeper.Close()
+	ts.Check(os.Remove(ts.Getenv("ALIVE")))
+	if reason := keeper.UntilEnd(); reason == "" {
+		ts.Fatalf("the keeper went without a word")
+	}
+}
+
+// fakeSrun is the VM step if it is told to run hold, and else prints how it was
+// called.
+func fakeSrun() {
+	switch last := os.Args[len(os.Args)-1]; {
+	case last == "--help":
+		fmt.Println("      --launch-in=place  another plugin's option")
+	case last == "hold":
+		os.Exit(playVMStep())
+	default:
+		fmt.Println("srun", strings.Join(os.Args[1:], " "))
+	}
+}
+
+func playVMStep() int {
+	if fail := os.Getenv("FAIL"); fail != "" {
+		fmt.Fprintln(os.Stderr, "slurmstepd-n1: error: slurmv: node n1: "+fail)
+		return 1
+	}
+	vms := nodeagent.NodeVMs{Node: "n1", VMs: []nodeagent.VM{{Name: "vm0"}}}
+	vmstep.WriteFrame(os.Stderr, "n1", vmstep.KindProgress, vmstep.Progress{Stage: "boot", Millis: 1200})
+	vmstep.WriteFrame(os.Stdout, "n1", vmstep.KindVMs, vms)
+	in := bufio.NewScanner(os.Stdin)
+	in.Scan()
+	vmstep.WriteFrame(os.Stdout, "n1", vmstep.KindReady, nil)
+	for {
+		if _, err := os.Stat(os.Getenv("ALIVE")); err != nil {
+			fmt.Fprintln(os.Stderr, "slurmstepd-n1: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-20T14:11:07 ***")
+			return 1
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
