@@ -23,8 +23,10 @@ func Address(uid int, job string) string {
 // A Client follows the keeper of a job.
 type Client struct {
 	// Now is the state at the time of connecting.
-	Now  Event
-	conn *nodeagent.Conn
+	Now Event
+
+	first bool // this client had the keeper started
+	conn  *nodeagent.Conn
 }
 
 // connectPatience bounds how long a keeper may take to answer.
@@ -36,10 +38,10 @@ const connectPatience = 30 * time.Second
 func Connect(ctx context.Context, address string, restart bool, start func() error) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
-	for {
+	for first := false; ; first = true {
 		c, err := dial(ctx, address, restart)
 		if !noKeeper(err) {
-			return c, err
+			return c.as(first), err
 		}
 		if err := start(); err != nil {
 			return nil, fmt.Errorf("start the keeper of the VMs: %w", err)
@@ -50,6 +52,13 @@ func Connect(ctx context.Context, address string, restart bool, start func() err
 			return nil, errors.New("the keeper of the VMs does not answer")
 		}
 	}
+}
+
+func (c *Client) as(first bool) *Client {
+	if c != nil {
+		c.first = first
+	}
+	return c
 }
 
 // noKeeper reports that nobody listens, or somebody who was about to leave.
@@ -92,10 +101,11 @@ func (c *Client) Next() (Event, error) {
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Wait shows what happens until the VMs are ready, or found to be elsewhere, and
-// returns that state, or why they are not.
+// returns that state, or why they are not. If they were ready before, it shows
+// nothing, but to the client that had them started.
 func (c *Client) Wait(show func(Event)) (Event, error) {
 	e := c.Now
-	if e.State == StateStarting {
+	if e.State == StateStarting || c.first {
 		var err error
 		if e, err = c.follow(show); err != nil {
 			return e, err

@@ -28,6 +28,9 @@ type Event struct {
 	Text string `json:"text,omitempty"` // a line some other program printed
 }
 
+// Over reports whether the VMs have failed or ended.
+func (e Event) Over() bool { return e.State == StateFailed || e.State == StateEnded }
+
 // final reports whether a client that waits for the VMs need not wait longer.
 func (e Event) final() bool {
 	return e.State != "" && e.State != StateStarting

@@ -154,8 +154,7 @@ func (k *Keeper) serveClient(ctx context.Context, conn *nodeagent.Conn) {
 func (k *Keeper) recordFor(hello clientHello) *record {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	state := k.rec.current().State
-	if hello.Restart && (state == StateFailed || state == StateEnded) {
+	if hello.Restart && k.rec.current().Over() {
 		k.begin()
 	}
 	return k.rec

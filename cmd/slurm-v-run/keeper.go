@@ -100,14 +100,19 @@ func newKeeper() (*vmstep.Keeper, net.Listener, error) {
 	}, l, nil
 }
 
-// jobGone asks Slurm. When Slurm does not answer, the job is taken for alive.
+// jobGone asks Slurm. While Slurm does not answer, the job is taken for alive; a
+// machine without squeue has nobody to serve.
 func jobGone(ctx context.Context, job vmstep.Job) bool {
 	cmd := exec.CommandContext(ctx, "squeue", "--noheader", "--states=all", "--format=%T", "--jobs", fmt.Sprint(job.ID))
 	var words strings.Builder
 	cmd.Stderr = &words
 	state, err := cmd.Output()
-	if err != nil {
+	var answered *exec.ExitError
+	switch {
+	case errors.As(err, &answered):
 		return strings.Contains(words.String(), "Invalid job id")
+	case err != nil:
+		return true
 	}
 	return vmstep.JobOver(string(state))
 }

@@ -91,11 +91,11 @@ func awaitVMs(ctx context.Context, line vmstep.CommandLine, job vmstep.Job) (vms
 		return vmstep.Event{}, err
 	}
 	defer client.Close()
-	if line.Start && client.Now.State == vmstep.StateStarting {
+	if line.Start && !client.Now.Over() {
 		return client.Now, nil
 	}
 	show := func(vmstep.Event) {}
-	if !quiet(line) {
+	if !quiet(line) && !line.Start {
 		display := &vmstep.Display{Out: os.Stderr, Terminal: term.IsTerminal(int(os.Stderr.Fd()))}
 		show = display.Show
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -41,7 +42,10 @@ func TestScripts(t *testing.T) {
 			// The VM step ends with this file, and the keeper after it.
 			alive := e.WorkDir + "/alive"
 			e.Setenv("ALIVE", alive)
-			e.Defer(func() { os.Remove(alive) })
+			e.Defer(func() {
+				os.Remove(alive)
+				awaitEnd(vmstep.Address(os.Getuid(), strconv.Itoa(job)+".0"))
+			})
 			return os.WriteFile(alive, nil, 0o600)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"end-vms": endVMs},
@@ -57,6 +61,18 @@ func endVMs(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(os.Remove(ts.Getenv("ALIVE")))
 	if reason := keeper.UntilEnd(); reason == "" {
 		ts.Fatalf("the keeper went without a word")
+	}
+}
+
+// awaitEnd waits until no keeper listens.
+func awaitEnd(address string) {
+	for {
+		conn, err := net.Dial("unix", address)
+		if err != nil {
+			return
+		}
+		conn.Close()
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 
