@@ -1,0 +1,241 @@
+// Package slurm tests the Lua snippets with tables in place of Slurm's own.
+package slurm
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// jobSubmit calls the snippet as slurmctld does and prints the result and what it
+// set in job_desc.
+const jobSubmit = `
+slurm = { SUCCESS = 0, ERROR = -1, NO_VAL16 = 65534, NO_VAL = 4294967294, NO_VAL64 = 1.844674407371e+19 }
+function slurm.log_user(format, text) print("user: " .. text) end
+local given = ...
+local unset = { pn_min_cpus = 65534, cpus_per_task = 65534, ntasks_per_node = 65534, num_tasks = 4294967294,
+	max_nodes = 4294967294, het_job_offset = 4294967294 }
+local job_desc = setmetatable({}, {
+	__index = function(_, field) local v = given[field]; if v == nil then v = unset[field] end; return v end,
+	__newindex = function(_, field, value) print(field .. "=" .. string.gsub(tostring(value), "%.0$", "")) end,
+})
+dofile("job_submit.lua")
+print(slurm_job_submit(job_desc))
+`
+
+// cliFilter calls the snippet as sbatch does.
+const cliFilter = `
+slurm = { SUCCESS = 0, ERROR = -1 }
+function slurm.log_error(format, text) print("user: " .. text) end
+local given = ...
+local unset = { type = "sbatch", mincpus = "-1", ["cpus-per-task"] = "0", ntasks = "1", ["ntasks-per-node"] = "-2", nodes = "1" }
+local options = setmetatable({}, {
+	__index = function(_, name) return given[name] or unset[name] end,
+	__newindex = function(_, name, value) print(name .. "=" .. value) end,
+})
+dofile("cli_filter.lua")
+print(slurm_cli_pre_submit(options))
+`
+
+// run calls a snippet with the Lua table arguments and returns the lines it printed.
+func run(t *testing.T, harness, arguments string, env ...string) []string {
+	t.Helper()
+	lua, err := exec.LookPath("lua5.3")
+	if err != nil {
+		t.Skip("no lua5.3: install the package lua5.3")
+	}
+	path := filepath.Join(t.TempDir(), "harness.lua")
+	text := "local harness = function(...)" + harness + "end\nharness(" + arguments + ")\n"
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(lua, path)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("lua: %v\n%s", err, out)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+func TestJobSubmit(t *testing.T) {
+	const vms = `spank_job_env = { [0] = "_SLURM_SPANK_OPTION_slurmv_vm_per_node=2", "SLURMV_REQUEST=cpus:4,mem:2560" }, `
+	const vfs = `spank_job_env = { [0] = "SLURMV_REQUEST=cpus:4,mem:2560,vf:2" }, `
+	tests := map[string]struct {
+		job  string
+		want []string
+	}{
+		"a job without VMs is not touched": {
+			job:  `spank_job_env = { [0] = "_SLURM_SPANK_OPTION_other_x=SLURMV_REQUEST=cpus:4,mem:1" }, pn_min_cpus = 2`,
+			want: []string{"0"},
+		},
+		"nothing asked for": {
+			job: vms, want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "0"},
+		},
+		"more asked for stays": {
+			job:  vms + `pn_min_cpus = 8, min_mem_per_node = 8192`,
+			want: []string{"pn_min_cpus=8", "min_mem_per_node=8192", "0"},
+		},
+		"many tasks may lie unevenly, so each node still needs its CPUs": {
+			job:  vms + `num_tasks = 8, max_nodes = 2`,
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "0"},
+		},
+		"CPUs come in whole tasks": {
+			job:  vms + `cpus_per_task = 3`,
+			want: []string{"pn_min_cpus=6", "min_mem_per_node=2560", "0"},
+		},
+		"tasks per node leave room for more CPUs": {
+			job:  vms + `ntasks_per_node = 2`,
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "0"},
+		},
+		"tasks per node of several CPUs do not": {
+			job: vms + `ntasks_per_node = 1, cpus_per_task = 2`,
+			want: []string{"user: slurm-v: the VMs need 4 CPUs on each node and --ntasks-per-node with --cpus-per-task gives 2; " +
+				"leave --cpus-per-task out, the VMs get their CPUs from --vcpu-per-vm", "-1"},
+		},
+		"enough tasks of several CPUs": {
+			job:  vms + `ntasks_per_node = 2, cpus_per_task = 2`,
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "0"},
+		},
+		"all memory of the node is enough": {
+			job: vms + `min_mem_per_node = 0`, want: []string{"pn_min_cpus=4", "min_mem_per_node=0", "0"},
+		},
+		"too little memory is not raised behind the user's back": {
+			job: vms + `min_mem_per_node = 1024`,
+			want: []string{"user: slurm-v: the VMs need 2560 MiB of memory on each node and --mem gives 1024; " +
+				"leave it out or raise it", "-1"},
+		},
+		"memory per CPU counts for the CPUs of the VMs": {
+			job: vms + `min_mem_per_cpu = 640`, want: []string{"pn_min_cpus=4", "0"},
+		},
+		"too little memory per CPU": {
+			job: vms + `min_mem_per_cpu = 600`,
+			want: []string{"user: slurm-v: the VMs need 2560 MiB of memory on each node and --mem-per-cpu gives 2400; " +
+				"leave it out or raise it", "-1"},
+		},
+		"VFs are added to other devices": {
+			job:  vfs + `gres = "gres:gpu:a:1"`,
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=gres:gpu:a:1,gres:vf:2", "0"},
+		},
+		"enough VFs of several types stay": {
+			job:  vfs + `gres = "gres:vf:fast:1,gres/vf:1"`,
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=gres:vf:fast:1,gres/vf:1", "0"},
+		},
+		"too few VFs": {
+			job: vfs + `gres = "gres:vf"`,
+			want: []string{"user: slurm-v: the VMs need 2 VFs on each node and --gres gives 1; " +
+				"leave vf out of it or raise it", "-1"},
+		},
+		"a component of a heterogeneous job": {
+			job: vms + `het_job_offset = 0`, want: []string{
+				"user: slurm-v: a heterogeneous job cannot have VMs; submit one job", "-1"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, run(t, jobSubmit, "{"+tt.job+"}")); diff != "" {
+				t.Errorf("slurmctld saw (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCLIFilter(t *testing.T) {
+	const vms = `spank = { slurmv = { ["vm-per-node"] = "2", ["vm-image"] = "a b; reboot" } }, `
+	tests := map[string]struct {
+		options string
+		slurmv  string // the body of a slurmv on PATH
+		want    []string
+	}{
+		"a job without VMs is not touched": {
+			options: `spank = { slurmv = {}, other = { x = "1" } }`, slurmv: "exit 1", want: []string{"0"},
+		},
+		"a step is not touched": {
+			options: vms + `type = "srun"`, slurmv: "exit 1", want: []string{"0"},
+		},
+		"nothing asked for": {
+			options: vms, slurmv: "echo cpus:4,mem:2560,vf:2",
+			want: []string{"mincpus=4", "mem=2560M", "gres=gres:vf:2", "0"},
+		},
+		"the counted options go to the command, and no other": {
+			options: `spank = { slurmv = { ["vm-per-node"] = "2", ["sriov"] = "1:min=10g+2", ["vm-image"] = "x" } }`,
+			slurmv:  `[ "$*" = "resources --vm-per-node=2 --sriov=1:min=10g+2" ] && echo cpus:1,mem:2`,
+			want:    []string{"mincpus=1", "mem=2M", "0"},
+		},
+		"no user's text is shown to the shell": {
+			options: `spank = { slurmv = { ["vm-per-node"] = "2", ["memory-per-vm"] = "1G;echo pwned" } }`,
+			slurmv:  "echo cpus:4,mem:2560",
+			want:    []string{"user: slurm-v: --memory-per-vm: has a character that no value has", "-1"},
+		},
+		"nor a line break": {
+			options: `spank = { slurmv = { ["vm-per-node"] = "2\necho" } }`, slurmv: "echo cpus:4,mem:2560",
+			want: []string{"user: slurm-v: --vm-per-node: has a character that no value has", "-1"},
+		},
+		"a command that does not know": {
+			options: vms, slurmv: "exit 1",
+			want: []string{"user: slurm-v: the CPUs and memory of the VMs are unknown, since this command fails: " +
+				"slurmv resources --vm-per-node=2", "-1"},
+		},
+		"sizes have units": {
+			options: vms + `mem = "3G"`, slurmv: "echo cpus:4,mem:3072", want: []string{"mincpus=4", "mem=3072M", "0"},
+		},
+		"too little memory": {
+			options: vms + `mem = "3071M"`, slurmv: "echo cpus:4,mem:3072",
+			want: []string{"user: slurm-v: the VMs need 3072 MiB of memory on each node and --mem gives 3071; " +
+				"leave it out or raise it", "-1"},
+		},
+		"tasks on a range of nodes": {
+			options: vms + `ntasks = "8", nodes = "1-2", ["mem-per-cpu"] = "640"`, slurmv: "echo cpus:2,mem:2560",
+			want: []string{"mincpus=2", "0"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bin := t.TempDir()
+			if err := os.WriteFile(filepath.Join(bin, "slurmv"), []byte("#!/bin/sh\n"+tt.slurmv), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			got := run(t, cliFilter, "{"+tt.options+"}", "PATH="+bin+":"+os.Getenv("PATH"))
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("sbatch saw (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSiteFilesKeepTheirOwnFunctions(t *testing.T) {
+	site := `
+slurm = { SUCCESS = 0, ERROR = -1 }
+function slurm_job_submit() return "the site's" end
+dofile("job_submit.lua")
+print(slurm_job_submit({}), slurmv_job_submit ~= nil, slurm_job_modify == nil)
+`
+	if diff := cmp.Diff([]string{"the site's\ttrue\ttrue"}, run(t, site, "{}")); diff != "" {
+		t.Errorf("the site's file has (-want +got):\n%s", diff)
+	}
+}
+
+// A site installs either file alone, so each has the rules.
+func TestRulesAreTheSame(t *testing.T) {
+	if diff := cmp.Diff(rules(t, "job_submit.lua"), rules(t, "cli_filter.lua")); diff != "" {
+		t.Errorf("the rules differ (-job_submit.lua +cli_filter.lua):\n%s", diff)
+	}
+}
+
+func rules(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, begun := strings.Cut(string(text), "-- The rules, ")
+	rules, _, ended := strings.Cut(rest, "-- The end of the rules.")
+	if !begun || !ended {
+		t.Fatalf("%s: no rules between their comments", path)
+	}
+	return rules
+}
