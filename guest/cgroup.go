@@ -1,0 +1,117 @@
+package guest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cgroups is a directory of a cgroup hierarchy, version 1 or 2, below which
+// each program gets a cgroup of its own. It serves to find every process of a
+// program, nothing is limited.
+type Cgroups struct{ dir string }
+
+// NewCgroups makes the directory dir below a mounted cgroup hierarchy.
+func NewCgroups(dir string) (*Cgroups, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make a cgroup for programs: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err != nil {
+		return nil, fmt.Errorf("make a cgroup for programs: %s is not in a cgroup hierarchy: %w", dir, err)
+	}
+	return &Cgroups{dir}, nil
+}
+
+// A cgroup holds the processes of one program.
+type cgroup struct{ dir string }
+
+func (c *Cgroups) create(name string) (*cgroup, error) {
+	dir := filepath.Join(c.dir, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the program's cgroup: %w", err)
+	}
+	return &cgroup{dir}, nil
+}
+
+// procs is the file to which a process writes 0 to enter.
+func (g *cgroup) procs() string { return filepath.Join(g.dir, "cgroup.procs") }
+
+// kill kills every process in the cgroup and below, and returns when there are
+// none. A process in an uninterruptible sleep makes it wait.
+func (g *cgroup) kill() {
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		if !g.killOnce() {
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
+// killOnce reports whether there was anything to kill.
+func (g *cgroup) killOnce() bool {
+	// Since Linux 5.14 the kernel does it at once, with no way to fork out of it.
+	_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
+	found := false
+	_ = filepath.WalkDir(g.dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Name() == "cgroup.procs" {
+			found = killAll(path) || found
+		}
+		return nil
+	})
+	return found
+}
+
+// killAll kills the processes that a cgroup.procs file lists.
+func killAll(path string) (found bool) {
+	list, err := os.ReadFile(path)
+	if err != nil {
+		return false // the cgroup has gone
+	}
+	for _, word := range bytes.Fields(list) {
+		if pid, err := strconv.Atoi(string(word)); err == nil && pid > 0 {
+			found = true
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	return found
+}
+
+// remove removes the empty cgroup and those below it.
+func (g *cgroup) remove() error {
+	var dirs []string
+	_ = filepath.WalkDir(g.dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	for i := len(dirs) - 1; i >= 0; i-- {
+		if err := removeDir(dirs[i]); err != nil {
+			return fmt.Errorf("remove the program's cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// removeDir tries for a while: a process that has just died may still hold the
+// cgroup for an instant.
+func removeDir(dir string) (err error) {
+	for range 100 {
+		err = os.Remove(dir)
+		if !errors.Is(err, unix.EBUSY) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,205 @@
+// Package guest is the channel between a node agent and the agent inside a VM,
+// both ends.
+//
+// The channel is one byte stream: a virtio-serial port in the VM, a unix socket
+// of QEMU on the host. The host end greets until the guest answers ([Connect]),
+// which also finds the way back after either end was replaced. From then on the
+// stream carries a yamux session. Each of its streams begins with one line, a
+// [Header] in JSON, which says what it is for:
+//
+//   - setup, hosts, ssh: one answer line, then the end.
+//   - program: orders to and events of one program. Its standard streams and
+//     its PMI descriptor are streams of their own, so that a reader who does
+//     not read stalls nobody else, not even signals to the same program.
+//   - dial: a connection to a port of the guest's loopback, after an answer.
+//
+// Half-closes have a meaning. The end of a program's control stream kills the
+// program and everything it started; the guest confirms when nothing is left.
+// The end of stdin is the program's end of file; closing the other direction of
+// a standard stream says that its reader is gone.
+//
+// [Session] is the host's end, [Server] the guest's. A relay in a Slurm task
+// speaks the same protocol through [Proxy], which lets it start programs and
+// nothing else. What a peer says is bounded; what a guest says is not trusted.
+package guest
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// PortName is the name of the virtio-serial port.
+const PortName = "org.slurm-v.guest.0"
+
+// The kinds of streams.
+const (
+	kindSetup   = "setup"
+	kindHosts   = "hosts"
+	kindSSH     = "ssh"
+	kindDial    = "dial"
+	kindProgram = "program"
+	kindStdin   = "stdin"
+	kindStdout  = "stdout"
+	kindStderr  = "stderr"
+	kindPMI     = "pmi"
+)
+
+const (
+	maxHeader   = 1 << 20  // a header line: a program's arguments and environment
+	maxAnswer   = 64 << 10 // an answer or event line
+	maxGroups   = 1 << 16
+	maxPrograms = 4096 // at once in one VM
+	maxStreams  = 8 * maxPrograms
+)
+
+// A Header is the first line of a stream and says what the stream is for.
+type Header struct {
+	Kind    string   `json:"kind"`
+	Command *Command `json:"command,omitempty"`
+	Program string   `json:"program,omitempty"` // whose stream, by the id the guest gave it
+	Port    uint16   `json:"port,omitempty"`
+	Setup   *Setup   `json:"setup,omitempty"`
+	Hosts   []Host   `json:"hosts,omitempty"`
+	SSH     *SSH     `json:"ssh,omitempty"`
+}
+
+// A Command is a program to run in the VM.
+type Command struct {
+	// Args are the program and its arguments. A name without a slash is looked
+	// up in the PATH of Env, any other relative to Dir.
+	Args Strings `json:"args"`
+	Env  Strings `json:"env"`
+	// Dir is the working directory; /tmp with a word on stderr if it cannot be
+	// entered, as slurmstepd does.
+	Dir    string   `json:"dir"`
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"`
+	// Umask and Limits are the task's own; see [TaskLimits].
+	Umask  uint32  `json:"umask"`
+	Limits []Limit `json:"limits,omitempty"`
+	// PMI gives the program a descriptor, named by PMI_FD, to [Process.PMI].
+	PMI bool `json:"pmi,omitempty"`
+	// Terminal runs the program on a terminal of that size; its output is all
+	// on stdout.
+	Terminal *Size `json:"terminal,omitempty"`
+}
+
+// A Limit is a soft resource limit by its name in setrlimit(2), in lower case
+// and without RLIMIT_.
+type Limit struct {
+	Name  string `json:"name"`
+	Value uint64 `json:"value"`
+}
+
+// A Size is that of a terminal in characters.
+type Size struct {
+	Rows    uint16 `json:"rows"`
+	Columns uint16 `json:"columns"`
+}
+
+// An Exit is how a program ended: by exit with a code, or by a signal.
+type Exit struct {
+	Code   int `json:"code"`
+	Signal int `json:"signal,omitempty"`
+}
+
+func (e Exit) String() string {
+	if e.Signal != 0 {
+		return fmt.Sprintf("killed by signal %d", e.Signal)
+	}
+	return fmt.Sprintf("exit code %d", e.Code)
+}
+
+// An order goes from the host to a program.
+type order struct {
+	Signal int   `json:"signal,omitempty"`
+	Size   *Size `json:"size,omitempty"`
+}
+
+// An event goes from a program to the host.
+type event struct {
+	Program string `json:"program,omitempty"` // accepted; open its streams by this id
+	Started bool   `json:"started,omitempty"`
+	Exit    *Exit  `json:"exit,omitempty"` // ended, all output sent
+	Gone    bool   `json:"gone,omitempty"` // nothing of it is left in the VM
+	Error   string `json:"error,omitempty"`
+}
+
+// An answer ends a setup, hosts, ssh or dial request.
+type answer struct {
+	Report *Report `json:"report,omitempty"`
+	Error  string  `json:"error,omitempty"`
+}
+
+// Strings are the arguments or the environment of a program. On the wire they
+// are bytes, since neither need be valid UTF-8.
+type Strings []string
+
+// MarshalJSON refuses zero bytes, which no program could receive.
+func (s Strings) MarshalJSON() ([]byte, error) {
+	var b strings.Builder
+	for _, text := range s {
+		if strings.ContainsRune(text, 0) {
+			return nil, errors.New("an argument or variable contains a zero byte")
+		}
+		b.WriteString(text)
+		b.WriteByte(0)
+	}
+	return json.Marshal([]byte(b.String()))
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (s *Strings) UnmarshalJSON(data []byte) error {
+	var text []byte
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	*s = strings.SplitAfter(string(text), "\x00")
+	*s = (*s)[:len(*s)-1] // what follows the last zero byte
+	for i := range *s {
+		(*s)[i] = strings.TrimSuffix((*s)[i], "\x00")
+	}
+	return nil
+}
+
+// check refuses commands that no request of this package can contain.
+func (c *Command) check() error {
+	switch {
+	case c == nil || len(c.Args) == 0 || c.Args[0] == "":
+		return errors.New("run a program: no program is named")
+	case len(c.Groups) > maxGroups:
+		return fmt.Errorf("run %.80q: %d groups, a process can have %d", c.Args[0], len(c.Groups), maxGroups)
+	case !utf8.ValidString(c.Dir) || strings.ContainsRune(c.Dir, 0):
+		return fmt.Errorf("run %.80q: the name of directory %q is not UTF-8", c.Args[0], c.Dir)
+	}
+	return nil
+}
+
+// headerLine encodes h as the first line of a stream.
+func headerLine(h Header) ([]byte, error) {
+	line, err := json.Marshal(h)
+	if err != nil {
+		return nil, fmt.Errorf("encode a %s request: %w", h.Kind, err)
+	}
+	if len(line) >= maxHeader {
+		return nil, fmt.Errorf("a %s request of %d bytes is too long: arguments and environment may have %d",
+			h.Kind, len(line), base64.StdEncoding.DecodedLen(maxHeader))
+	}
+	return append(line, '\n'), nil
+}
+
+// writeLine writes v as one line of JSON.
+func writeLine(w io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}

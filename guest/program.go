@@ -1,0 +1,259 @@
+package guest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A program is one that the guest runs, or is about to.
+type program struct {
+	id      string
+	cmd     *Command
+	control *stream
+
+	mu       sync.Mutex
+	streams  map[string]*stream // as they come; nil once the program has ended
+	complete chan struct{}      // closed when all have come
+
+	group  *cgroup // nil without cgroups
+	child  *exec.Cmd
+	reaped bool // the child's pid means nothing any more
+	tty    *os.File
+	pipes  []*os.File // our ends
+	pmi    halfCloser // our end
+
+	output sync.WaitGroup // what copies the program's output
+	others sync.WaitGroup // the other copies
+}
+
+// program runs a program from its request to the confirmation of its end.
+func (s *Server) program(control *stream, cmd *Command) {
+	defer control.Finish()
+	p := &program{cmd: cmd, control: control, streams: map[string]*stream{}, complete: make(chan struct{})}
+	err := cmd.check()
+	if err == nil {
+		err = s.register(p)
+	}
+	if err != nil {
+		_ = writeLine(control, event{Error: err.Error()})
+		return
+	}
+	defer s.forget(p)
+	_ = writeLine(control, event{Program: p.id})
+
+	orders := p.readOrders()
+	defer p.closeStreams()
+	if !p.await(orders) {
+		return
+	}
+	if err := p.start(s.Cgroups); err != nil {
+		s.log().Error("program not started", "program", cmd.Args[0], "err", err)
+		_ = writeLine(control, event{Error: err.Error()})
+		_ = p.release()
+		go drain(orders)
+		return
+	}
+	_ = writeLine(control, event{Started: true})
+	p.attend(orders)
+	if err := p.release(); err != nil {
+		s.log().Error("program not cleaned up", "program", cmd.Args[0], "err", err)
+	} else {
+		_ = writeLine(control, event{Gone: true})
+	}
+	control.CloseWrite()
+}
+
+func drain(orders <-chan order) {
+	for range orders {
+	}
+}
+
+// readOrders returns the orders of the host; the channel's end is theirs.
+func (p *program) readOrders() <-chan order {
+	orders := make(chan order)
+	go func() {
+		defer close(orders)
+		for {
+			var o order
+			if err := p.control.readJSON(&o, maxAnswer); err != nil {
+				return
+			}
+			orders <- o
+		}
+	}()
+	return orders
+}
+
+// offer takes a stream of the program. It refuses one that it has already, or
+// does not want.
+func (p *program) offer(kind string, st *stream) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.streams == nil || p.streams[kind] != nil || kind == kindPMI && !p.cmd.PMI {
+		return false
+	}
+	p.streams[kind] = st
+	if len(p.streams) == p.wanted() {
+		close(p.complete)
+	}
+	return true
+}
+
+func (p *program) wanted() int {
+	if p.cmd.PMI {
+		return 4
+	}
+	return 3
+}
+
+// await waits until all streams have come, or the host gives up.
+func (p *program) await(orders <-chan order) bool {
+	for {
+		select {
+		case <-p.complete:
+			return true
+		case _, open := <-orders:
+			if !open {
+				return false
+			}
+		}
+	}
+}
+
+// closeStreams ends the streams that have come; none is taken any more.
+func (p *program) closeStreams() {
+	p.mu.Lock()
+	streams := p.streams
+	p.streams = nil
+	p.mu.Unlock()
+	for _, st := range streams {
+		st.Abandon()
+	}
+	p.others.Wait()
+	for _, st := range streams {
+		st.Finish()
+	}
+}
+
+// attend follows orders until the host has none left, and tells it when the
+// program has ended and its output is sent. Then it kills what there is.
+func (p *program) attend(orders <-chan order) {
+	exited := make(chan Exit, 1)
+	go func() { exited <- p.reap() }()
+	for done := false; ; {
+		select {
+		case o, open := <-orders:
+			if !open {
+				p.kill()
+				p.giveUp()
+				if !done {
+					<-exited
+				}
+				return
+			}
+			p.obey(o)
+		case exit := <-exited:
+			done = true
+			_ = writeLine(p.control, event{Exit: &exit})
+		}
+	}
+}
+
+// giveUp makes the copies end, whatever they wait for.
+func (p *program) giveUp() {
+	for _, st := range p.streams {
+		st.Abandon()
+	}
+	p.closePipes()
+}
+
+func (p *program) obey(o order) {
+	if o.Size != nil && p.tty != nil {
+		_ = setSize(p.tty, *o.Size)
+	}
+	switch sig := syscall.Signal(o.Signal); {
+	case sig == syscall.SIGKILL:
+		p.kill()
+	case sig > 0 && sig <= 64:
+		p.signal(sig)
+	}
+}
+
+// signal signals the program's process group.
+func (p *program) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		_ = unix.Kill(-p.child.Process.Pid, sig)
+	}
+}
+
+// kill kills the program and everything it started, and waits for the latter.
+func (p *program) kill() {
+	p.signal(syscall.SIGKILL)
+	if p.group != nil {
+		p.group.kill()
+	}
+}
+
+// reap waits until the program has ended, kills what it left behind, as
+// slurmstepd does, and waits until its output is sent.
+func (p *program) reap() Exit {
+	// The pid stays the program's until the lock is held: nobody signals a
+	// stranger.
+	_ = waitExit(p.child.Process.Pid)
+	p.signal(syscall.SIGKILL)
+	p.mu.Lock()
+	p.reaped = true
+	_ = p.child.Wait() // an exit code is no error here
+	p.mu.Unlock()
+	if p.group != nil {
+		p.group.kill()
+	}
+	p.streams[kindStdin].CloseWrite()
+	p.output.Wait()
+	return exitOf(p.child)
+}
+
+// waitExit waits until the child with that pid is a zombie.
+func waitExit(pid int) error {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func exitOf(child *exec.Cmd) Exit {
+	status := child.ProcessState.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		return Exit{Signal: int(status.Signal())}
+	}
+	return Exit{Code: status.ExitStatus()}
+}
+
+// release gives back what the program held in the VM.
+func (p *program) release() error {
+	p.closePipes()
+	p.output.Wait()
+	if p.group == nil {
+		return nil
+	}
+	return p.group.remove()
+}
+
+func (p *program) closePipes() {
+	for _, f := range p.pipes {
+		_ = f.Close()
+	}
+	if p.pmi != nil {
+		_ = p.pmi.Close()
+	}
+}

@@ -1,0 +1,184 @@
+package guest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// programName is what a process is called before it becomes the program.
+const programName = "slurmv-program"
+
+// RunProgram returns at once, except in a process that a [Server] made to run a
+// program. There it enters the program's cgroup, becomes its user and executes
+// it. All of that happens in the child, so that nothing can leave the cgroup
+// and files are looked up with the user's rights.
+func RunProgram() {
+	if os.Args[0] != programName {
+		return
+	}
+	l, err := readLaunch()
+	if err == nil {
+		err = l.enter()
+	}
+	if err != nil {
+		complain("%v", err)
+		os.Exit(1)
+	}
+	os.Exit(l.execute())
+}
+
+// complain writes a line to the program's stderr, as slurmstepd would.
+func complain(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "slurmv: error: "+format+"\n", args...)
+}
+
+func readLaunch() (l launch, err error) {
+	f := os.NewFile(specFD, "launch")
+	text, err := io.ReadAll(f)
+	_ = f.Close()
+	if err != nil {
+		return l, fmt.Errorf("read what to run: %w", err)
+	}
+	return l, json.Unmarshal(text, &l)
+}
+
+// enter makes the process the program's in all but the program.
+func (l *launch) enter() error {
+	if l.Procs != "" {
+		if err := os.WriteFile(l.Procs, []byte("0"), 0); err != nil {
+			return fmt.Errorf("enter the program's cgroup: %w", err)
+		}
+	}
+	cmd := &l.Command
+	// The agent may have made itself hard to kill when memory is short.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0)
+	for _, limit := range cmd.Limits {
+		setLimit(limit)
+	}
+	unix.Umask(int(cmd.Umask & 0o777))
+	if os.Geteuid() != 0 && uint32(os.Geteuid()) == cmd.UID {
+		return nil // an agent without rights, in a test
+	}
+	groups := make([]int, len(cmd.Groups))
+	for i, gid := range cmd.Groups {
+		groups[i] = int(gid)
+	}
+	if err := syscall.Setgroups(groups); err != nil {
+		return fmt.Errorf("set groups: %w", err)
+	}
+	if err := syscall.Setgid(int(cmd.GID)); err != nil {
+		return fmt.Errorf("become group %d: %w", cmd.GID, err)
+	}
+	if err := syscall.Setuid(int(cmd.UID)); err != nil {
+		return fmt.Errorf("become user %d: %w", cmd.UID, err)
+	}
+	return nil
+}
+
+// execute becomes the program. It returns the exit code that slurmstepd would
+// give when that fails, the error's number, after the same words.
+func (l *launch) execute() int {
+	cmd := &l.Command
+	if err := os.Chdir(cmd.Dir); err != nil {
+		complain("couldn't chdir to `%s': %s: going to /tmp instead", cmd.Dir, words(err))
+		_ = os.Chdir("/tmp")
+	}
+	env := slices.DeleteFunc(slices.Clone([]string(cmd.Env)), func(v string) bool {
+		return strings.HasPrefix(v, "PMI_FD=")
+	})
+	if cmd.PMI {
+		env = append(env, "PMI_FD="+strconv.Itoa(pmiFD))
+	}
+	hideDescriptors(cmd.PMI)
+	path, err := lookPath(cmd.Args[0], env)
+	if err == nil {
+		err = syscall.Exec(path, cmd.Args, env)
+	}
+	if interpreter, found := interpreterOf(path); found && errors.Is(err, unix.ENOENT) {
+		complain("execve(): bad interpreter(%s): %s", interpreter, words(err))
+	} else {
+		complain("execve(): %s: %s", cmd.Args[0], words(err))
+	}
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		return int(number)
+	}
+	return 1
+}
+
+// hideDescriptors closes on exec what the agent was born with. Its own
+// descriptors are never passed on.
+func hideDescriptors(pmi bool) {
+	first := uint(specFD)
+	if pmi {
+		first = pmiFD + 1
+	}
+	_ = unix.CloseRange(first, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // Linux 5.11
+}
+
+// lookPath finds a program as execvp(3) does: in PATH when its name has no
+// slash, first of what can be executed.
+func lookPath(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	path := "/usr/local/bin:/usr/bin:/bin"
+	for _, v := range env {
+		if p, ok := strings.CutPrefix(v, "PATH="); ok {
+			path = p
+			break
+		}
+	}
+	err := error(unix.ENOENT)
+	for _, dir := range filepath.SplitList(path) {
+		file := filepath.Join(".", dir, name)
+		if filepath.IsAbs(dir) {
+			file = filepath.Join(dir, name)
+		}
+		info, statErr := os.Stat(file)
+		if statErr != nil || info.IsDir() {
+			continue
+		}
+		if unix.Faccessat(unix.AT_FDCWD, file, unix.X_OK, unix.AT_EACCESS) == nil {
+			return file, nil
+		}
+		err = unix.EACCES
+	}
+	return "", err
+}
+
+// interpreterOf returns what a script's first line names.
+func interpreterOf(path string) (string, bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", false
+	}
+	defer func() { _ = f.Close() }()
+	start := make([]byte, 255)
+	n, _ := f.Read(start)
+	line, _, _ := bytes.Cut(start[:n], []byte("\n"))
+	name, script := bytes.CutPrefix(line, []byte("#!"))
+	return string(name), script && n >= 3
+}
+
+// words are those of strerror(3) for err.
+func words(err error) string {
+	var number syscall.Errno
+	if !errors.As(err, &number) {
+		return err.Error()
+	}
+	text := number.Error()
+	return strings.ToUpper(text[:1]) + text[1:]
+}

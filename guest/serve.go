@@ -1,0 +1,207 @@
+package guest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+)
+
+// A Server is the guest's end of the channel. The program that holds it must
+// call [RunProgram] first thing in main.
+type Server struct {
+	Machine Machine
+	// Cgroups holds a cgroup for each program. Without it only the process
+	// group of a program is killed, not what has left it.
+	Cgroups *Cgroups
+	Log     *slog.Logger // nil is silence
+
+	setup    sync.Mutex // one change of the machine at a time
+	mu       sync.Mutex
+	programs map[string]*program
+}
+
+// Serve waits for one host on the port, serves it until it goes, kills all
+// programs and closes the port. The error tells why it went.
+func (s *Server) Serve(ctx context.Context, port io.ReadWriteCloser) error {
+	stop := context.AfterFunc(ctx, func() { _ = port.Close() })
+	defer stop()
+	in := bufio.NewReaderSize(port, 64<<10)
+	if err := answerHello(in, port); err != nil {
+		_ = port.Close()
+		return fmt.Errorf("wait for the host: %w", err)
+	}
+	mux, err := serverSession(joined{in, port})
+	if err != nil {
+		return fmt.Errorf("serve the host: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var streams sync.WaitGroup
+	for {
+		raw, aerr := mux.AcceptStream()
+		if aerr != nil {
+			err = noEOF(aerr)
+			break
+		}
+		if mux.NumStreams() > maxStreams {
+			err = fmt.Errorf("more than %d streams", maxStreams)
+			break
+		}
+		streams.Go(func() { s.stream(ctx, newStream(raw)) })
+	}
+	_ = mux.Close()
+	cancel()
+	streams.Wait()
+	return fmt.Errorf("serve the host: %w", err)
+}
+
+// stream serves one stream.
+func (s *Server) stream(ctx context.Context, st *stream) {
+	h, err := readHeader(st)
+	if err != nil {
+		_ = writeLine(st, answer{Error: err.Error()})
+		st.Finish()
+		return
+	}
+	switch h.Kind {
+	case kindProgram:
+		s.program(st, h.Command)
+	case kindStdin, kindStdout, kindStderr, kindPMI:
+		s.attach(st, h)
+	case kindDial:
+		s.dial(ctx, st, h.Port)
+	default:
+		_ = writeLine(st, s.change(ctx, h))
+		st.Finish()
+	}
+}
+
+// readHeader is strict: a host that asks for something this agent has never
+// heard of must not believe it was done.
+func readHeader(st *stream) (h Header, err error) {
+	line, err := st.readLine(maxHeader)
+	if err != nil {
+		return h, fmt.Errorf("read a request: %w", err)
+	}
+	decode := json.NewDecoder(bytes.NewReader(line))
+	decode.DisallowUnknownFields()
+	if err := decode.Decode(&h); err != nil {
+		return h, fmt.Errorf("the agent in the VM does not understand the request (is the image's agent older than the node's?): %w", err)
+	}
+	return h, nil
+}
+
+// change does what changes the machine.
+func (s *Server) change(ctx context.Context, h Header) answer {
+	s.setup.Lock()
+	defer s.setup.Unlock()
+	var a answer
+	var err error
+	switch {
+	case h.Kind == kindSetup && h.Setup != nil:
+		var report Report
+		report, err = s.Machine.Setup(ctx, *h.Setup)
+		a.Report = &report
+	case h.Kind == kindHosts:
+		err = s.Machine.SetHosts(ctx, h.Hosts)
+	case h.Kind == kindSSH && h.SSH != nil:
+		err = s.Machine.StartSSH(ctx, *h.SSH)
+	default:
+		err = fmt.Errorf("the agent in the VM does not know the request %.80q (is the image's agent older than the node's?)", h.Kind)
+	}
+	if err != nil {
+		s.log().Error("request failed", "kind", h.Kind, "err", err)
+		return answer{Error: err.Error()}
+	}
+	return a
+}
+
+// dial joins the stream to a port of the loopback.
+func (s *Server) dial(ctx context.Context, st *stream, port uint16) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		_ = writeLine(st, answer{Error: err.Error()})
+		st.Finish()
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if err := writeLine(st, answer{}); err == nil {
+		joinConn(st, conn.(halfCloser))
+	}
+	_ = conn.Close()
+	st.Finish()
+}
+
+// A halfCloser is a connection whose directions end one by one.
+type halfCloser interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// joinConn copies between a stream and a connection until both directions have
+// ended or one has failed.
+func joinConn(st *stream, conn halfCloser) {
+	var both sync.WaitGroup
+	both.Go(func() {
+		if _, err := io.Copy(conn, struct{ io.Reader }{st}); err != nil {
+			_ = conn.Close()
+		}
+		_ = conn.CloseWrite()
+	})
+	both.Go(func() {
+		if _, err := io.Copy(struct{ io.Writer }{st}, struct{ io.Reader }{conn}); err != nil {
+			_ = conn.Close()
+		}
+		st.CloseWrite()
+	})
+	both.Wait()
+}
+
+// register gives a program an id that nobody can guess: the streams of several
+// relays reach this agent over one channel.
+func (s *Server) register(p *program) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.programs) >= maxPrograms {
+		return fmt.Errorf("the VM runs %d programs, which is the limit", maxPrograms)
+	}
+	p.id = rand.Text()
+	if s.programs == nil {
+		s.programs = map[string]*program{}
+	}
+	s.programs[p.id] = p
+	return nil
+}
+
+func (s *Server) forget(p *program) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.programs, p.id)
+}
+
+// attach hands a stream to its program.
+func (s *Server) attach(st *stream, h Header) {
+	s.mu.Lock()
+	p := s.programs[h.Program]
+	s.mu.Unlock()
+	if p == nil || !p.offer(h.Kind, st) {
+		st.Finish()
+	}
+}
+
+func (s *Server) log() *slog.Logger {
+	if s.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return s.Log
+}

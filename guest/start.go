@@ -1,0 +1,255 @@
+package guest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The descriptors that a program's process is born with, besides 0, 1 and 2.
+const (
+	specFD = 3 // the launch, read and closed before the program runs
+	pmiFD  = 4 // stays open for the program
+)
+
+// A launch is what a program's process needs to know to become the program.
+type launch struct {
+	Command Command `json:"command"`
+	Procs   string  `json:"procs"` // file of the cgroup to enter; "" none
+}
+
+// start starts the program and the copying of its streams. On error, release
+// gives back what was made.
+func (p *program) start(groups *Cgroups) (err error) {
+	l := launch{Command: *p.cmd}
+	if groups != nil {
+		if p.group, err = groups.create(p.id); err != nil {
+			return err
+		}
+		l.Procs = p.group.procs()
+	}
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			_ = f.Close()
+		}
+	}()
+	spec, err := specFile(l)
+	if err != nil {
+		return err
+	}
+	theirs = append(theirs, spec)
+	stdio, err := p.stdio()
+	theirs = append(theirs, stdio...)
+	if err != nil {
+		return err
+	}
+	p.child = childOf(stdio, spec)
+	p.child.SysProcAttr.Setctty = p.tty != nil
+	if p.cmd.PMI {
+		end, err := p.pmiPair()
+		if err != nil {
+			return err
+		}
+		theirs = append(theirs, end)
+		p.child.ExtraFiles = append(p.child.ExtraFiles, end)
+	}
+	if err := p.child.Start(); err != nil {
+		return fmt.Errorf("start a process: %w", err)
+	}
+	p.copyStreams()
+	return nil
+}
+
+// childOf is this program once more, in a session of its own, about to call
+// [RunProgram].
+func childOf(stdio []*os.File, spec *os.File) *exec.Cmd {
+	return &exec.Cmd{
+		Path:        "/proc/self/exe",
+		Args:        []string{programName},
+		Env:         []string{},
+		Dir:         "/",
+		Stdin:       stdio[0],
+		Stdout:      stdio[1],
+		Stderr:      stdio[2],
+		ExtraFiles:  []*os.File{spec},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+}
+
+// specFile holds l in memory: arguments and environment of the user reach the
+// process as data, not as its own arguments and environment while it is root.
+func specFile(l launch) (*os.File, error) {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate("slurmv-program", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("hold the command in memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "slurmv-program")
+	if _, err := f.Write(text); err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("hold the command in memory: %w", err)
+	}
+	return f, nil
+}
+
+// stdio makes the program's standard streams and returns its ends.
+func (p *program) stdio() ([]*os.File, error) {
+	if p.cmd.Terminal != nil {
+		return p.terminal()
+	}
+	var theirs []*os.File
+	for i := range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return theirs, fmt.Errorf("make a pipe: %w", err)
+		}
+		if i == 0 {
+			r, w = w, r // it reads this one
+		}
+		p.pipes = append(p.pipes, r)
+		theirs = append(theirs, w)
+	}
+	return theirs, nil
+}
+
+// terminal opens a terminal. Its one end of ours is stdin and stdout.
+func (p *program) terminal() ([]*os.File, error) {
+	tty, name, err := openTerminal(*p.cmd.Terminal, p.cmd.UID)
+	if err != nil {
+		return nil, fmt.Errorf("open a terminal: %w", err)
+	}
+	p.tty = tty
+	p.pipes = []*os.File{tty}
+	end, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open a terminal: %w", err)
+	}
+	return []*os.File{end, end, end}, nil
+}
+
+// pmiPair makes a socket pair and returns the program's end.
+func (p *program) pmiPair() (*os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a socket pair for PMI: %w", err)
+	}
+	ours := os.NewFile(uintptr(fds[0]), "pmi")
+	defer func() { _ = ours.Close() }()
+	theirs := os.NewFile(uintptr(fds[1]), "pmi")
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		_ = theirs.Close()
+		return nil, fmt.Errorf("make a socket pair for PMI: %w", err)
+	}
+	p.pmi = conn.(*net.UnixConn)
+	return theirs, nil
+}
+
+// copyStreams connects the program's ends to its streams.
+func (p *program) copyStreams() {
+	stdin, stdout, stderr := p.streams[kindStdin], p.streams[kindStdout], p.streams[kindStderr]
+	if p.tty != nil {
+		p.others.Go(func() { typeIn(p.tty, stdin) })
+		p.copyOut(stdout, p.tty)
+		stderr.CloseWrite()
+	} else {
+		p.others.Go(func() { feed(p.pipes[0], stdin) })
+		p.copyOut(stdout, p.pipes[1])
+		p.copyOut(stderr, p.pipes[2])
+	}
+	if p.pmi != nil {
+		p.others.Go(func() { joinConn(p.streams[kindPMI], p.pmi) })
+	}
+}
+
+// copyOut sends what the program writes, and closes the pipe when the reader of
+// the stream is gone, which the program then notices.
+func (p *program) copyOut(st *stream, from *os.File) {
+	p.output.Go(func() {
+		_, _ = io.CopyBuffer(struct{ io.Writer }{st}, struct{ io.Reader }{from}, make([]byte, chunk))
+		st.CloseWrite()
+	})
+	p.others.Go(func() {
+		_, _ = io.Copy(io.Discard, struct{ io.Reader }{st})
+		_ = from.Close()
+	})
+}
+
+// feed writes the stream to the program's stdin. When nobody reads that any
+// more it says so and drops the rest.
+func feed(to *os.File, st *stream) {
+	_, _ = io.Copy(struct{ io.Writer }{to}, struct{ io.Reader }{st})
+	_ = to.Close()
+	st.CloseWrite()
+	_, _ = io.Copy(io.Discard, struct{ io.Reader }{st})
+}
+
+// typeIn writes the stream to a terminal; its end is typed too.
+func typeIn(tty *os.File, st *stream) {
+	_, _ = io.Copy(struct{ io.Writer }{tty}, struct{ io.Reader }{st})
+	_, _ = tty.Write([]byte{4}) // Ctrl-D
+	st.CloseWrite()
+	_, _ = io.Copy(io.Discard, struct{ io.Reader }{st})
+}
+
+// openTerminal returns the outer end of a new terminal and the name of the
+// inner, which becomes the user's.
+func openTerminal(size Size, uid uint32) (*os.File, string, error) {
+	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	number := 0
+	err = control(tty, func(fd int) (err error) {
+		if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+			return err
+		}
+		number, err = unix.IoctlGetInt(fd, unix.TIOCGPTN)
+		return err
+	})
+	name := filepath.Join("/dev/pts", fmt.Sprint(number))
+	if err == nil {
+		err = setSize(tty, size)
+	}
+	if err == nil {
+		err = os.Chown(name, int(uid), -1)
+	}
+	if err != nil {
+		_ = tty.Close()
+		return nil, "", err
+	}
+	return tty, name, nil
+}
+
+func setSize(tty *os.File, size Size) error {
+	return control(tty, func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Columns})
+	})
+}
+
+// control calls f with the descriptor of a file that stays non-blocking.
+func control(file *os.File, f func(fd int) error) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var ferr error
+	if err := raw.Control(func(fd uintptr) { ferr = f(int(fd)) }); err != nil {
+		return err
+	}
+	return ferr
+}
