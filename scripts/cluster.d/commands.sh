@@ -34,8 +34,11 @@ up_directory() {
 		die "$dir has files but is no directory of a cluster; choose another SLURMV_CLUSTER_DIR"
 	touch "$marker"
 	chmod 0755 "$dir"
-	setpriv --reuid 65534 --regid 65534 --clear-groups test -x "$dir" ||
+	setpriv --reuid 65534 --regid 65534 --clear-groups test -x "$dir" || {
+		rm "$marker"
+		rmdir --ignore-fail-on-non-empty "$dir"
 		die "$dir cannot be reached by ordinary users; choose a SLURMV_CLUSTER_DIR whose parents have mode o+x"
+	}
 }
 
 # up_first: a cluster from nothing. What takes time runs side by side: building, making the database,
@@ -140,7 +143,10 @@ cluster_run() {
 			case $1 in
 			--user) user=$2 ;;
 			--node) host=$2 ;;
-			--env) more+=("$2") ;;
+			--env)
+				[[ $2 =~ ^[A-Za-z_][A-Za-z0-9_]*= ]] || die "run: --env $2: want NAME=VALUE"
+				more+=("$2")
+				;;
 			esac
 			shift
 			;;
@@ -154,7 +160,6 @@ cluster_run() {
 		shift
 	done
 	(($#)) || die "run: no command; try: scripts/cluster run -- sinfo"
-	[[ ${#more[@]} == 0 || " ${more[*]}" == *=* ]] || die "run: --env wants NAME=VALUE"
 	holder ctl >/dev/null || die "there is no cluster; start it with: scripts/cluster up"
 	login "$host" "$user" "${more[@]}" -- "$@"
 }
@@ -223,7 +228,7 @@ cluster_down() {
 	local keep=()
 	case ${1:-} in
 	'') ;;
-	--keep-logs) keep=(! -name log) ;;
+	--keep-logs) keep=(! -name log ! -name "${marker##*/}") ;;
 	*) die "down: unknown option $1; see: scripts/cluster help" ;;
 	esac
 	[[ -e $dir || -n $(our_namespaces) ]] || return 0
@@ -233,8 +238,12 @@ cluster_down() {
 	fi
 	cancel_jobs
 	clear_remains
-	find "$dir" -xdev -mindepth 1 -maxdepth 1 "${keep[@]}" -exec rm -rf --one-file-system {} +
-	rmdir "$dir" 2>/dev/null || say "the logs are in $dir/log"
+	find "$dir" -mindepth 1 -maxdepth 1 "${keep[@]}" -exec rm -rf --one-file-system {} +
+	if [[ ${#keep[@]} == 0 ]]; then
+		rmdir "$dir"
+	else
+		say "the logs are in $dir/log; without --keep-logs they are removed too"
+	fi
 }
 
 # cancel_jobs: lets the jobs end in the ordinary way first, since what they hold may lie outside of the

@@ -108,10 +108,14 @@ start_slurmctld() {
 	wait_for 20 listening 6817
 }
 
-# start_slurmd NODE: with the limits that Slurm's own unit gives it.
+# start_slurmd NODE: with the limits that Slurm's own unit gives it, as far as root may raise them here.
 start_slurmd() {
+	mkdir -p "$dir/spool/$1"
 	(
-		ulimit -n 131072 -l unlimited -s unlimited
+		for limit in "-n 131072" "-l unlimited" "-s unlimited"; do
+			# shellcheck disable=SC2086 # an option and its value
+			ulimit $limit 2>/dev/null || true
+		done
 		on "$1" slurmd -N "$1"
 	) && wait_for 10 daemon_pid "$1" slurmd
 }

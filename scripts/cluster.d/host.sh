@@ -29,7 +29,7 @@ private_directories() {
 	mount --bind "$dir/hosts/$host/tmp" /tmp
 	if [[ ! /proc/self/fd/8 -ef $dir ]]; then
 		mkdir -p "$dir"
-		mount --bind /proc/self/fd/8 "$dir"
+		mount --no-canonicalize --bind /proc/self/fd/8 "$dir"
 	fi
 }
 

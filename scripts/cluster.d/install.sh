@@ -30,10 +30,19 @@ install_build() {
 			SYSCONFDIR="$dir/etc" STATEDIR="$dir/state/%n" </dev/null >"$log" 2>&1 || failed "make install" "$log"
 	fi
 	image=$(guest_image) || exit 1
-	[[ -z $image ]] || setpriv --reuid "${users[0]#*:}" --clear-groups test -r "$image" ||
-		say "ordinary users cannot read the default image $image; their jobs will fail"
+	[[ -z $image ]] || image_usable "$image"
 	slurmv_toml_text "$image" | config_put slurm-v/slurmv.toml
 	mv "$installed.new" "$installed"
+}
+
+# image_usable IMAGE: ends with an error if the users of the cluster have no use of it.
+image_usable() {
+	case $1 in
+	"$dir"/*) ;;
+	/tmp/* | /run/* | /dev/*) die "the default image $1: nodes have a /tmp, /run and /dev/shm of their own; put it elsewhere" ;;
+	esac
+	setpriv --reuid "${users[0]#*:}" --clear-groups test -r "$1" ||
+		die "the default image $1 does not exist or cannot be read by ordinary users"
 }
 
 # guest_image: prints the path of the default image, nothing if there is none.
@@ -41,7 +50,7 @@ guest_image() {
 	local log=$dir/log/guest-image.log guest=$prefix/libexec/slurm-v/slurmv-guest more=()
 	case ${SLURMV_GUEST_IMAGE:-} in
 	none) ;;
-	?*) realpath -- "$SLURMV_GUEST_IMAGE" ;;
+	?*) realpath -m -- "$SLURMV_GUEST_IMAGE" ;;
 	*)
 		[[ -x $repo/scripts/guest-image ]] || return 0
 		[[ ! -e $guest ]] || more=(--guest "$guest")
