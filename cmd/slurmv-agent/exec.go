@@ -163,13 +163,14 @@ func command(program []string, vm string, withPMI bool) guest.Command {
 	umask := unix.Umask(0)
 	unix.Umask(umask)
 	return guest.Command{
-		Args:  program,
-		Env:   vmstep.ProgramEnv(os.Environ(), vm),
-		Dir:   dir,
-		UID:   uint32(os.Getuid()),
-		GID:   uint32(os.Getgid()),
-		Umask: uint32(umask),
-		PMI:   withPMI,
+		Args:   program,
+		Env:    vmstep.ProgramEnv(os.Environ(), vm),
+		Dir:    dir,
+		UID:    uint32(os.Getuid()),
+		GID:    uint32(os.Getgid()),
+		Umask:  uint32(umask),
+		Limits: guest.TaskLimits(),
+		PMI:    withPMI,
 	}
 }
 

@@ -1,0 +1,217 @@
+package relay
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/pmi"
+)
+
+func TestMain(m *testing.M) {
+	guest.RunProgram() // this program is the guest's end, too
+	os.Exit(m.Run())
+}
+
+// wire returns the two ends of a stream connection.
+func wire(t *testing.T) (a, b net.Conn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]net.Conn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "wire")
+		if ends[i], err = net.FileConn(f); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	return ends[0], ends[1]
+}
+
+// A vm is a guest in this process and an agent before it.
+type vm struct {
+	relay *guest.Session // the relay's end
+	agent *guest.Session // the agent's end of the channel to the guest
+}
+
+func newVM(t *testing.T) vm {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	host, port := wire(t)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		(&guest.Server{}).Serve(ctx, port)
+	}()
+	agent, err := guest.Connect(ctx, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := wire(t)
+	mux, err := guest.NewRelay(far)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go guest.Proxy(ctx, mux, agent, func(*guest.Header) error { return nil })
+	relay, err := guest.NewSession(near)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		relay.Close()
+		agent.Close()
+		cancel()
+		<-served
+	})
+	return vm{relay, agent}
+}
+
+// start starts a shell script in the VM.
+func (v vm) start(t *testing.T, script string, withPMI bool) *guest.Process {
+	t.Helper()
+	p, err := v.relay.Start(context.Background(), guest.Command{
+		Args: []string{"/bin/bash", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/",
+		UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Umask: 0o22, PMI: withPMI,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestATaskIsItsProgram(t *testing.T) {
+	tests := map[string]struct {
+		script, stdin  string
+		stdout, stderr string
+		exit           guest.Exit
+	}{
+		"its output":        {script: "echo out; echo err >&2", stdout: "out\n", stderr: "err\n"},
+		"its exit code":     {script: "exit 3", exit: guest.Exit{Code: 3}},
+		"its signal":        {script: "kill -SEGV $$", exit: guest.Exit{Signal: 11}},
+		"its input":         {script: "cat", stdin: "one\ntwo", stdout: "one\ntwo"},
+		"input it ignores":  {script: "echo done", stdin: strings.Repeat("x", 1<<20), stdout: "done\n"},
+		"what it leaves":    {script: "sleep 1000 & echo done", stdout: "done\n"},
+		"output at the end": {script: "head -c 3000000 /dev/zero | tr '\\0' x; exit 1", stdout: strings.Repeat("x", 3000000), exit: guest.Exit{Code: 1}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			task := Task{Stdin: strings.NewReader(tt.stdin), Stdout: &stdout, Stderr: &stderr}
+			exit, err := task.Run(newVM(t).start(t, tt.script, false))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if exit != tt.exit {
+				t.Errorf("exit = %v, want %v", exit, tt.exit)
+			}
+			if stdout.String() != tt.stdout {
+				t.Errorf("%d bytes of stdout, want %d: %.100q", stdout.Len(), len(tt.stdout), stdout.String())
+			}
+			if !strings.Contains(stderr.String(), tt.stderr) {
+				t.Errorf("stderr = %q, want %q", stderr.String(), tt.stderr)
+			}
+		})
+	}
+}
+
+func TestInputArrivesWhole(t *testing.T) {
+	data := make([]byte, 1<<20)
+	rand.Read(data)
+	var stdout bytes.Buffer
+	task := Task{Stdin: bytes.NewReader(data), Stdout: &stdout, Stderr: io.Discard}
+	if _, err := task.Run(newVM(t).start(t, "cat", false)); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(stdout.Bytes(), data) {
+		t.Errorf("%d bytes came back other than the %d sent", stdout.Len(), len(data))
+	}
+}
+
+func TestSignalsReachTheProgram(t *testing.T) {
+	signals := make(chan os.Signal, 1)
+	out, in := io.Pipe()
+	task := Task{Stdin: strings.NewReader(""), Stdout: in, Stderr: io.Discard, Signals: signals}
+	p := newVM(t).start(t, `trap 'echo got it; exit 4' USR1; echo ready; while :; do sleep 0.01; done`, false)
+	go func() {
+		lines := bufio.NewScanner(out)
+		lines.Scan() // ready
+		signals <- syscall.SIGUSR1
+		io.Copy(io.Discard, out)
+	}()
+	exit, err := task.Run(p)
+	if err != nil || exit != (guest.Exit{Code: 4}) {
+		t.Errorf("exit = %v, %v, want code 4", exit, err)
+	}
+}
+
+type closedPipe struct{}
+
+func (closedPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestAProgramLearnsThatNobodyReads(t *testing.T) {
+	task := Task{Stdin: strings.NewReader(""), Stdout: closedPipe{}, Stderr: io.Discard}
+	exit, err := task.Run(newVM(t).start(t, "exec cat /dev/zero", false))
+	if err != nil || exit != (guest.Exit{Signal: int(syscall.SIGPIPE)}) {
+		t.Errorf("exit = %v, %v, want SIGPIPE", exit, err)
+	}
+}
+
+func TestTheLossOfTheVMIsAnError(t *testing.T) {
+	v := newVM(t)
+	out, in := io.Pipe()
+	task := Task{Stdin: strings.NewReader(""), Stdout: in, Stderr: io.Discard}
+	p := v.start(t, "echo ready; sleep 1000", false)
+	go func() {
+		bufio.NewReader(out).ReadString('\n')
+		v.agent.Close()
+		io.Copy(io.Discard, out)
+	}()
+	if exit, err := task.Run(p); !errors.Is(err, guest.ErrLost) {
+		t.Errorf("exit = %v, error = %v, want %v", exit, err, guest.ErrLost)
+	}
+}
+
+// talkPMI plays slurmstepd: it answers what a program asks of it.
+func talkPMI(t *testing.T, server net.Conn) {
+	answers := map[string]string{
+		"cmd=init": "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
+		"cmd=get":  "cmd=get_result rc=0 value=(vector,(0,2,4))\n",
+	}
+	lines := bufio.NewScanner(server)
+	for lines.Scan() {
+		cmd, _, _ := strings.Cut(lines.Text(), " ")
+		fmt.Fprint(server, answers[cmd])
+	}
+}
+
+func TestPMIPassesThroughAndNamesVMs(t *testing.T) {
+	server, ours := wire(t)
+	go talkPMI(t, server)
+	var stdout, stderr bytes.Buffer
+	task := Task{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, PMI: ours,
+		Rank: pmi.Job{Ranks: 8, VMsPerNode: 2, Distribution: pmi.DistBlock}}
+	p := newVM(t).start(t, `
+		ask() { echo "$1" >&$PMI_FD; read -r answer <&$PMI_FD; echo "$answer"; }
+		ask 'cmd=init pmi_version=1 pmi_subversion=1'
+		ask 'cmd=get kvsname=1.0 key=PMI_process_mapping'`, true)
+	exit, err := task.Run(p)
+	want := "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\ncmd=get_result rc=0 value=(vector,(0,4,2))\n"
+	if stdout.String() != want || exit != (guest.Exit{}) || err != nil {
+		t.Errorf("exit = %v, %v\nstdout = %q\nwant     %q\nstderr = %q", exit, err, stdout.String(), want, stderr.String())
+	}
+}
