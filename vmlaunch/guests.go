@@ -41,9 +41,12 @@ func (n *Node) prepareDisks(ctx context.Context, m *machine, image images.Info) 
 	if err := images.CreateOverlay(ctx, image, m.plan.Overlay, n.plan.Job.Spec.DiskMiB, n.owner()); err != nil {
 		return err
 	}
-	userData, err := n.userData(ctx)
-	if err != nil {
-		return err
+	var userData []byte
+	if path := n.plan.Job.Spec.UserData; path != "" {
+		var err error
+		if userData, err = images.ReadUserData(ctx, path, n.owner()); err != nil {
+			return err
+		}
 	}
 	seed := images.Seed{
 		InstanceID:  m.plan.Domain,
@@ -51,10 +54,7 @@ func (n *Node) prepareDisks(ctx context.Context, m *machine, image images.Info) 
 		GuestBinary: filepath.Join(config.Libexec, "slurmv-guest"),
 		UserData:    userData,
 	}
-	if err := images.WriteSeed(m.plan.Seed, seed); err != nil {
-		return err
-	}
-	return os.Chown(m.plan.Seed, int(n.plan.Owner.UID), int(n.plan.Owner.GID))
+	return images.WriteSeed(m.plan.Seed, seed, n.owner())
 }
 
 // meetGuest connects to the guest agent, tells it what its VM is to be and takes

@@ -85,6 +85,7 @@ func (p Plan) vm(index int) (VMPlan, error) {
 		Domain: "slurmv-" + p.Job.ID.String() + "-" + name,
 		UUID:   p.uuid(number),
 		MAC:    vmnet.MAC(p.Job.ID.Job, number).String(),
+		Tap:    vmnet.TapName(p.Job.ID.Job, index),
 		Dir:    dir,
 
 		Overlay: filepath.Join(dir, "overlay.qcow2"),
@@ -93,10 +94,8 @@ func (p Plan) vm(index int) (VMPlan, error) {
 		Channel: filepath.Join(p.Run, name+".channel"),
 	}
 	if p.Network.Type != config.NetworkJob {
-		vm.Tap = vmnet.SiteTapName(p.Job.ID.Job, index)
 		return vm, nil
 	}
-	vm.Tap = vmnet.TapName(p.Job.ID.Job, index)
 	subnet, err := netip.ParsePrefix(p.Network.Subnet)
 	if err != nil {
 		return VMPlan{}, fmt.Errorf("network %s: %w", p.NetName, err)

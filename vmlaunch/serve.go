@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
-
-	"github.com/hashicorp/yamux"
 
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/nodeagent"
@@ -186,7 +186,7 @@ func (n *Node) serveExec(ctx context.Context, conn *nodeagent.Conn, r nodeagent.
 	if err := conn.WriteJSON(nodeagent.Reply{Node: &d, VM: &vm}); err != nil {
 		return nil
 	}
-	relay, err := yamux.Server(conn, guest.MuxConfig())
+	relay, err := guest.NewRelay(conn)
 	if err != nil {
 		return nil
 	}
@@ -269,8 +269,26 @@ func (n *Node) serveForward(ctx context.Context, conn *nodeagent.Conn, r nodeage
 	if err := conn.WriteJSON(nodeagent.Reply{}); err != nil {
 		return nil
 	}
-	guest.Join(conn, inside)
+	join(conn, inside.(halfCloser))
 	return nil
+}
+
+// A halfCloser can end one direction of a connection.
+type halfCloser interface {
+	io.ReadWriter
+	CloseWrite() error
+}
+
+// join carries bytes both ways until both directions have ended.
+func join(a, b halfCloser) {
+	var both sync.WaitGroup
+	carry := func(to, from halfCloser) {
+		_, _ = io.Copy(to, from)
+		_ = to.CloseWrite()
+	}
+	both.Go(func() { carry(a, b) })
+	both.Go(func() { carry(b, a) })
+	both.Wait()
 }
 
 // serveKey opens every VM of the node to the holder of a key, by ssh.

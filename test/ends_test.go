@@ -1,0 +1,143 @@
+//go:build cluster
+
+package test
+
+import (
+	"testing"
+)
+
+// However a job ends, its state is the right one, its output names the cause,
+// and nothing of it is left. The last is checked by submit when a test ends.
+
+func TestNormalEnd(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small, "slurm-v-run -n 1 hostname")
+	contains(t, j.completes(), "vm0\n")
+}
+
+func TestScriptFails(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small, "slurm-v-run -n 1 true; exit 7")
+	j.ends("FAILED", "7:0")
+}
+
+// ends waits for the job to be in a state with an exit code.
+func (j *job) ends(state, code string) string {
+	j.t.Helper()
+	j.await("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+	if s, c := j.state(), j.exitCode(); s != state || c != code && code != "" {
+		j.t.Errorf("job %s is %s with exit code %s, want %s %s\n%s", j.id, s, c, state, code, j.output())
+	}
+	return j.output()
+}
+
+func TestCancelWhileQueued(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small+" --begin=now+1hour", "slurm-v-run hostname")
+	j.await("PENDING")
+	alice.must(t, "scancel "+j.id)
+	j.ends("CANCELLED", "")
+}
+
+func TestCancelWhileLaunching(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small, "slurm-v-run hostname")
+	j.await("RUNNING")
+	j.awaitOutput("image")
+	alice.must(t, "scancel "+j.id)
+	j.ends("CANCELLED", "")
+}
+
+func TestCancelWhileBooting(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small, "slurm-v-run hostname")
+	j.awaitOutput("boot")
+	alice.must(t, "scancel "+j.id)
+	j.ends("CANCELLED", "")
+}
+
+func TestCancelWhileRunning(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small, "slurm-v-run sh -c 'echo running; sleep 1000'")
+	j.awaitOutput("running")
+	alice.must(t, "scancel "+j.id)
+	j.ends("CANCELLED", "")
+}
+
+func TestTimeLimit(t *testing.T) {
+	t.Parallel()
+	const script = `slurm-v-run bash -c 'trap "echo saved > saved; exit 0" TERM; echo running; while :; do sleep 0.2; done'`
+	j := alice.submit(t, small+" --time=1", script)
+	j.ends("TIMEOUT", "")
+	if got := j.file("saved"); got != "saved" {
+		t.Errorf("a program that traps TERM at the time limit wrote %q", got)
+	}
+}
+
+func TestBatchScriptKilled(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small, "slurm-v-run --start; slurm-v-run echo up; kill -9 $$; sleep 100")
+	j.ends("FAILED", "0:9")
+}
+
+func TestSrunKilled(t *testing.T) {
+	t.Parallel()
+	const script = `
+slurm-v-run sh -c 'echo running; setsid sleep 1234 & sleep 1234' &
+until grep -q running out; do sleep 0.3; done
+kill -9 $(pgrep -u $(id -u) -f 'srun.*slurmv-agent exec' | tail -1)
+wait $!
+echo "srun killed: $?"
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+	left=$(slurm-v-run -Q sh -c 'pgrep -x sleep | wc -l')
+	[ "$left" = 0 ] && break
+	sleep 1
+done
+echo "left: $left"
+`
+	j := alice.submit(t, small, script)
+	contains(t, j.completes(), "left: 0\n")
+}
+
+func TestVMPowersItselfOff(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small, "slurm-v-run sh -c 'echo running; sleep 1000'")
+	j.awaitOutput("running")
+	powerOff(t, j, "vm0")
+	out := j.ends("FAILED", "")
+	contains(t, out, "vm0 on node", "powered itself off")
+}
+
+// powerOff presses the power button of a VM, as only root of the node can.
+func powerOff(t *testing.T, j *job, vm string) {
+	t.Helper()
+	node := field(alice.must(t, "scontrol show job "+j.id), "NodeList")
+	root.must(t, `pid=$(pgrep -f 'guest=slurmv-`+j.id+`\.0-`+vm+`,') && kill -TERM $pid`, "--node", node)
+}
+
+func TestGuestNeverBoots(t *testing.T) {
+	t.Parallel()
+	image := alice.must(t, "f=$(mktemp ~/empty-XXXXXX.qcow2) && qemu-img create -q -f qcow2 $f 1G && echo $f")
+	j := alice.submit(t, small+" --vm-ready-timeout=10 --vm-image="+image, "slurm-v-run hostname")
+	contains(t, j.ends("FAILED", "1:0"), "--vm-ready-timeout")
+}
+
+func TestBadImages(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ make, want string }{
+		"does not exist":        {"true", "does not exist"},
+		"cannot be read":        {"qemu-img create -q -f qcow2 disk.qcow2 1G && chmod 000 disk.qcow2", "cannot be read by"},
+		"is not an image":       {"echo this is a text > disk.qcow2", "is not a disk image"},
+		"is based on elsewhere": {"qemu-img create -q -f qcow2 -F raw -b /etc/shadow -u disk.qcow2 1G", "/etc/shadow"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := alice.must(t, "mktemp -d ~/image-XXXXXX")
+			alice.must(t, "cd "+dir+" && "+tt.make)
+			j := alice.submit(t, small+" --vm-image="+dir+"/disk.qcow2", "slurm-v-run hostname")
+			contains(t, j.ends("FAILED", "1:0"), tt.want, dir+"/disk.qcow2")
+			alice.must(t, "rm -rf "+dir)
+		})
+	}
+}

@@ -1,0 +1,84 @@
+//go:build cluster
+
+package test
+
+import (
+	"strings"
+	"testing"
+)
+
+// Whatever a user changes inside his job, he gets no more than Slurm gave him.
+func TestForgedRequestsGetNothing(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ forge, want string }{
+		"more VMs than CPUs": {
+			`SLURM_SPANK_SLURMV_SPEC=$(echo "$SLURM_SPANK_SLURMV_SPEC" | sed 's/"vms_per_node":1/"vms_per_node":9/')`,
+			"CPUs",
+		},
+		"more memory": {
+			`SLURM_SPANK_SLURMV_SPEC=$(echo "$SLURM_SPANK_SLURMV_SPEC" | sed 's/"memory_mib":384/"memory_mib":7000/')`,
+			"MiB of memory",
+		},
+		"text that is no request": {`SLURM_SPANK_SLURMV_SPEC='$(reboot)'`, "VM options"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := alice.submit(t, small, "export "+tt.forge+"\nslurm-v-run hostname")
+			out := j.ends("FAILED", "1:0")
+			contains(t, out, tt.want)
+			if strings.Contains(out, "vm0\n") {
+				t.Error("the VMs came up")
+			}
+		})
+	}
+}
+
+// A second job of the same user is a stranger to the first.
+func TestOneJobCannotUseAnothersVMs(t *testing.T) {
+	t.Parallel()
+	first := alice.submit(t, small, "slurm-v-run sh -c 'echo up; sleep 300'")
+	first.awaitOutput("up")
+	node := field(alice.must(t, "scontrol show job "+first.id), "NodeList")
+	for name, options := range map[string]string{"another job of the user": "", "another job with VMs": "--vm-per-node=1 --memory-per-vm=384M"} {
+		second := alice.submit(t, "--nodes=1 --time=5 --nodelist="+node+" "+options, `
+export SLURM_JOB_ID=`+first.id+` SLURM_JOBID=`+first.id+`
+agent=$(ls -d $(dirname $(dirname $(command -v slurm-v-run)))/libexec/slurm-v/slurmv-agent)
+SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=1 $agent exec -- echo intruder; echo "status: $?"`)
+		out := second.output()
+		second.await("COMPLETED", "FAILED")
+		out = second.output()
+		if strings.Contains(out, "intruder\n") || strings.Contains(out, "status: 0") {
+			t.Errorf("%s ran a program:\n%s", name, out)
+		}
+		contains(t, out, "not part of job "+first.id)
+	}
+}
+
+// VMs of one job reach each other over the network; those of another do not,
+// although they may have the same addresses.
+func TestNetworksOfJobsAreApart(t *testing.T) {
+	t.Parallel()
+	const serve = `
+slurm-v-run -n 2 sh -c '
+if [ $SLURM_PROCID = 0 ]; then echo secret of $SLURM_JOB_ID > /tmp/x; timeout 60 nc -l -p 7777 < /tmp/x; fi
+if [ $SLURM_PROCID = 1 ]; then for i in $(seq 50); do nc -w 2 vm0 7777 && break; sleep 0.5; done; fi'
+`
+	a := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=5", serve)
+	b := bob.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=5", serve)
+	for _, j := range []*job{a, b} {
+		contains(t, j.completes(), "secret of "+j.id)
+	}
+}
+
+// Nothing but its own VMs answers a guest: not the node, not the site.
+func TestGuestReachesNeitherNodeNorSite(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small, `slurm-v-run sh -c '
+ip route; for a in 10.77.0.1 10.77.0.11 10.77.0.12 10.78.0.1; do ping -c 1 -W 1 $a >/dev/null 2>&1 && echo reached $a; done; echo done'`)
+	out := j.completes()
+	contains(t, out, "done")
+	if strings.Contains(out, "reached") {
+		t.Errorf("a guest reaches its node or the site:\n%s", out)
+	}
+}

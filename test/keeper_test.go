@@ -1,0 +1,97 @@
+//go:build cluster
+
+package test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// The one that starts the VMs can be killed at any stage: the keeper it started
+// is a process of its own, and others who wait are served.
+func TestFirstRunKilledWhileAnotherWaits(t *testing.T) {
+	t.Parallel()
+	for _, stage := range []string{"image", "boot"} {
+		t.Run("at "+stage, func(t *testing.T) {
+			t.Parallel()
+			j := alice.submit(t, small, fmt.Sprintf(`
+slurm-v-run echo first 2> first.err &
+first=$!
+slurm-v-run echo second &
+second=$!
+until grep -q %s first.err; do sleep 0.05; done
+kill -9 $first
+wait $second; echo "second: $?"
+`, stage))
+			out := j.completes()
+			contains(t, out, "second: 0")
+			if strings.Contains(out, "first\n") {
+				t.Error("the killed run has run its program")
+			}
+		})
+	}
+}
+
+func TestConcurrentRunsStartTheVMsOnce(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small, `for i in 1 2 3 4 5; do slurm-v-run echo run $i & done; wait
+echo "VM steps: $(sacct -n -j $SLURM_JOB_ID --format=JobName%20 | grep -c slurm-v)"`)
+	out := j.completes()
+	for i := range 5 {
+		contains(t, out, fmt.Sprintf("run %d\n", i+1))
+	}
+	contains(t, out, "VM steps: 1")
+}
+
+func TestRelayKilledLeavesNoProcessInItsVM(t *testing.T) {
+	t.Parallel()
+	const script = `
+slurm-v-run sh -c 'setsid sleep 4321 & echo running; sleep 4321' &
+until grep -q running out; do sleep 0.3; done
+kill -9 $(pgrep -u $(id -u) -f 'slurmv-agent exec .*sleep 4321' | tail -1)
+wait $!; echo "status: $?"
+left=
+for i in $(seq 20); do
+	left=$(slurm-v-run -Q sh -c 'pgrep -x sleep | wc -l')
+	[ "$left" = 0 ] && break
+	sleep 1
+done
+echo "left: $left"
+`
+	contains(t, alice.submit(t, small, script).completes(), "left: 0\n")
+}
+
+func TestSignalOfTheWholeJobKillsNoVM(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small, `
+trap : USR1
+slurm-v-run bash -c 'trap "echo program got USR1; exit 0" USR1; echo running; while :; do sleep 0.2; done' &
+wait $!; wait $!
+slurm-v-run echo the VMs are alive`)
+	j.awaitOutput("running")
+	alice.must(t, "scancel -s USR1 "+j.id)
+	contains(t, j.completes(), "program got USR1", "the VMs are alive")
+}
+
+func TestArray(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small+" --array=1-4", "slurm-v-run -Q sh -c 'echo task $SLURM_ARRAY_TASK_ID in $(hostname)' > task.$SLURM_ARRAY_TASK_ID")
+	j.eventually("ends", func() bool { return alice.must(t, "squeue -h -j "+j.id+" -o %A 2>/dev/null || true") == "" })
+	for i := 1; i <= 4; i++ {
+		if got, want := j.file(fmt.Sprintf("task.%d", i)), fmt.Sprintf("task %d in vm0", i); got != want {
+			t.Errorf("array task %d prints %q, want %q", i, got, want)
+		}
+	}
+}
+
+func TestRequeue(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small+" --requeue", `
+slurm-v-run -Q sh -c 'echo try $SLURM_RESTART_COUNT' 2>&1
+[ -n "$SLURM_RESTART_COUNT" ] || { echo requeue me; sleep 1000; }`)
+	j.awaitOutput("requeue me")
+	alice.must(t, "scontrol requeue "+j.id)
+	j.awaitOutput("try 1")
+	j.await("COMPLETED")
+}
