@@ -1,0 +1,133 @@
+// Package check looks at a node before the first VM job does. It says for each
+// thing that Slurm-V needs there whether it is right, what was seen, and what to
+// do.
+//
+// A [Node] is examined through its files, below a root directory, and through
+// the answers of a few programs; nothing is changed. What has to be tried instead
+// of looked at (libvirt, KVM, the kernel's networks) the agent tries, and reports
+// as a [Probe]. Judging is pure.
+package check
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/config"
+)
+
+// A Status says how a check ended.
+type Status string
+
+// The values of Status.
+const (
+	OK      Status = "ok"
+	Warning Status = "warning" // works, but not as well or as safely as it could
+	Error   Status = "error"   // VM jobs will fail here
+	Skipped Status = "skipped" // not looked at; Seen says why
+)
+
+// A Result is the outcome of one check.
+type Result struct {
+	Name   string `json:"name"`
+	Status Status `json:"status"`
+	Seen   string `json:"seen"`             // what is there
+	Advice string `json:"advice,omitempty"` // what to do, if there is something
+}
+
+func ok(name, seen string) Result              { return Result{name, OK, seen, ""} }
+func warning(name, seen, advice string) Result { return Result{name, Warning, seen, advice} }
+func wrong(name, seen, advice string) Result   { return Result{name, Error, seen, advice} }
+func skipped(name, why, advice string) Result  { return Result{name, Skipped, why, advice} }
+
+// Failed reports whether a result is an error.
+func Failed(results []Result) bool {
+	for _, r := range results {
+		if r.Status == Error {
+			return true
+		}
+	}
+	return false
+}
+
+// A Node is what to examine, and how.
+type Node struct {
+	Root   string // all paths are below it; "/" on a real node
+	Name   string // in Slurm
+	Config string // path of the configuration
+	Agent  string // path of slurmv-agent
+	AsRoot bool   // whether the caller is root: some things only root may try
+
+	// Run returns the standard output of a program. Its error says what the
+	// program said.
+	Run func(ctx context.Context, program string, args ...string) (string, error)
+}
+
+// An inspection is one examination: what several checks need is looked up once.
+type inspection struct {
+	Node
+	cfg         config.Config
+	cfgErr      error
+	settings    Settings
+	settingsErr error
+	probe       Probe
+	probeErr    error
+	slurmd      slurmd
+	slurmdErr   error
+	sriov       []sriovDevice
+}
+
+// checks are in the order of the report.
+var checks = []func(context.Context, *inspection) []Result{
+	configuration, directories, programs,
+	account, libvirt, emulator, driver, kvm, kernel,
+	limits, hugepages, iommu, sriov,
+	plugin, restarted, slurmSettings, resourceScript,
+}
+
+// Check examines the node.
+func (n Node) Check(ctx context.Context) []Result {
+	i := &inspection{Node: n}
+	i.cfg, i.cfgErr = config.Load(i.configPath())
+	i.settings, i.settingsErr = readSettings(ctx, n)
+	i.probe, i.probeErr = readProbe(ctx, n)
+	i.slurmd, i.slurmdErr = findSlurmd(n.Root, n.Name)
+	i.sriov = findSRIOV(n.Root)
+	var results []Result
+	for _, check := range checks {
+		for _, r := range check(ctx, i) {
+			r.Seen = strings.Join(strings.Fields(r.Seen), " ") // programs speak in several lines
+			results = append(results, r)
+		}
+	}
+	return results
+}
+
+// path returns where something lies below the root.
+func (n Node) path(name string) string { return filepath.Join(n.Root, name) }
+
+// configPath is "" for the installation's own, which may be absent.
+func (n Node) configPath() string {
+	if n.Config == config.Path && n.Root == "/" {
+		return ""
+	}
+	return n.path(n.Config)
+}
+
+func configuration(_ context.Context, i *inspection) []Result {
+	const name = "configuration"
+	if i.cfgErr != nil {
+		return []Result{wrong(name, i.cfgErr.Error(), "correct the file; every key is explained in the one that was installed")}
+	}
+	if _, err := os.Stat(i.path(i.Config)); err != nil {
+		return []Result{ok(name, i.Config+" is not there: everything has its default")}
+	}
+	return []Result{ok(name, i.Config)}
+}
+
+// firstLine of a program's answer.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}

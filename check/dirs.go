@@ -1,0 +1,118 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/config"
+)
+
+// leastSpace is what a node should have for overlays, logs and consoles, in bytes.
+const leastSpace = 2 << 30
+
+// directories: the agent makes them when they are needed, so it is their place
+// that matters.
+func directories(_ context.Context, i *inspection) []Result {
+	if i.cfgErr != nil {
+		return []Result{skipped("directories", "the configuration cannot be read", "")}
+	}
+	return []Result{
+		i.directory("state directory", i.cfg.StateDir(i.Name), true),
+		i.directory("run directory", i.cfg.RunDir(i.Name), false),
+	}
+}
+
+func (i *inspection) directory(name, dir string, keeps bool) Result {
+	there, missing, err := nearest(i.Root, dir)
+	if err != nil {
+		return wrong(name, err.Error(), "correct [paths] in the configuration")
+	}
+	if problem := i.passable(there); problem != "" {
+		return wrong(name, problem, "chmod o+x it: QEMU, which runs as the job's owner, passes through it to its files")
+	}
+	var s unix.Statfs_t
+	if err := unix.Statfs(filepath.Join(i.Root, there), &s); err != nil {
+		return wrong(name, there+": "+err.Error(), "repair the file system")
+	}
+	seen := dir
+	if missing {
+		seen += " (made by the first job)"
+	}
+	return judgeSpace(name, seen, int64(s.Type), s.Bavail*uint64(s.Bsize), keeps)
+}
+
+// nearest returns dir, or the nearest directory above it that exists.
+func nearest(root, dir string) (there string, missing bool, err error) {
+	for there = dir; ; there = filepath.Dir(there) {
+		info, err := os.Stat(filepath.Join(root, there))
+		switch {
+		case err == nil && !info.IsDir():
+			return "", false, fmt.Errorf("%s is not a directory", there)
+		case err == nil:
+			return there, there != dir, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", false, err
+		}
+	}
+}
+
+// passable says which directory on the way to dir only some users can enter, or
+// others than root can change.
+func (i *inspection) passable(dir string) string {
+	for d := dir; d != "/" && d != "."; d = filepath.Dir(d) {
+		info, err := os.Stat(filepath.Join(i.Root, d))
+		switch {
+		case err != nil:
+			return err.Error()
+		case info.Mode().Perm()&0o001 == 0:
+			return fmt.Sprintf("%s has mode %04o: users cannot pass", d, info.Mode().Perm())
+		}
+	}
+	return ""
+}
+
+// The file systems that do not keep what is written to them, or whose locks and
+// ownership cannot be relied on.
+var (
+	inMemory = map[int64]string{unix.TMPFS_MAGIC: "tmpfs", unix.RAMFS_MAGIC: "ramfs"}
+	remote   = map[int64]string{unix.NFS_SUPER_MAGIC: "NFS", unix.SMB_SUPER_MAGIC: "SMB", unix.CIFS_SUPER_MAGIC: "CIFS", unix.V9FS_MAGIC: "9p", lustreMagic: "Lustre"}
+)
+
+const lustreMagic = 0x0bd00bd0
+
+func judgeSpace(name, seen string, kind int64, free uint64, keeps bool) Result {
+	switch {
+	case remote[kind] != "":
+		return wrong(name, seen+" is on "+remote[kind], "choose a directory on the node's own disk in [paths]: root needs its rights and locks there")
+	case keeps && inMemory[kind] != "":
+		return warning(name, seen+" is on "+inMemory[kind], "choose a directory on a disk in [paths]: disks of VMs fill the memory here, and a power cut loses the journals")
+	case keeps && free < leastSpace:
+		return warning(name, fmt.Sprintf("%s, %d MiB free", seen, free>>20), fmt.Sprintf("free some space: below %d MiB the disks of VMs soon find none", leastSpace>>20))
+	case keeps:
+		return ok(name, fmt.Sprintf("%s, %d GiB free", seen, free>>30))
+	}
+	return ok(name, seen)
+}
+
+// programs: root runs the agent for users, so nobody else may change it.
+func programs(_ context.Context, i *inspection) []Result {
+	const name = "programs"
+	dir := filepath.Dir(i.Agent)
+	for _, file := range []string{i.Agent, filepath.Join(dir, "slurmv-guest")} {
+		info, err := os.Stat(i.path(file))
+		switch {
+		case err != nil:
+			return []Result{wrong(name, err.Error(), "install Slurm-V on this node, with the same paths everywhere")}
+		case info.Mode().Perm()&0o111 == 0 || info.Mode().Perm()&0o022 != 0:
+			return []Result{wrong(name, fmt.Sprintf("%s has mode %04o", file, info.Mode().Perm()), "chmod 0755 "+file)}
+		}
+	}
+	return []Result{ok(name, strings.TrimSuffix(dir, "/")+", version "+config.Version)}
+}

@@ -1,0 +1,155 @@
+package check
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// libraryDirs are where distributions put libraries.
+var libraryDirs = []string{"usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib64", "usr/local/lib"}
+
+const installLibvirt = "install libvirt's library and QEMU driver (Debian: libvirt-daemon; RHEL: libvirt-daemon-driver-qemu); its daemon need not run"
+
+// libvirt: the library that the agent loads, and the driver that the library loads.
+func libvirt(_ context.Context, i *inspection) []Result {
+	return []Result{
+		findLibrary("libvirt", i.Root, "libvirt.so.0"),
+		findLibrary("libvirt QEMU driver", i.Root, "libvirt/connection-driver/libvirt_driver_qemu.so"),
+	}
+}
+
+func findLibrary(name, root, file string) Result {
+	for _, dir := range libraryDirs {
+		full := filepath.Join(root, dir, file)
+		target, err := os.Readlink(full)
+		if err != nil {
+			if _, err := os.Stat(full); err != nil {
+				continue
+			}
+		}
+		seen := "/" + filepath.Join(dir, file)
+		if v := libraryVersion(target); v != "" {
+			seen += ", version " + v
+		}
+		return ok(name, seen)
+	}
+	return wrong(name, "no "+file+" in "+strings.Join(libraryDirs, ", "), installLibvirt)
+}
+
+var libvirtFile = regexp.MustCompile(`^libvirt\.so\.0\.([0-9]+)\.([0-9]+)$`)
+
+// libraryVersion reads libvirt.so.0.9000.2, which is version 9.0.2.
+func libraryVersion(file string) string {
+	found := libvirtFile.FindStringSubmatch(filepath.Base(file))
+	if found == nil {
+		return ""
+	}
+	n, err := strconv.Atoi(found[1])
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d.%s", n/1000, n%1000, found[2])
+}
+
+// account: libvirt's QEMU driver does not come up without the account that it was
+// built to run QEMU with, although every VM of ours runs as its job's owner.
+func account(ctx context.Context, i *inspection) []Result {
+	const name = "libvirt's account"
+	user := qemuAccount(i.Root)
+	for _, database := range []string{"passwd", "group"} {
+		if _, err := i.Run(ctx, "getent", database, user); err != nil {
+			return []Result{wrong(name, fmt.Sprintf("%s is not in %s", user, database),
+				"reinstall libvirt's packages, or useradd --system "+user+": libvirt's QEMU driver does not start without it")}
+		}
+	}
+	return []Result{ok(name, "user and group "+user)}
+}
+
+// qemuAccount is the distribution's choice.
+func qemuAccount(root string) string {
+	text, _ := os.ReadFile(filepath.Join(root, "etc/os-release"))
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		words := strings.Fields(strings.Trim(value, `"'`))
+		if (key == "ID" || key == "ID_LIKE") && (slices.Contains(words, "debian") || slices.Contains(words, "ubuntu")) {
+			return "libvirt-qemu"
+		}
+	}
+	return "qemu"
+}
+
+// emulators are what libvirt looks for if the configuration names none.
+var emulators = []string{"/usr/bin/qemu-system-x86_64", "/usr/libexec/qemu-kvm"}
+
+func emulator(ctx context.Context, i *inspection) []Result {
+	const name = "QEMU"
+	candidates := emulators
+	if i.cfg.QEMU.Emulator != "" {
+		candidates = []string{i.cfg.QEMU.Emulator}
+	}
+	for _, path := range candidates {
+		if _, err := os.Stat(i.path(path)); err != nil {
+			continue
+		}
+		text, err := i.Run(ctx, path, "--version")
+		if err != nil {
+			return []Result{wrong(name, err.Error(), "run "+path+" --version and repair what it says")}
+		}
+		return []Result{ok(name, path+": "+firstLine(text))}
+	}
+	return []Result{wrong(name, "no "+strings.Join(candidates, " or "), "install QEMU (Debian: qemu-system-x86; RHEL: qemu-kvm), or name it in the configuration: [qemu] emulator")}
+}
+
+// A Probe is what slurmv-agent probe has tried on this node. An empty text is a
+// success.
+type Probe struct {
+	Libvirt      string            `json:"libvirt"`       // version of the library that was loaded
+	LibvirtError string            `json:"libvirt_error"` // why its QEMU driver does not open
+	KVMError     string            `json:"kvm_error"`
+	Kernel       map[string]string `json:"kernel"` // feature to error
+}
+
+var errNotRoot = errors.New("only root can try it")
+
+func readProbe(ctx context.Context, n Node) (Probe, error) {
+	var p Probe
+	if !n.AsRoot {
+		return p, errNotRoot
+	}
+	text, err := n.Run(ctx, n.Agent, "probe", "--config", n.Config)
+	if err != nil {
+		return p, err
+	}
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return p, fmt.Errorf("%s probe said something else than its findings: %w", n.Agent, err)
+	}
+	return p, nil
+}
+
+// unprobed is the result of a check that needs the probe.
+func unprobed(name string, err error) []Result {
+	if errors.Is(err, errNotRoot) {
+		return []Result{skipped(name, err.Error(), "run slurmv check as root")}
+	}
+	return []Result{wrong(name, err.Error(), "install Slurm-V's programs on this node")}
+}
+
+// driver: does libvirt's QEMU driver open inside a program?
+func driver(_ context.Context, i *inspection) []Result {
+	const name = "libvirt opens"
+	switch {
+	case i.probeErr != nil:
+		return unprobed(name, i.probeErr)
+	case i.probe.LibvirtError != "":
+		return []Result{wrong(name, i.probe.LibvirtError, "repair what libvirt says; nothing else of it need run")}
+	}
+	return []Result{ok(name, "qemu:///embed, libvirt "+i.probe.Libvirt)}
+}

@@ -1,0 +1,220 @@
+package check
+
+import (
+	"bufio"
+	"context"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+const pluginName = "slurmv.so"
+
+// plugin: is it in the stack, and is it of Slurm's release?
+func plugin(ctx context.Context, i *inspection) []Result {
+	line, err := findPlugin(i.Root, i.plugstack())
+	if err != nil {
+		return []Result{wrong("plugstack", err.Error(), "add to "+i.plugstack()+": required /usr/local/lib/slurm-v/slurmv.so")}
+	}
+	results := []Result{judgeLine(line)}
+	if path.IsAbs(line.path) {
+		results = append(results, pluginVersion(ctx, i, line.path))
+	}
+	return results
+}
+
+func (i *inspection) plugstack() string {
+	if p := i.settings["PlugStackConfig"]; p != "" {
+		return p
+	}
+	return "/etc/slurm/plugstack.conf"
+}
+
+// A stackLine is the line of plugstack.conf that loads the plugin.
+type stackLine struct {
+	file     string
+	required bool
+	path     string
+}
+
+func judgeLine(l stackLine) Result {
+	const name = "plugstack"
+	word := map[bool]string{true: "required", false: "optional"}[l.required]
+	seen := fmt.Sprintf("%s %s in %s", word, l.path, l.file)
+	switch {
+	case !l.required:
+		return wrong(name, seen, "write required: a failure of an optional plugin is ignored, and the program would run on the bare node")
+	case !path.IsAbs(l.path):
+		return wrong(name, seen, "write the absolute path: Slurm would look for the plugin in its own directory")
+	}
+	return ok(name, seen)
+}
+
+// findPlugin reads a plugstack.conf and what it includes.
+func findPlugin(root, file string) (stackLine, error) {
+	var found *stackLine
+	err := readStack(root, file, 0, func(l stackLine) {
+		if found == nil && path.Base(l.path) == pluginName {
+			found = &l
+		}
+	})
+	if found != nil {
+		return *found, nil
+	}
+	if err != nil {
+		return stackLine{}, err
+	}
+	return stackLine{}, fmt.Errorf("%s has no line for %s", file, pluginName)
+}
+
+// maxInclude bounds how deep files may include each other.
+const maxInclude = 8
+
+func readStack(root, file string, depth int, take func(stackLine)) error {
+	if depth > maxInclude {
+		return fmt.Errorf("%s: files include each other too deeply", file)
+	}
+	f, err := os.Open(filepath.Join(root, file))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		words := strings.Fields(lines.Text())
+		if len(words) < 2 {
+			continue
+		}
+		switch words[0] {
+		case "required", "optional":
+			take(stackLine{file: file, required: words[0] == "required", path: words[1]})
+		case "include":
+			err = errors.Join(err, readIncluded(root, file, words[1], depth, take))
+		}
+	}
+	return err
+}
+
+// readIncluded takes a pattern relative to the file that includes it.
+func readIncluded(root, file, pattern string, depth int, take func(stackLine)) error {
+	if !path.IsAbs(pattern) {
+		pattern = path.Join(path.Dir(file), pattern)
+	}
+	paths, err := filepath.Glob(filepath.Join(root, pattern))
+	for _, p := range paths {
+		below, relErr := filepath.Rel(root, p)
+		if relErr == nil {
+			err = errors.Join(err, readStack(root, "/"+below, depth+1, take))
+		}
+	}
+	return err
+}
+
+// pluginVersion compares the plugin's release with this node's Slurm.
+func pluginVersion(ctx context.Context, i *inspection, file string) Result {
+	const name = "plugin"
+	built, err := builtFor(i.path(file))
+	if err != nil {
+		return wrong(name, err.Error(), "build and install Slurm-V on this node again")
+	}
+	text, err := i.Run(ctx, "slurmd", "-V")
+	if err != nil {
+		text = i.settings["SLURM_VERSION"]
+	}
+	running, known := parseVersion(text)
+	switch {
+	case !known:
+		return skipped(name, fmt.Sprintf("%s is built for Slurm %s; this node's Slurm is not known", file, built), "")
+	case built.release() != running.release():
+		return wrong(name, fmt.Sprintf("%s is built for Slurm %s, but this is Slurm %s", file, built, running),
+			"build it against this Slurm's headers (make SLURM_INCLUDE=…): Slurm refuses plugins of another release, and slurmd does not start")
+	}
+	return ok(name, fmt.Sprintf("%s is built for Slurm %s; this is %s", file, built, running))
+}
+
+// A version of Slurm as its headers number it: a byte each for the release's two
+// parts and the bug-fix level.
+type version uint32
+
+func (v version) String() string {
+	return fmt.Sprintf("%d.%02d.%d", v>>16&0xff, v>>8&0xff, v&0xff)
+}
+
+// release is what a plugin and Slurm must have in common.
+func (v version) release() uint32 { return uint32(v) >> 8 }
+
+var versionPattern = regexp.MustCompile(`\b([0-9]{2})\.([0-9]{2})\.([0-9]{1,2})`)
+
+// parseVersion finds a version such as 22.05.8 in what a program of Slurm says.
+func parseVersion(text string) (version, bool) {
+	var a, b, c uint32
+	found := versionPattern.FindString(text)
+	if n, _ := fmt.Sscanf(found, "%d.%d.%d", &a, &b, &c); n != 3 {
+		return 0, false
+	}
+	return version(a<<16 | b<<8 | c), true
+}
+
+// builtFor reads the symbol plugin_version of a plugin.
+func builtFor(file string) (version, error) {
+	f, err := elf.Open(file)
+	if err != nil {
+		return 0, fmt.Errorf("read plugin: %w", err)
+	}
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		return 0, fmt.Errorf("read plugin %s: %w", file, err)
+	}
+	for _, s := range symbols {
+		if s.Name == "plugin_version" {
+			return readVersion(f, s)
+		}
+	}
+	return 0, fmt.Errorf("%s has no plugin_version: it is no plugin of Slurm", file)
+}
+
+func readVersion(f *elf.File, s elf.Symbol) (version, error) {
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_LOAD || s.Value < p.Vaddr || s.Value+4 > p.Vaddr+p.Filesz {
+			continue
+		}
+		var word [4]byte
+		if _, err := p.ReadAt(word[:], int64(s.Value-p.Vaddr)); err != nil {
+			return 0, fmt.Errorf("read plugin_version: %w", err)
+		}
+		return version(f.ByteOrder.Uint32(word[:])), nil
+	}
+	return 0, errors.New("plugin_version has no value in the file")
+}
+
+// restarted: slurmd loads the plugins of the stack when it starts.
+func restarted(_ context.Context, i *inspection) []Result {
+	const name = "slurmd"
+	if i.slurmdErr != nil {
+		return []Result{warning(name, i.slurmdErr.Error(), "start slurmd on this node")}
+	}
+	line, err := findPlugin(i.Root, i.plugstack())
+	if err != nil {
+		return nil // said already
+	}
+	info, err := os.Stat(i.path(line.path))
+	if err != nil {
+		return nil
+	}
+	return []Result{judgeRestart(i.slurmd.started, info.ModTime())}
+}
+
+func judgeRestart(started, installed time.Time) Result {
+	const name, layout = "slurmd", "2006-01-02 15:04:05"
+	seen := fmt.Sprintf("started %s, plugin installed %s", started.Format(layout), installed.Format(layout))
+	if started.Before(installed) {
+		return wrong(name, seen, "restart slurmd: it loads plugins when it starts, and without ours it does not reclaim")
+	}
+	return ok(name, seen)
+}

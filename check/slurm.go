@@ -1,0 +1,153 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/config"
+)
+
+// Settings are Slurm's, by name, as "scontrol show config" prints them.
+type Settings map[string]string
+
+// ParseSettings reads the output of "scontrol show config".
+func ParseSettings(text string) Settings {
+	s := Settings{}
+	for line := range strings.Lines(text) {
+		name, value, found := strings.Cut(line, "=")
+		if !found {
+			continue
+		}
+		value = strings.TrimSpace(value)
+		if value == "(null)" {
+			value = ""
+		}
+		s[strings.TrimSpace(name)] = value
+	}
+	return s
+}
+
+// list returns the words of a value such as "task/cgroup,task/affinity".
+func (s Settings) list(name string) []string {
+	return strings.FieldsFunc(s[name], func(r rune) bool { return r == ',' || r == ';' })
+}
+
+func (s Settings) has(name, word string) bool { return slices.Contains(s.list(name), word) }
+
+// seconds returns a value such as "60 sec".
+func (s Settings) seconds(name string) (int, bool) {
+	number, _, _ := strings.Cut(s[name], " ")
+	n, err := strconv.Atoi(number)
+	return n, err == nil
+}
+
+func readSettings(ctx context.Context, n Node) (Settings, error) {
+	text, err := n.Run(ctx, "scontrol", "show", "config")
+	if err != nil {
+		return nil, err
+	}
+	return ParseSettings(text), nil
+}
+
+const (
+	// reclaimSeconds is what the plugin gives the reclaimer at the end of a VM
+	// step. Slurm counts it, after KillWait, as the end of a task.
+	reclaimSeconds = 25
+
+	// leastKillWait leaves programs in the VMs some time after SIGTERM.
+	leastKillWait = 10
+)
+
+func slurmSettings(_ context.Context, i *inspection) []Result {
+	if i.settingsErr != nil {
+		return []Result{wrong("slurm", i.settingsErr.Error(), "start slurmctld, and check that this host has its slurm.conf")}
+	}
+	s := i.settings
+	return []Result{
+		ok("slurm", "slurmctld answers, Slurm "+s["SLURM_VERSION"]), tracking(s), tasks(s), timers(s), epilogs(s), contained(s),
+	}
+}
+
+// tracking: the agent lets in the processes of the job's own cgroup.
+func tracking(s Settings) Result {
+	if s["ProctrackType"] != "proctrack/cgroup" {
+		return wrong("ProctrackType", s["ProctrackType"], "set ProctrackType=proctrack/cgroup: by the cgroup a node knows the processes of a job")
+	}
+	return ok("ProctrackType", s["ProctrackType"])
+}
+
+func tasks(s Settings) Result {
+	if !s.has("TaskPlugin", "task/cgroup") {
+		return warning("TaskPlugin", s["TaskPlugin"], "add task/cgroup, and ConstrainRAMSpace=yes to cgroup.conf: nothing else keeps VMs within the job's CPUs and memory")
+	}
+	return ok("TaskPlugin", s["TaskPlugin"])
+}
+
+func timers(s Settings) Result {
+	const name = "UnkillableStepTimeout, KillWait"
+	unkillable, ok1 := s.seconds("UnkillableStepTimeout")
+	wait, ok2 := s.seconds("KillWait")
+	seen := fmt.Sprintf("%d s, %d s", unkillable, wait)
+	switch {
+	case !ok1 || !ok2:
+		return skipped(name, "not among Slurm's settings", "")
+	case unkillable <= reclaimSeconds:
+		return wrong(name, seen, fmt.Sprintf("set UnkillableStepTimeout above %d: giving back VMs may take as long, and Slurm drains a node that takes longer", reclaimSeconds))
+	case wait < leastKillWait:
+		return warning(name, seen, fmt.Sprintf("set KillWait to %d or more: programs in the VMs have it, less 5 s, to end after SIGTERM", leastKillWait))
+	}
+	return ok(name, seen)
+}
+
+// epilogs: with RunInJob slurmd runs no epilog of a plugin.
+func epilogs(s Settings) Result {
+	const name = "PrologFlags"
+	flags := strings.Join(s.list(name), ",")
+	if !slices.ContainsFunc(s.list(name), func(f string) bool { return strings.EqualFold(f, "RunInJob") }) {
+		return ok(name, orNone(flags))
+	}
+	if strings.Contains(s["Epilog"], "slurmv") {
+		return ok(name, flags+"; Epilog="+s["Epilog"])
+	}
+	return wrong(name, flags, "with RunInJob Slurm runs no plugin's epilog: add Epilog= with slurmv-agent reclaim --job $SLURM_JOB_ID, or remove RunInJob")
+}
+
+func contained(s Settings) Result {
+	const name = "SlurmdParameters"
+	if s.has(name, "contain_spank") {
+		return warning(name, s[name], "remove contain_spank: it runs the end of a VM step in a clone of slurmstepd, which may not start programs")
+	}
+	return ok(name, orNone(s[name]))
+}
+
+// resourceScript: who adds the VMs' CPUs and memory to a request.
+func resourceScript(_ context.Context, i *inspection) []Result {
+	const name = "resources"
+	if i.cfgErr != nil || i.settingsErr != nil {
+		return []Result{skipped(name, "the configuration or Slurm's settings are not known", "")}
+	}
+	return []Result{judgeResources(i.cfg.Slurm.Resources, i.settings)}
+}
+
+func judgeResources(who config.Resources, s Settings) Result {
+	const name = "resources"
+	plugin := map[config.Resources]string{config.ResourcesJobSubmit: "JobSubmitPlugins", config.ResourcesCLIFilter: "CliFilterPlugins"}[who]
+	switch {
+	case plugin == "":
+		return ok(name, "users add the VMs' CPUs and memory to their requests")
+	case !s.has(plugin, "lua"):
+		return wrong(name, fmt.Sprintf("resources = %q in the configuration, but %s=%s", string(who), plugin, s[plugin]),
+			fmt.Sprintf("set %s=lua and install the script that came with Slurm-V, or set resources = \"user\"", plugin))
+	}
+	return ok(name, fmt.Sprintf("resources = %q, %s=%s", string(who), plugin, s[plugin]))
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}

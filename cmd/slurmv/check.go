@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/check"
+	"github.com/slurm-v/slurm-v/config"
+)
+
+type checkOptions struct {
+	config string
+	node   string
+	output string
+}
+
+func newCheck() *cobra.Command {
+	var o checkOptions
+	c := &cobra.Command{
+		Use:   "check [flags]",
+		Short: "Say what this node lacks for VM jobs",
+		Long: `Look at this node, before the first VM job does, and say what it lacks and what to
+do: libvirt, QEMU, KVM, IOMMU and VFs, the kernel's networks, limits, directories,
+the plugin against Slurm's release, and Slurm's settings.
+
+Nothing is changed. As root it also tries what can only be tried: it opens
+libvirt, and makes a network in a namespace of its own.
+
+With --output json it prints a list of objects with the keys name, status (ok,
+warning, error or skipped), seen and advice.
+
+EXIT STATUS
+===========
+
+    0   VM jobs can run here; there may be warnings
+    1   something is missing
+    2   the command line cannot be run`,
+		Example: `  slurmv check
+  srun -w n[1-40] slurmv check --output json`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkOutput(o.output); err != nil {
+				return err
+			}
+			return runCheck(c.Context(), o, c.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
+	addNodeName(c, &o.node)
+	addOutput(c, &o.output)
+	return c
+}
+
+func runCheck(ctx context.Context, o checkOptions, out io.Writer) error {
+	node, err := nodeName(o.node)
+	if err != nil {
+		return err
+	}
+	results := check.Node{
+		Root: "/", Name: node, Config: o.config, Agent: agentPath(), AsRoot: os.Geteuid() == 0, Run: ask,
+	}.Check(ctx)
+	if o.output == "json" {
+		err = printJSON(out, results)
+	} else {
+		err = printResults(out, results)
+	}
+	if err == nil && check.Failed(results) {
+		return exitError{1}
+	}
+	return err
+}
+
+// nodeName is the name that Slurm gives to this node: what is asked for, what a
+// job on it says, or the host's.
+func nodeName(name string) (string, error) {
+	if name == "" {
+		name = os.Getenv("SLURMD_NODENAME")
+	}
+	if name != "" {
+		return name, nil
+	}
+	host, err := os.Hostname()
+	host, _, _ = strings.Cut(host, ".")
+	return host, err
+}
+
+func printResults(out io.Writer, results []check.Result) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, r := range results {
+		fmt.Fprintf(t, "%s\t%s\t%s\n", r.Status, r.Name, r.Seen)
+		if r.Advice != "" {
+			fmt.Fprintf(t, "\t\t→ %s\n", r.Advice)
+		}
+	}
+	return t.Flush()
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/config"
+)
+
+type cleanOptions struct{ config, node string }
+
+func newClean() *cobra.Command {
+	var o cleanOptions
+	c := &cobra.Command{
+		Use:   "clean [flags]",
+		Short: "Reclaim what jobs that have ended left on this node",
+		Long: `Reclaim what jobs that have ended left on this node, such as after a power cut:
+VMs, networks and files.
+
+It asks Slurm which jobs run here and gives back what all others hold. Jobs that
+run are not touched. It may run at any time, as root on the node: as
+HealthCheckProgram, when the node boots, or by hand.
+
+EXIT STATUS
+===========
+
+    0   nothing is left of jobs that have ended
+    1   something is left, or Slurm did not say what runs
+    2   the command line cannot be run`,
+		Example: `  slurmv clean
+  slurmv clean --node-name n1`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return runClean(c.Context(), o, os.Geteuid(), c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
+	addNodeName(c, &o.node)
+	return c
+}
+
+func addNodeName(c *cobra.Command, name *string) {
+	c.Flags().StringVarP(name, "node-name", "N", "", "this node's `name` in Slurm, if it is not the host's")
+}
+
+func runClean(ctx context.Context, o cleanOptions, uid int, out, words io.Writer) error {
+	if uid != 0 {
+		return errors.New("slurmv clean gives back what belongs to jobs of all users: run it as root on the node")
+	}
+	args := []string{"clean", "--config", o.config}
+	if o.node != "" {
+		args = append(args, "--node", o.node)
+	}
+	c := exec.CommandContext(ctx, agentPath(), args...)
+	c.Stdout, c.Stderr = out, words
+	err := c.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() >= 0 {
+		return exitError{exit.ExitCode()}
+	}
+	if err != nil {
+		return fmt.Errorf("run %s: %w", agentPath(), err)
+	}
+	return nil
+}

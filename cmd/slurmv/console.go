@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// kindData is a message with bytes of a stream, see slurmv-agent query.
+const kindData = "data"
+
+// leaveKey ends slurmv console --follow, as it ends virsh console: Ctrl-].
+const leaveKey = 0x1d
+
+func newConsole() *cobra.Command {
+	var follow bool
+	c := &cobra.Command{
+		Use:   "console [flags] [JOB][/VM]",
+		Short: "Show the serial console of a VM",
+		Long: `Show what a VM has printed on its serial console: the messages of its kernel
+and of its boot.
+
+With --follow it goes on with what the VM prints from then on. If standard input
+is a terminal, its keys are typed on the console; Ctrl-] leaves it.
+
+EXIT STATUS
+===========
+
+    0   the console was shown
+    1   the VM or its node does not answer, or the job has none
+    2   the command line cannot be run`,
+		Example: `  slurmv console 4217
+  slurmv console --follow 4217/vm3`,
+		Args: atMost(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			t, err := targetOf(args, os.Getenv)
+			if err != nil {
+				return err
+			}
+			return runConsole(c.Context(), t, follow, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes, and type on the console")
+	return c
+}
+
+func runConsole(ctx context.Context, t target, follow bool, out, words io.Writer) error {
+	job, node, err := findVM(ctx, t)
+	if err != nil {
+		return err
+	}
+	s := step{job: job, node: node, agent: []string{"query", "console", "--vm=" + strconv.Itoa(t.vm)}}
+	if !follow {
+		return s.run(ctx, streamTo(out))
+	}
+	s.agent = append(s.agent, "--follow")
+	if fd := int(os.Stdin.Fd()); term.IsTerminal(fd) {
+		fmt.Fprintf(words, "Console of %s; Ctrl-] leaves it.\n", t)
+		return s.onTerminal(ctx, fd, out)
+	}
+	return withoutInterrupt(ctx, s.run(ctx, streamTo(out)))
+}
+
+// onTerminal passes every key but one to the VM.
+func (s step) onTerminal(ctx context.Context, fd int, out io.Writer) error {
+	old, err := term.MakeRaw(fd)
+	if err != nil {
+		return err
+	}
+	defer term.Restore(fd, old)
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	s.stdin = &keyReader{in: os.Stdin, leave: leave}
+	return withoutInterrupt(ctx, s.run(ctx, streamTo(out)))
+}
+
+// withoutInterrupt takes the user's wish to leave for a good end.
+func withoutInterrupt(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// streamTo writes the bytes of a stream to out.
+func streamTo(out io.Writer) func(vmstep.Message) error {
+	return func(m vmstep.Message) error {
+		if m.Kind != kindData {
+			return nil
+		}
+		var p []byte
+		if err := m.Decode(&p); err != nil {
+			return err
+		}
+		_, err := out.Write(p)
+		return err
+	}
+}
+
+// A keyReader reads keys until leaveKey.
+type keyReader struct {
+	in    io.Reader
+	leave func()
+}
+
+func (r *keyReader) Read(p []byte) (int, error) {
+	n, err := r.in.Read(p)
+	for i, key := range p[:n] {
+		if key == leaveKey {
+			r.leave()
+			return i, io.EOF
+		}
+	}
+	return n, err
+}

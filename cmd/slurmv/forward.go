@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+)
+
+// newForward is the ProxyCommand of slurmv ssh, and of whoever wants one.
+func newForward() *cobra.Command {
+	var node string
+	c := &cobra.Command{
+		Use:   "forward [flags] JOB[/VM] PORT",
+		Short: "Connect standard input and output to a port of a VM",
+		Long: `Connect standard input and output to a TCP port of a VM, on its loopback.
+
+The connection goes through Slurm and the VM's own channel: it needs no network
+between this host and the VM.
+
+EXIT STATUS
+===========
+
+    0   the connection has ended
+    1   the VM does not answer, or nothing listens on the port
+    2   the command line cannot be run`,
+		Example: `  echo GET / | slurmv forward 4217/vm0 8080
+  ssh -o ProxyCommand='slurmv forward 4217/vm0 22' vm0`,
+		Args: usageArgs(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			t, err := parseTarget(args[0], os.Getenv)
+			if err != nil {
+				return err
+			}
+			port, err := strconv.ParseUint(args[1], 10, 16)
+			if err != nil || port == 0 {
+				return usagef("%q is not a port; use 1 to 65535", args[1])
+			}
+			return runForward(c.Context(), t, node, uint16(port), os.Stdin, c.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&node, "node", "", "the `node` that the VM is on, if known: saves a question")
+	_ = c.Flags().MarkHidden("node")
+	return c
+}
+
+func runForward(ctx context.Context, t target, node string, port uint16, in io.Reader, out io.Writer) error {
+	job, err := findJob(ctx, t.job)
+	if err != nil {
+		return err
+	}
+	if node == "" {
+		if job, node, err = findVM(ctx, t); err != nil {
+			return err
+		}
+	}
+	agent := []string{"query", "forward", "--vm=" + strconv.Itoa(t.vm), "--port=" + strconv.Itoa(int(port))}
+	return step{job: job, node: node, agent: agent, stdin: in}.run(ctx, streamTo(out))
+}

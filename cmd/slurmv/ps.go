@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/nodeagent"
+)
+
+type psOptions struct {
+	jobs   []string
+	all    bool
+	long   bool
+	output string
+}
+
+func newPS() *cobra.Command {
+	var o psOptions
+	c := &cobra.Command{
+		Use:   "ps [flags] [JOB...]",
+		Short: "List my VMs",
+		Long: `List the VMs of my running jobs: job, VM, node, address, state and age.
+
+Inside a job these are the VMs of that job. The agent on each node is asked, so
+what is shown is what runs there now. A job whose VMs are still being started
+has one line per node with the state "starting".
+
+With --output json it prints a list of objects, one per VM, with the keys job,
+job_id, user, vm, number, node, address, mac, state, started, age_seconds and
+stages (name and ms of each stage of the launch).
+
+EXIT STATUS
+===========
+
+    0   the VMs are listed; there may be none
+    1   Slurm or some agent did not answer; the others are listed
+    2   the command line cannot be run`,
+		Example: `  slurmv ps
+  slurmv ps 4217
+  slurmv ps --output json | jq '.[].address'`,
+		RunE: func(c *cobra.Command, args []string) error {
+			o.jobs = args
+			return runPS(c.Context(), o, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	f := c.Flags()
+	f.BoolVarP(&o.all, "all", "a", false, "list all jobs with VMs, not only this one; as root, of all users")
+	f.BoolVarP(&o.long, "long", "l", false, "show also user, MAC address and the time of the launch")
+	addOutput(c, &o.output)
+	return c
+}
+
+// addOutput adds --output, for people or for programs.
+func addOutput(c *cobra.Command, output *string) {
+	c.Flags().StringVarP(output, "output", "o", "text", "print in this `format`: text or json")
+}
+
+func checkOutput(output string) error {
+	if output != "text" && output != "json" {
+		return usagef("--output: %q is neither text nor json", output)
+	}
+	return nil
+}
+
+func runPS(ctx context.Context, o psOptions, out, words io.Writer) error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	selected, err := o.which(os.Getenv, os.Getuid())
+	if err != nil {
+		return err
+	}
+	jobs, err := findJobs(ctx, selected)
+	if err != nil {
+		return err
+	}
+	asked, askErr := askAll(ctx, jobs)
+	rows := rowsOf(asked, time.Now())
+	if len(jobs) == 0 {
+		fmt.Fprintln(words, selected.none())
+	}
+	if o.output == "json" {
+		return errors.Join(printJSON(out, rows), askErr)
+	}
+	return errors.Join(printRows(out, rows, o.long), askErr)
+}
+
+// which jobs are meant depends on where slurmv runs, unless it is told.
+func (o psOptions) which(env func(string) string, uid int) (which, error) {
+	for _, job := range o.jobs {
+		if err := checkJob(job); err != nil {
+			return which{}, err
+		}
+	}
+	switch job := env("SLURM_JOB_ID"); {
+	case len(o.jobs) > 0:
+		return which{jobs: o.jobs}, nil
+	case o.all:
+		return which{everyone: uid == 0}, nil
+	case job != "":
+		return which{jobs: []string{job}}, nil
+	}
+	return which{}, nil
+}
+
+// none says that no such job has VMs.
+func (w which) none() string {
+	switch {
+	case len(w.jobs) == 1:
+		return "Job " + w.jobs[0] + " has no running VMs."
+	case len(w.jobs) > 1:
+		return "None of the jobs " + strings.Join(w.jobs, ", ") + " has running VMs."
+	case w.everyone:
+		return "No job has running VMs."
+	}
+	return "None of your jobs has running VMs."
+}
+
+// A row is one VM as slurmv ps shows it; without VM it is a node on which the VMs
+// are not up yet.
+type row struct {
+	Job     string            `json:"job"` // as Slurm writes it, 4217_3 in an array
+	JobID   uint32            `json:"job_id"`
+	User    string            `json:"user"`
+	VM      string            `json:"vm,omitempty"`
+	Number  int               `json:"number"` // of the VM in the job
+	Node    string            `json:"node"`
+	Address string            `json:"address,omitempty"`
+	MAC     string            `json:"mac,omitempty"`
+	State   string            `json:"state"`
+	Started time.Time         `json:"started"`
+	Age     int64             `json:"age_seconds"`
+	Stages  []nodeagent.Stage `json:"stages,omitempty"`
+}
+
+func rowsOf(jobs []jobVMs, now time.Time) []row {
+	rows := []row{}
+	for _, j := range jobs {
+		for _, n := range j.nodes {
+			common := row{Job: j.Name, JobID: j.ID, User: j.User, Node: n.Node, Started: j.Started, Number: -1,
+				State: "starting", Age: int64(max(0, now.Sub(j.Started)) / time.Second)}
+			if len(n.VMs) == 0 {
+				rows = append(rows, common)
+			}
+			for _, vm := range n.VMs {
+				r := common
+				r.VM, r.Number, r.Address, r.MAC, r.State, r.Stages = vm.Name, vm.Number, vm.Address, vm.MAC, vm.State, vm.Stages
+				rows = append(rows, r)
+			}
+		}
+	}
+	return rows
+}
+
+func printJSON(out io.Writer, v any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
+}
+
+func printRows(out io.Writer, rows []row, long bool) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(t, "JOB\tVM\tNODE\tADDRESS\tSTATE\tAGE")
+	if long {
+		fmt.Fprint(t, "\tUSER\tMAC\tLAUNCH")
+	}
+	fmt.Fprintln(t)
+	for _, r := range rows {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s", r.Job, orDash(r.VM), r.Node, orDash(r.Address), orDash(r.State), age(r.Age))
+		if long {
+			fmt.Fprintf(t, "\t%s\t%s\t%s", r.User, orDash(r.MAC), launchTime(r.Stages))
+		}
+		fmt.Fprintln(t)
+	}
+	return t.Flush()
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// age is short: the two largest units that are not zero.
+func age(seconds int64) string {
+	s := seconds % 60
+	m := seconds / 60 % 60
+	h := seconds / 3600 % 24
+	d := seconds / 86400
+	switch {
+	case d > 0:
+		return fmt.Sprintf("%dd%dh", d, h)
+	case h > 0:
+		return fmt.Sprintf("%dh%dm", h, m)
+	case m > 0:
+		return fmt.Sprintf("%dm%ds", m, s)
+	}
+	return fmt.Sprintf("%ds", s)
+}
+
+func launchTime(stages []nodeagent.Stage) string {
+	if len(stages) == 0 {
+		return "-"
+	}
+	return seconds(total(stages))
+}
+
+func total(stages []nodeagent.Stage) (ms int64) {
+	for _, s := range stages {
+		ms += s.Millis
+	}
+	return ms
+}
+
+func seconds(ms int64) string { return fmt.Sprintf("%.1fs", float64(ms)/1000) }
