@@ -38,7 +38,10 @@ type Journal struct {
 
 	mu     sync.Mutex
 	c      contents
-	broken error // the file no longer is what c says; every later change fails with it
+	broken error // the disk may not have what c says; every later change fails with it
+
+	syncMu sync.Mutex // taken before mu
+	synced int64      // bytes of the file that are on disk
 }
 
 // Create starts the journal of a job that has none. The header's Version,
@@ -146,8 +149,6 @@ func (j *Journal) begin(h Header) error {
 	}
 	h.Version, h.Job, h.Restart, h.BootID = version, j.id.Job, j.id.Restart, boot
 	h.Created = time.Now().UTC()
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	return j.append(entry{Op: opHeader, Header: &h})
 }
 
@@ -197,8 +198,6 @@ func (j *Journal) Undone(kind, name string) error {
 var errBadName = errors.New("kind is empty, or kind or name is not valid UTF-8")
 
 func (j *Journal) change(e entry) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	err := errBadName
 	if e.Kind != "" && utf8.ValidString(e.Kind) && utf8.ValidString(e.Name) {
 		err = j.append(e)
@@ -211,28 +210,59 @@ func (j *Journal) change(e entry) error {
 
 // append writes e and waits until it is on disk.
 func (j *Journal) append(e entry) error {
+	end, err := j.write(e)
+	if err != nil {
+		return err
+	}
+	return j.sync(end)
+}
+
+// write adds e to the file and returns where its line ends.
+func (j *Journal) write(e entry) (end int64, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	if j.broken != nil {
-		return j.broken
+		return 0, j.broken
 	}
 	next, err := j.c.apply(e)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	line, err := encode(e)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if _, err := j.file.WriteAt(line, j.c.size); err != nil {
-		return errors.Join(err, j.file.Truncate(j.c.size))
-	}
-	// After a failed fsync the kernel may have dropped the line and call the
-	// page clean: nobody can tell what the disk has, so nothing more is written.
-	if err := j.file.Sync(); err != nil {
-		j.broken = fmt.Errorf("write %s to disk: %w", j.file.Name(), err)
-		return j.broken
+		return 0, errors.Join(err, j.file.Truncate(j.c.size))
 	}
 	next.size = j.c.size + int64(len(line))
 	j.c = next
+	return next.size, nil
+}
+
+// sync returns when the file is on disk up to end. Goroutines that come while
+// another one's fsync runs share the next.
+func (j *Journal) sync(end int64) error {
+	j.syncMu.Lock()
+	defer j.syncMu.Unlock()
+	if j.synced >= end {
+		return nil
+	}
+	j.mu.Lock()
+	size, err := j.c.size, j.broken
+	j.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := j.file.Sync(); err != nil {
+		// The kernel may have dropped the lines and call the page clean: nobody can
+		// tell what the disk has, so nothing more is written.
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.broken = fmt.Errorf("write %s to disk: %w", j.file.Name(), err)
+		return j.broken
+	}
+	j.synced = size
 	return nil
 }
 
