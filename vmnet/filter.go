@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
@@ -84,6 +85,7 @@ func verdictMap(table *nftables.Table, name string) *nftables.Set {
 	return &nftables.Set{
 		Table: table, Name: name, IsMap: true,
 		KeyType: nftables.TypeIFName, DataType: nftables.TypeVerdict,
+		KeyByteOrder: binaryutil.NativeEndian, // else nft shows the names as ""
 	}
 }
 
