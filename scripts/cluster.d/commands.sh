@@ -44,7 +44,7 @@ up_directory() {
 # up_first: a cluster from nothing. What takes time runs side by side: building, making the database,
 # making the hosts.
 up_first() {
-	local host build tables books
+	local host build tables
 	clear_remains
 	rm -rf "${dir:?}"/{run,log,state,spool,hosts}
 	mkdir -p "$dir"/{run,log,home,state,spool,hosts,etc/munge}
@@ -54,6 +54,7 @@ up_first() {
 	say "installing the build and starting the hosts"
 	install_build 9>&- &
 	build=$!
+	trap "wait $build" EXIT # a failing `up` ends with all that it has started
 	network_switch
 	host_on ctl
 	make_database 9>&- &
@@ -69,14 +70,13 @@ up_first() {
 	wait "$build" || exit 1
 	config_write # the plugin is there now
 	start_daemon ctl slurmctld
-	books_open 9>&- &
-	books=$!
+	books_open
 	for host in $(nodes); do
 		start_daemon "$host" slurmd
 	done
-	wait "$books" || exit 1
-	wait_for 30 nodes_ready || daemon_failed "the start of the nodes" "$dir/log/slurmctld.log"
+	wait_for 30 nodes_ready || failed "the start of the nodes" "$dir/log/slurmctld.log"
 	touch "$complete"
+	trap - EXIT
 }
 
 # up_again: brings a running cluster up to date, and starts what has died.
