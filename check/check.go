@@ -81,7 +81,7 @@ type inspection struct {
 // checks are in the order of the report.
 var checks = []func(context.Context, *inspection) []Result{
 	configuration, directories, programs,
-	account, libvirt, emulator, driver, kvm, kernel,
+	account, libvirt, emulator, driver, kvm, networks,
 	limits, hugepages, iommu, sriov,
 	plugin, restarted, slurmSettings, resourceScript,
 }

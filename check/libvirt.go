@@ -108,13 +108,16 @@ func emulator(ctx context.Context, i *inspection) []Result {
 	return []Result{wrong(name, "no "+strings.Join(candidates, " or "), "install QEMU (Debian: qemu-system-x86; RHEL: qemu-kvm), or name it in the configuration: [qemu] emulator")}
 }
 
-// A Probe is what slurmv-agent probe has tried on this node. An empty text is a
-// success.
+// A Probe is what slurmv-agent probe has tried on this node. An error that is
+// empty is a success.
 type Probe struct {
-	Libvirt      string            `json:"libvirt"`       // version of the library that was loaded
-	LibvirtError string            `json:"libvirt_error"` // why its QEMU driver does not open
-	KVMError     string            `json:"kvm_error"`
-	Kernel       map[string]string `json:"kernel"` // feature to error
+	Libvirt          string `json:"libvirt"` // version of the library that was loaded
+	LibvirtError     string `json:"libvirt_error"`
+	KVMError         string `json:"kvm_error"`
+	NodeNetworkError string `json:"node_network_error"` // of a job with one node
+	JobNetworkError  string `json:"job_network_error"`  // of a job with several
+	Underlay         string `json:"underlay"`           // this node's address for those; "" where they need none
+	UnderlayError    string `json:"underlay_error"`
 }
 
 var errNotRoot = errors.New("only root can try it")

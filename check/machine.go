@@ -3,10 +3,8 @@ package check
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -39,29 +37,30 @@ func judgeKVM(wish config.Accel, problem string, open bool) Result {
 	return ok(name, "usable")
 }
 
-// features are what the kernel must offer for the network of a job.
-var features = map[string]string{
-	"bridge":   "a job's VMs on one node are joined by a bridge",
-	"tap":      "every VM has a tap device",
-	"vxlan":    "jobs with several nodes join them by VXLAN",
-	"nftables": "forged addresses of VMs are dropped by nftables",
-}
-
-func kernel(_ context.Context, i *inspection) []Result {
-	const name = "kernel"
+// networks: what the agent could make in a namespace aside, it can make for jobs.
+func networks(_ context.Context, i *inspection) []Result {
+	const name = "networks"
 	if i.probeErr != nil {
 		return unprobed(name, i.probeErr)
 	}
-	var results []Result
-	for _, f := range slices.Sorted(maps.Keys(features)) {
-		if problem := i.probe.Kernel[f]; problem != "" {
-			results = append(results, wrong(name+" "+f, problem, "load or build the kernel's module: "+features[f]))
-		}
+	return []Result{judgeNetworks(i.probe)}
+}
+
+func judgeNetworks(p Probe) Result {
+	const name = "networks"
+	switch {
+	case p.NodeNetworkError != "":
+		return wrong(name, p.NodeNetworkError, "load or build the kernel's modules bridge, tun and nf_tables with its bridge family: no VM has a network without")
+	case p.JobNetworkError != "":
+		return wrong(name, p.JobNetworkError, "load or build the kernel's module vxlan: it joins the VMs of a job with several nodes")
+	case p.UnderlayError != "":
+		return wrong(name, p.UnderlayError, "name the nodes' own network in the configuration: [network.default] underlay; jobs with several nodes need it")
 	}
-	if len(results) == 0 {
-		results = []Result{ok(name, strings.Join(slices.Sorted(maps.Keys(features)), ", "))}
+	seen := "bridge, taps, nftables and VXLAN work"
+	if p.Underlay != "" {
+		seen += "; other nodes reach this one at " + p.Underlay
 	}
-	return results
+	return ok(name, seen)
 }
 
 // hugepages are information: VMs do not need them.

@@ -30,6 +30,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newLaunch(), newReclaim(), newClean(), newSaveLogs(), newHold(), newExec(), newQuery())
+	root.AddCommand(newLaunch(), newReclaim(), newClean(), newSaveLogs(), newHold(), newExec(), newQuery(), newProbe())
 	return root
 }

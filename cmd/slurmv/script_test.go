@@ -2,11 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -39,10 +42,24 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PLAY", e.WorkDir)
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // else each program waits a second at its end
 			e.Setenv("SQUEUE_FORMAT", "nonsense of the user's")
 			return nil
 		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})
+}
+
+// exits N PROGRAM ARGUMENT... checks the exit status.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	code := "0"
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		code = strconv.Itoa(exit.ExitCode())
+	}
+	if code != args[0] {
+		ts.Fatalf("exit status %s instead of %s", code, args[0])
+	}
 }
 
 func playPath(name string) string { return filepath.Join(os.Getenv("PLAY"), name) }
@@ -54,7 +71,7 @@ func playFile(name string) int {
 		fmt.Fprintln(os.Stderr, "slurm_load_jobs error: Invalid job id specified")
 		return 1
 	}
-	os.Stdout.Write(text)
+	fmt.Print(strings.ReplaceAll(strings.ReplaceAll(string(text), "$WORK", os.Getenv("PLAY")), "WorkDir=run", "WorkDir="+playPath("run")))
 	return 0
 }
 

@@ -1,0 +1,87 @@
+package check
+
+import "testing"
+
+const ext4 = 0xef53
+
+func TestJudgeSpace(t *testing.T) {
+	const plenty = 100 << 30
+	tests := map[string]struct {
+		kind  int64
+		free  uint64
+		keeps bool
+		want  Status
+	}{
+		"a disk with space":                     {ext4, plenty, true, OK},
+		"a disk that is full":                   {ext4, 1 << 20, true, Warning},
+		"a full disk matters little for /run":   {ext4, 1 << 20, false, OK},
+		"memory for what must survive a reboot": {0x01021994, plenty, true, Warning},
+		"memory for what must not":              {0x01021994, plenty, false, OK},
+		"a file server":                         {0x6969, plenty, true, Error},
+		"a file server for /run":                {0x6969, plenty, false, Error},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := judgeSpace("directory", "/d", tt.kind, tt.free, tt.keeps); got.Status != tt.want {
+				t.Errorf("%+v, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseVersion(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		want string
+		ok   bool
+	}{
+		"Debian's":              {"slurm-wlm 22.05.8", "22.05.8", true},
+		"SchedMD's":             {"slurm 24.11.12", "24.11.12", true},
+		"a release to come":     {"slurm 25.11.0-0rc1", "25.11.0", true},
+		"nothing":               {"", "0.00.0", false},
+		"something else's name": {"slurmd: error", "0.00.0", false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, ok := parseVersion(tt.text)
+			if got.String() != tt.want || ok != tt.ok {
+				t.Errorf("%s, %v; want %s, %v", got, ok, tt.want, tt.ok)
+			}
+		})
+	}
+}
+
+func TestLibraryVersion(t *testing.T) {
+	tests := map[string]string{
+		"libvirt.so.0.9000.0":   "9.0.0",
+		"libvirt.so.0.10000.10": "10.0.10",
+		"libvirt.so.0.11003.2":  "11.3.2",
+		"libvirt.so.0":          "",
+		"":                      "",
+	}
+	for file, want := range tests {
+		t.Run(file, func(t *testing.T) {
+			if got := libraryVersion(file); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestQEMUAccount(t *testing.T) {
+	tests := map[string]struct{ release, want string }{
+		"Debian":     {"NAME=x\nID=debian\n", "libvirt-qemu"},
+		"of Debian":  {"ID=ubuntu\nID_LIKE=debian\n", "libvirt-qemu"},
+		"Rocky":      {"ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n", "qemu"},
+		"no release": {"", "qemu"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := &machine{root: t.TempDir()}
+			m.write(t, "etc/os-release", tt.release, 0o644)
+			if got := qemuAccount(m.root); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}

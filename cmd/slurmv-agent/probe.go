@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/check"
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmnet"
+)
+
+// newProbe is the part of slurmv check that needs libvirt, or root.
+func newProbe() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use:    "probe",
+		Short:  "Try what a launch needs of this node, for slurmv check",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := config.Load(path)
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(c.OutOrStdout()).Encode(probe(c.Context(), cfg))
+		},
+	}
+	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`")
+	return c
+}
+
+func probe(ctx context.Context, cfg config.Config) check.Probe {
+	var p check.Probe
+	p.Libvirt, p.LibvirtError = probeLibvirt()
+	p.KVMError = text(vmlaunch.KVMUsable("/"))
+	p.NodeNetworkError = text(aside(func() error { return rehearse(ctx, 1) }))
+	p.JobNetworkError = text(aside(func() error { return rehearse(ctx, 2) }))
+	p.Underlay, p.UnderlayError = probeUnderlay(cfg.Network["default"])
+	return p
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func probeLibvirt() (version, problem string) {
+	dir, err := os.MkdirTemp("", "slurmv-probe-")
+	if err != nil {
+		return "", err.Error()
+	}
+	defer os.RemoveAll(dir)
+	version, err = vmlaunch.ProbeLibvirt(dir)
+	return version, text(err)
+}
+
+func probeUnderlay(network config.Network) (address, problem string) {
+	if network.Type != config.NetworkJob {
+		return "", ""
+	}
+	underlay, err := vmnet.AutoUnderlay(network.Underlay)
+	if err != nil {
+		return "", err.Error()
+	}
+	return underlay.Addr.String(), ""
+}
+
+// aside calls f in a new network namespace, which goes with all that f has made
+// in it when its only thread ends.
+func aside(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread is of no more use
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// rehearse makes the network of a job with that many nodes, and a tap, with the
+// loopback device for underlay.
+func rehearse(ctx context.Context, nodes int) error {
+	loopback, err := netlink.LinkByName("lo")
+	if err == nil {
+		err = netlink.LinkSetUp(loopback)
+	}
+	if err != nil {
+		return err
+	}
+	id := journal.ID{Job: 1}
+	address := netip.MustParseAddr("127.0.0.1")
+	err = vmnet.Create(ctx, vmnet.Network{ID: id, Nodes: nodes, Port: 4789, Underlay: vmnet.Underlay{
+		Addr: address, Prefix: netip.PrefixFrom(address, 8), Interface: "lo", MTU: 1500,
+	}})
+	if err == nil {
+		_, _, err = vmnet.AddTap(ctx, id, vmnet.Tap{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Address: address})
+	}
+	return errors.Join(err, vmnet.Delete(ctx, id))
+}

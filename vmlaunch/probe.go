@@ -1,0 +1,21 @@
+package vmlaunch
+
+import (
+	"fmt"
+	"path/filepath"
+)
+
+// ProbeLibvirt opens libvirt's QEMU driver as a launch does, with its root in the
+// empty directory dir, and returns the version of the library.
+func ProbeLibvirt(dir string) (string, error) {
+	h, err := openEmbedded(dir, filepath.Join(dir, "probe-cache"))
+	if err != nil {
+		return "", err
+	}
+	defer h.conn.Close()
+	v, err := h.conn.GetLibVersion()
+	if err != nil {
+		return "", fmt.Errorf("ask libvirt for its version: %w", plain(err))
+	}
+	return fmt.Sprintf("%d.%d.%d", v/1000000, v/1000%1000, v%1000), nil
+}
