@@ -188,3 +188,24 @@ func expectLine(t *testing.T, r io.Reader, want string) {
 		t.Fatalf("line = %q, want %q", got, want)
 	}
 }
+
+// tappedConn is a connection whose reading can be stopped.
+type tappedConn struct {
+	net.Conn
+	mu   sync.Mutex
+	open chan struct{} // closed while reading goes on
+}
+
+func (c *tappedConn) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = make(chan struct{})
+}
+
+func (c *tappedConn) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	open := c.open
+	c.mu.Unlock()
+	<-open
+	return c.Conn.Read(p)
+}

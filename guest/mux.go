@@ -102,3 +102,13 @@ func (f *framed) Write(p []byte) (int, error) {
 }
 
 func (f *framed) Close() error { return f.rw.Close() }
+
+// accept returns the next stream of the peer, or why there will be none.
+func accept(mux *yamux.Session) (*yamux.Stream, error) {
+	stream, err := mux.AcceptStream()
+	// A stream that came just before the end hides the cause of the end.
+	for tries := muxConfig().AcceptBacklog; errors.Is(err, yamux.ErrSessionShutdown) && tries > 0; tries-- {
+		stream, err = mux.AcceptStream()
+	}
+	return stream, noEOF(err)
+}

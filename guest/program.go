@@ -2,6 +2,7 @@ package guest
 
 import (
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"sync"
@@ -20,12 +21,14 @@ type program struct {
 	streams  map[string]*stream // as they come; nil once the program has ended
 	complete chan struct{}      // closed when all have come
 
-	group  *cgroup // nil without cgroups
-	child  *exec.Cmd
-	reaped bool // the child's pid means nothing any more
-	tty    *os.File
-	pipes  []*os.File // our ends
-	pmi    halfCloser // our end
+	group     *cgroup // nil without cgroups
+	child     *exec.Cmd
+	launching *net.UnixConn // to the child until it is the program
+	reaped    bool          // the child's pid means nothing any more
+
+	tty   *os.File
+	pipes []*os.File    // our ends
+	pmi   *net.UnixConn // our end
 
 	output sync.WaitGroup // what copies the program's output
 	others sync.WaitGroup // the other copies
@@ -58,7 +61,6 @@ func (s *Server) program(control *stream, cmd *Command) {
 		go drain(orders)
 		return
 	}
-	_ = writeLine(control, event{Started: true})
 	p.attend(orders)
 	if err := p.release(); err != nil {
 		s.log().Error("program not cleaned up", "program", cmd.Args[0], "err", err)
@@ -140,11 +142,16 @@ func (p *program) closeStreams() {
 	}
 }
 
-// attend follows orders until the host has none left, and tells it when the
-// program has ended and its output is sent. Then it kills what there is.
+// attend tells the host when the program runs, and when it has ended and its
+// output is sent. Meanwhile it follows orders, and when the host has none left
+// it kills what there is.
 func (p *program) attend(orders <-chan order) {
 	exited := make(chan Exit, 1)
-	go func() { exited <- p.reap() }()
+	go func() {
+		p.launch()
+		_ = writeLine(p.control, event{Started: true})
+		exited <- p.reap()
+	}()
 	for done := false; ; {
 		select {
 		case o, open := <-orders:
@@ -253,7 +260,9 @@ func (p *program) closePipes() {
 	for _, f := range p.pipes {
 		_ = f.Close()
 	}
-	if p.pmi != nil {
-		_ = p.pmi.Close()
+	for _, conn := range []*net.UnixConn{p.launching, p.pmi} {
+		if conn != nil {
+			_ = conn.Close()
+		}
 	}
 }

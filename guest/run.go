@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -44,14 +45,31 @@ func complain(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "slurmv: error: "+format+"\n", args...)
 }
 
+// readLaunch leaves the socket open: that it closes on exec tells the agent.
 func readLaunch() (l launch, err error) {
-	f := os.NewFile(specFD, "launch")
-	text, err := io.ReadAll(f)
-	_ = f.Close()
+	unix.CloseOnExec(launchFD)
+	text, err := bufio.NewReader(descriptor(launchFD)).ReadBytes('\n')
 	if err != nil {
 		return l, fmt.Errorf("read what to run: %w", err)
 	}
 	return l, json.Unmarshal(text, &l)
+}
+
+// A descriptor is read without an [os.File], which would close it when it is
+// no longer used.
+type descriptor int
+
+func (d descriptor) Read(p []byte) (int, error) {
+	for {
+		n, err := unix.Read(int(d), p)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case n == 0 && err == nil:
+			return 0, io.EOF
+		default:
+			return max(n, 0), err
+		}
+	}
 }
 
 // enter makes the process the program's in all but the program.
@@ -121,7 +139,7 @@ func (l *launch) execute() int {
 // hideDescriptors closes on exec what the agent was born with. Its own
 // descriptors are never passed on.
 func hideDescriptors(pmi bool) {
-	first := uint(specFD)
+	first := uint(launchFD)
 	if pmi {
 		first = pmiFD + 1
 	}

@@ -12,6 +12,8 @@ import (
 	"net"
 	"strconv"
 	"sync"
+
+	"github.com/hashicorp/yamux"
 )
 
 // A Server is the guest's end of the channel. The program that holds it must
@@ -22,6 +24,9 @@ type Server struct {
 	// group of a program is killed, not what has left it.
 	Cgroups *Cgroups
 	Log     *slog.Logger // nil is silence
+
+	// connect is how a port of the loopback is reached; nil in earnest.
+	connect func(ctx context.Context, network, address string) (net.Conn, error)
 
 	setup    sync.Mutex // one change of the machine at a time
 	mu       sync.Mutex
@@ -46,9 +51,8 @@ func (s *Server) Serve(ctx context.Context, port io.ReadWriteCloser) error {
 	defer cancel()
 	var streams sync.WaitGroup
 	for {
-		raw, aerr := mux.AcceptStream()
-		if aerr != nil {
-			err = noEOF(aerr)
+		var raw *yamux.Stream
+		if raw, err = accept(mux); err != nil {
 			break
 		}
 		if mux.NumStreams() > maxStreams {
@@ -126,8 +130,11 @@ func (s *Server) change(ctx context.Context, h Header) answer {
 
 // dial joins the stream to a port of the loopback.
 func (s *Server) dial(ctx context.Context, st *stream, port uint16) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	connect := s.connect
+	if connect == nil {
+		connect = new(net.Dialer).DialContext
+	}
+	conn, err := connect(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
 	if err != nil {
 		_ = writeLine(st, answer{Error: err.Error()})
 		st.Finish()

@@ -59,13 +59,13 @@ func (j joined) Close() error                { return j.conn.Close() }
 // watch waits for the session's end. Only this end opens streams, so a guest
 // which opens one is not our agent.
 func (s *Session) watch() {
-	_, err := s.mux.AcceptStream()
+	_, err := accept(s.mux)
 	if err == nil {
 		err = errors.New("the guest opened a stream")
 		_ = s.mux.Close()
 	}
 	s.mu.Lock()
-	s.err = noEOF(err)
+	s.err = err
 	s.mu.Unlock()
 	close(s.done)
 }

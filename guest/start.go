@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -15,8 +14,8 @@ import (
 
 // The descriptors that a program's process is born with, besides 0, 1 and 2.
 const (
-	specFD = 3 // the launch, read and closed before the program runs
-	pmiFD  = 4 // stays open for the program
+	launchFD = 3 // a socket: the launch, then nothing; closed when the program runs
+	pmiFD    = 4 // stays open for the program
 )
 
 // A launch is what a program's process needs to know to become the program.
@@ -28,12 +27,10 @@ type launch struct {
 // start starts the program and the copying of its streams. On error, release
 // gives back what was made.
 func (p *program) start(groups *Cgroups) (err error) {
-	l := launch{Command: *p.cmd}
 	if groups != nil {
 		if p.group, err = groups.create(p.id); err != nil {
 			return err
 		}
-		l.Procs = p.group.procs()
 	}
 	var theirs []*os.File
 	defer func() {
@@ -41,26 +38,26 @@ func (p *program) start(groups *Cgroups) (err error) {
 			_ = f.Close()
 		}
 	}()
-	spec, err := specFile(l)
-	if err != nil {
-		return err
-	}
-	theirs = append(theirs, spec)
 	stdio, err := p.stdio()
 	theirs = append(theirs, stdio...)
 	if err != nil {
 		return err
 	}
-	p.child = childOf(stdio, spec)
-	p.child.SysProcAttr.Setctty = p.tty != nil
+	var end *os.File
+	if p.launching, end, err = socketPair(); err != nil {
+		return err
+	}
+	extra := []*os.File{end}
+	theirs = append(theirs, end)
 	if p.cmd.PMI {
-		end, err := p.pmiPair()
-		if err != nil {
+		if p.pmi, end, err = socketPair(); err != nil {
 			return err
 		}
+		extra = append(extra, end)
 		theirs = append(theirs, end)
-		p.child.ExtraFiles = append(p.child.ExtraFiles, end)
 	}
+	p.child = childOf(stdio, extra)
+	p.child.SysProcAttr.Setctty = p.tty != nil
 	if err := p.child.Start(); err != nil {
 		return fmt.Errorf("start a process: %w", err)
 	}
@@ -68,9 +65,21 @@ func (p *program) start(groups *Cgroups) (err error) {
 	return nil
 }
 
+// launch tells the child what to become, and returns when it has become that or
+// failed to. The command reaches it as data, not as its own arguments and
+// environment: at first it is root.
+func (p *program) launch() {
+	l := launch{Command: *p.cmd}
+	if p.group != nil {
+		l.Procs = p.group.procs()
+	}
+	_ = writeLine(p.launching, l)
+	_, _ = io.Copy(io.Discard, p.launching)
+}
+
 // childOf is this program once more, in a session of its own, about to call
 // [RunProgram].
-func childOf(stdio []*os.File, spec *os.File) *exec.Cmd {
+func childOf(stdio, extra []*os.File) *exec.Cmd {
 	return &exec.Cmd{
 		Path:        "/proc/self/exe",
 		Args:        []string{programName},
@@ -79,31 +88,9 @@ func childOf(stdio []*os.File, spec *os.File) *exec.Cmd {
 		Stdin:       stdio[0],
 		Stdout:      stdio[1],
 		Stderr:      stdio[2],
-		ExtraFiles:  []*os.File{spec},
+		ExtraFiles:  extra,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-}
-
-// specFile holds l in memory: arguments and environment of the user reach the
-// process as data, not as its own arguments and environment while it is root.
-func specFile(l launch) (*os.File, error) {
-	text, err := json.Marshal(l)
-	if err != nil {
-		return nil, err
-	}
-	fd, err := unix.MemfdCreate("slurmv-program", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("hold the command in memory: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), "slurmv-program")
-	if _, err := f.Write(text); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("hold the command in memory: %w", err)
-	}
-	return f, nil
 }
 
 // stdio makes the program's standard streams and returns its ends.
@@ -141,22 +128,21 @@ func (p *program) terminal() ([]*os.File, error) {
 	return []*os.File{end, end, end}, nil
 }
 
-// pmiPair makes a socket pair and returns the program's end.
-func (p *program) pmiPair() (*os.File, error) {
+// socketPair returns two connected sockets, the second for the child.
+func socketPair() (*net.UnixConn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("make a socket pair for PMI: %w", err)
+		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
 	}
-	ours := os.NewFile(uintptr(fds[0]), "pmi")
+	ours := os.NewFile(uintptr(fds[0]), "ours")
 	defer func() { _ = ours.Close() }()
-	theirs := os.NewFile(uintptr(fds[1]), "pmi")
+	theirs := os.NewFile(uintptr(fds[1]), "theirs")
 	conn, err := net.FileConn(ours)
 	if err != nil {
 		_ = theirs.Close()
-		return nil, fmt.Errorf("make a socket pair for PMI: %w", err)
+		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
 	}
-	p.pmi = conn.(*net.UnixConn)
-	return theirs, nil
+	return conn.(*net.UnixConn), theirs, nil
 }
 
 // copyStreams connects the program's ends to its streams.
