@@ -66,12 +66,14 @@ func wrapperPage(ctx context.Context) (*cobra.Command, error) {
 	if !found || !strings.HasPrefix(usage, "Usage: ") {
 		return nil, fmt.Errorf("the help of %s does not begin with its usage", program)
 	}
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use:                   strings.TrimPrefix(firstLine(usage), "Usage: "),
 		Short:                 "Run a program in the VMs of a Slurm job",
 		Long:                  text,
 		DisableAutoGenTag:     true,
 		DisableFlagsInUseLine: true,
 		Run:                   func(*cobra.Command, []string) {},
-	}, nil
+	}
+	c.Flags().BoolP("help", "h", false, "")
+	return c, c.Flags().MarkHidden("help") // its text has all options already
 }

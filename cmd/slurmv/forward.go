@@ -13,7 +13,7 @@ import (
 func newForward() *cobra.Command {
 	var node string
 	c := &cobra.Command{
-		Use:   "forward [flags] JOB[/VM] PORT",
+		Use:   "forward JOB[/VM] PORT",
 		Short: "Connect standard input and output to a port of a VM",
 		Long: `Connect standard input and output to a TCP port of a VM, on its loopback.
 

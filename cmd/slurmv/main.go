@@ -36,7 +36,7 @@ func run() int {
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "slurmv",
+		Use:   "slurmv COMMAND",
 		Short: "See and use the virtual machines of Slurm jobs",
 		Long: `See and use the virtual machines of Slurm jobs.
 
@@ -59,6 +59,9 @@ VM. Inside a job, JOB may be left out.`,
 		newCheck(), newClean(),
 		newResources(), newGenDocs(),
 	)
+	for _, c := range append(root.Commands(), root) {
+		c.DisableFlagsInUseLine = true // the use lines are complete
+	}
 	return root
 }
 
