@@ -4,7 +4,7 @@
 complete=$dir/run/complete # `up` came to its end
 
 cluster_up() {
-	local want="nodes 2"
+	local want="nodes 2" other
 	while (($#)); do
 		case $1 in
 		--nodes)
@@ -17,7 +17,8 @@ cluster_up() {
 		esac
 		shift
 	done
-	refuse_second_cluster
+	other=$(other_cluster)
+	[[ -z $other ]] || die "only one cluster can be up on a machine: $other"
 	up_directory
 	if [[ -e $complete ]] && holder ctl >/dev/null; then
 		up_again "$want"
@@ -236,8 +237,10 @@ cluster_down() {
 	if [[ ! -e $marker ]]; then
 		[[ -z $(ls -A "$dir") ]] || die "$dir is no directory of a cluster; nothing was removed"
 	fi
-	cancel_jobs
-	clear_remains
+	if [[ -z $(other_cluster) ]]; then
+		cancel_jobs
+		clear_remains
+	fi
 	find "$dir" -mindepth 1 -maxdepth 1 "${keep[@]}" -exec rm -rf --one-file-system {} +
 	if [[ ${#keep[@]} == 0 ]]; then
 		rmdir "$dir"

@@ -20,6 +20,13 @@ users=(alice:6001 bob:6002)
 # netns HOST: the file of a host's network namespace.
 netns() { echo "/run/netns/svc-$1"; }
 
+# in_network NAMESPACE COMMAND...: like `ip netns exec`, but leaves /sys and all other mounts as they are.
+in_network() {
+	local name=$1
+	shift
+	nsenter --net="/run/netns/$name" "$@"
+}
+
 # address HOST: its address on the cluster's network.
 address() {
 	case $1 in
@@ -38,7 +45,7 @@ nodes() {
 # owner NAMESPACE: the directory of the cluster that made it. It is kept as the alias of the
 # namespace's loopback device, so it comes and goes with the namespace.
 owner() {
-	ip -n "$1" -o link show lo | sed -n 's/.*\\ *alias //p'
+	in_network "$1" ip -o link show lo | sed -n 's/.*\\ *alias //p'
 }
 
 # our_namespaces: those of this cluster, also half-made ones of a start that was cut off.
@@ -52,15 +59,20 @@ our_namespaces() {
 	done
 }
 
-# refuse_second_cluster: ends with an error if a cluster of another directory is up.
-refuse_second_cluster() {
+# other_cluster: says which cluster is up that is not of this directory, if there is one. That may also
+# be one whose network namespaces have no names here, as in a container beside this one.
+other_cluster() {
 	local path whose
 	for path in /run/netns/svc-*; do
 		[[ -e $path ]] || continue
 		whose=$(owner "${path##*/}") || continue
-		[[ -z $whose || $whose == "$dir" ]] ||
-			die "the cluster of $whose is up and only one can be; end it with: SLURMV_CLUSTER_DIR=$whose scripts/cluster down"
+		[[ -z $whose || $whose == "$dir" ]] || {
+			echo "the cluster of $whose is up; end it with: SLURMV_CLUSTER_DIR=$whose scripts/cluster down"
+			return
+		}
 	done
+	[[ -n $(our_namespaces) || -z $(members none "$cgroup_name") ]] ||
+		echo "a cluster is up in another container of this machine: processes $(members none "$cgroup_name" | sort -nu | xargs)"
 }
 
 # lock: serialises up and down of one cluster through its directory, whose inode a `down` may have

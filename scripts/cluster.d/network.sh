@@ -5,14 +5,14 @@
 # network_switch: the switch of the cluster's network and that of the site's, with its DHCP server.
 network_switch() {
 	namespace_add svc-sw
-	ip -n svc-sw -batch - <<END
+	in_network svc-sw ip -batch - <<END
 link add br-lan type bridge
 link set br-lan up
 link add br-site type bridge
 link set br-site up
 address add $site_lan.1/24 dev br-site
 END
-	nsenter --net=/run/netns/svc-sw dnsmasq --conf-file=/dev/null --no-hosts --no-resolv --port=0 \
+	in_network svc-sw dnsmasq --conf-file=/dev/null --no-hosts --no-resolv --port=0 \
 		--interface=br-site --bind-interfaces --dhcp-authoritative --user=root \
 		--dhcp-range="$site_lan.100,$site_lan.250,255.255.255.0,1h" \
 		--dhcp-leasefile="$dir/run/dnsmasq.leases" --pid-file="$dir/run/dnsmasq.pid" \
@@ -23,11 +23,11 @@ END
 # network_host HOST: its namespace and its cable to the cluster's network.
 network_host() {
 	namespace_add "svc-$1"
-	ip -n svc-sw -batch - <<END
+	in_network svc-sw ip -batch - <<END
 link add lan-$1 type veth peer name eth0 netns svc-$1
 link set lan-$1 master br-lan up
 END
-	ip -n "svc-$1" -batch - <<END
+	in_network "svc-$1" ip -batch - <<END
 address add $(address "$1")/24 dev eth0
 link set eth0 up
 END
@@ -36,11 +36,11 @@ END
 
 # network_site NODE: a bridge br-site, as sites have them for VMs, with a cable to the site's network.
 network_site() {
-	ip -n svc-sw -batch - <<END
+	in_network svc-sw ip -batch - <<END
 link add site-$1 type veth peer name site0 netns svc-$1
 link set site-$1 master br-site up
 END
-	ip -n "svc-$1" -batch - <<END
+	in_network "svc-$1" ip -batch - <<END
 link add br-site type bridge
 link set br-site up
 link set site0 master br-site up
@@ -51,8 +51,8 @@ END
 # machine's ip_forward, which would let packets pass from one network of a node to another.
 namespace_add() {
 	ip netns add "$1"
-	ip -n "$1" link set lo alias "$dir" up
-	nsenter --net="/run/netns/$1" sysctl -q net.ipv4.ip_forward=0
+	in_network "$1" ip link set lo alias "$dir" up
+	in_network "$1" sysctl -q net.ipv4.ip_forward=0
 }
 
 # network_unplug HOST: removes a host's namespace; its cables go with it.
