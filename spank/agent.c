@@ -187,25 +187,25 @@ static int reap(struct run *r)
 	return pid < 0 ? -1 : status;
 }
 
-static void tell_cause(struct run *r, const char *cause, int number)
+static void tell_cause(struct run *r, const char *cause)
 {
 	char *const *argv = r->agent->argv;
 	char text[1024];
 
-	snprintf(text, sizeof(text), "node %s: %s %s: %s %d", r->agent->node, argv[0], argv[1], cause,
-		 number);
+	snprintf(text, sizeof(text), "node %s: %s %s: %s", r->agent->node, argv[0], argv[1], cause);
 	tell(r, text);
 }
 
 /* Names the end of an agent that did not say what was wrong. */
 static void tell_end(struct run *r, int status)
 {
-	if (status == -1)
-		tell_cause(r, "gave no reason, and its end is unknown to process", r->pid);
-	else if (WIFSIGNALED(status))
-		tell_cause(r, "killed by signal", WTERMSIG(status));
-	else
-		tell_cause(r, "gave no reason, only exit status", WEXITSTATUS(status));
+	char cause[80] = "its end is unknown";
+
+	if (status != -1 && WIFSIGNALED(status))
+		snprintf(cause, sizeof(cause), "killed by signal %d", WTERMSIG(status));
+	else if (status != -1)
+		snprintf(cause, sizeof(cause), "exit status %d, and no reason given", WEXITSTATUS(status));
+	tell_cause(r, cause);
 }
 
 static int outcome(struct run *r)
@@ -305,7 +305,7 @@ static int start_and_follow(struct run *r)
 	int err = start(r), rc;
 
 	if (err) {
-		tell_cause(r, strerror(err), err);
+		tell_cause(r, strerror(err));
 		return -1;
 	}
 	if (r->agent->seconds)

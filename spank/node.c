@@ -139,6 +139,21 @@ static void add_users(spank_t sp, const char *name, const char *variable)
 		environment.full = true;
 }
 
+/*
+ * Slurm 22.05 knows the count in the batch step only; an srun has it in the variable
+ * that it got from the batch script. A forged one is a name for the job's own things
+ * and no more: the epilog reclaims the job whatever its count.
+ */
+static uint32_t restart_count(spank_t sp)
+{
+	uint32_t count = number(sp, S_SLURM_RESTART_COUNT);
+	const char *value;
+
+	if (count == 0 && users(sp, "SLURM_RESTART_COUNT", &value) == ESPANK_SUCCESS)
+		count = (uint32_t)strtoul(value, NULL, 10);
+	return count;
+}
+
 /* What slurmd gave its children; it is not in the user's hands. */
 static void add_nodes(const char *name, const char *variable)
 {
@@ -164,7 +179,7 @@ static void begin_environment(spank_t sp)
 static void add_step(spank_t sp)
 {
 	add("SLURMV_STEP=%" PRIu32, number(sp, S_JOB_STEPID));
-	add("SLURMV_RESTART=%" PRIu32, number(sp, S_SLURM_RESTART_COUNT));
+	add("SLURMV_RESTART=%" PRIu32, restart_count(sp));
 	add("SLURMV_NODE_RANK=%" PRIu32, number(sp, S_JOB_NODEID));
 	add("SLURMV_NODES=%" PRIu32, number(sp, S_JOB_NNODES));
 	add_users(sp, "SLURMV_CLUSTER", "SLURM_CLUSTER_NAME");
@@ -243,7 +258,7 @@ void reclaim_step(spank_t sp, const struct settings *s)
 	};
 
 	snprintf(job, sizeof(job), "%" PRIu32, number(sp, S_JOB_ID));
-	snprintf(restart, sizeof(restart), "%" PRIu32, number(sp, S_SLURM_RESTART_COUNT));
+	snprintf(restart, sizeof(restart), "%" PRIu32, restart_count(sp));
 	snprintf(step, sizeof(step), "%" PRIu32, number(sp, S_JOB_STEPID));
 	begin_environment(sp);
 	add_step(sp);

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+const spec = "JOB:SLURM_SPANK_SLURMV_SPEC={}"
+
 // A node is one of a VM job, with a shell script as its agent.
 type node struct {
 	agent, state string
@@ -17,6 +19,9 @@ type node struct {
 func newNode(t *testing.T, script string) node {
 	t.Helper()
 	n := node{agent: filepath.Join(t.TempDir(), "agent"), state: filepath.Join(t.TempDir(), "%n")}
+	if script == "" {
+		return n
+	}
 	if err := os.WriteFile(n.agent, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -26,8 +31,7 @@ func newNode(t *testing.T, script string) node {
 // run calls the hooks in slurmstepd on node n1, in the step whose program is "AGENT verb".
 func (n node) run(t *testing.T, verb string, env []string, context string, hooks ...string) []string {
 	t.Helper()
-	env = append([]string{"SLURMD_NODENAME=n1", "HOST_PROGRAM=" + n.agent + " " + verb,
-		"JOB:SLURM_SPANK_SLURMV_SPEC={}", "SECRET=1"}, env...)
+	env = append([]string{"SLURMD_NODENAME=n1", "HOST_PROGRAM=" + n.agent + " " + verb, "SECRET=1"}, env...)
 	actions := append([]string{"arg:agent=" + n.agent, "arg:config=/c", "arg:state=" + n.state}, hooks...)
 	return host(t, env, context, actions...)
 }
@@ -42,10 +46,11 @@ func TestLaunch(t *testing.T) {
 		return append(append([]string{}, failed[:2]...), append(lines, failed[2])...)
 	}
 	tests := map[string]struct {
-		verb  string // "hold" unless given
-		agent string
-		env   []string
-		want  []string
+		verb   string // "hold" unless given
+		agent  string // none: the program does not exist
+		env    []string
+		noSpec bool
+		want   []string
 	}{
 		"the task starts when the agent is ready": {
 			agent: "echo ready >&3",
@@ -65,7 +70,14 @@ func TestLaunch(t *testing.T) {
 		},
 		"an agent without a word": {
 			agent: "exit 7",
-			want:  with("error: node n1: AGENT launch: gave no reason, only exit status 7"),
+			want:  with("error: node n1: AGENT launch: exit status 7, and no reason given"),
+		},
+		"no agent": {
+			want: with("error: node n1: AGENT launch: No such file or directory"),
+		},
+		"a job that was submitted without VMs": {
+			agent: "echo ready >&3", noSpec: true,
+			want: with("error: slurmv: node n1: job 4217 has no VMs: submit it with --vm-per-node"),
 		},
 		"an agent that is killed": {
 			agent: "kill -9 $$",
@@ -106,6 +118,9 @@ func TestLaunch(t *testing.T) {
 			if tt.verb == "" {
 				tt.verb = "hold"
 			}
+			if !tt.noSpec {
+				tt.env = append(tt.env, spec)
+			}
 			got := n.run(t, tt.verb, tt.env, stepd, "user_init", "task_post_fork", "task_init_privileged")
 			if diff := cmp.Diff(tt.want, n.shorten(got)); diff != "" {
 				t.Errorf("the host saw (-want +got):\n%s", diff)
@@ -123,7 +138,7 @@ say blocked $(sed -n 's/SigBlk:.*\(....\)$/\1/p' /proc/$$/status)
 for fd in 0 1 2 7; do say descriptor $fd $(readlink /proc/$$/fd/$fd || echo closed); done
 env -u PWD -u OLDPWD -u SHLVL -u _ | sort | sed 's/^/say /' >&3
 echo ready >&3`)
-	got := n.run(t, "hold", []string{"JOB:SLURM_CLUSTER_NAME=c1", "JOB:SLURM_JOB_NAME=my job", "JOB:LD_PRELOAD=/evil.so",
+	got := n.run(t, "hold", []string{spec, "JOB:SLURM_CLUSTER_NAME=c1", "JOB:SLURM_JOB_NAME=my job", "JOB:LD_PRELOAD=/evil.so",
 		"SLURM_CONF=/etc/slurm.conf"}, stepd, "user_init", "task_post_fork", "task_init_privileged")
 	dir, err := os.Getwd()
 	if err != nil {
@@ -156,6 +171,7 @@ func TestReclaim(t *testing.T) {
 	}
 	tests := map[string]struct {
 		agent   string
+		env     []string
 		context string
 		hook    string
 		jobs    []string
@@ -164,6 +180,10 @@ func TestReclaim(t *testing.T) {
 		"task_exit gives a deadline and the step": {
 			agent: say, context: stepd, hook: "task_exit",
 			want: []string{"log: reclaim --config /c --job 4217 --restart 5 --step 3 --deadline 20s", "task_exit: 0"},
+		},
+		"the restart count of an srun is in its environment": {
+			agent: say, env: []string{"HOST_RESTART=0", "JOB:SLURM_RESTART_COUNT=2"}, context: stepd, hook: "task_exit",
+			want: []string{"log: reclaim --config /c --job 4217 --restart 2 --step 3 --deadline 20s", "task_exit: 0"},
 		},
 		"a failing reclaim is told and fails nothing": {
 			agent: "echo error vf 3 is stuck >&3; exit 3", context: stepd, hook: "task_exit",
@@ -187,14 +207,14 @@ func TestReclaim(t *testing.T) {
 		},
 		"a failing epilog does not drain the node": {
 			agent: "exit 3", context: jobScript, hook: "job_epilog",
-			want: []string{"error: node n1: AGENT reclaim: gave no reason, only exit status 3", "job_epilog: 0"},
+			want: []string{"error: node n1: AGENT reclaim: exit status 3, and no reason given", "job_epilog: 0"},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, tt.agent)
 			held(t, n, tt.jobs...)
-			got := n.run(t, "hold", nil, tt.context, tt.hook)
+			got := n.run(t, "hold", tt.env, tt.context, tt.hook)
 			if diff := cmp.Diff(tt.want, n.shorten(got)); diff != "" {
 				t.Errorf("the host saw (-want +got):\n%s", diff)
 			}

@@ -144,10 +144,10 @@ func TestSubmission(t *testing.T) {
 			want: []string{"init: 0", "init_post_opt: 0", heterogeneous, "init_post_opt: -1"},
 		},
 		"a submission inside a VM job forgets the outer job": {
-			env: []string{inheritedVMs, "KEEP_SLURM_SPANK=1", inheritedSpec, "_SLURM_SPANK_OPTION_slurmv_sriov=1",
+			env: []string{inheritedVMs, "SLURM_SPANK_SLURMV_" + strings.Repeat("X", 300) + "=1", "KEEP_SLURM_SPANK=1", inheritedSpec, "_SLURM_SPANK_OPTION_slurmv_sriov=1",
 				"SLURM_SPANK_OTHER=1", "SLURM_SPANK_SLURMV_REQUEST=x"},
 			context: sbatch, actions: []string{"init", "environ", "init_post_opt"},
-			want: []string{"init: 0", "environ: KEEP_SLURM_SPANK=1", "environ: SLURM_SPANK_OTHER=1", "init_post_opt: 0"},
+			want: []string{"init: 0", "environ: SLURM_SPANK_SLURMV_" + strings.Repeat("X", 300) + "=1", "environ: KEEP_SLURM_SPANK=1", "environ: SLURM_SPANK_OTHER=1", "init_post_opt: 0"},
 		},
 		"a step of a VM job inherits quietly": {
 			env:     []string{"SLURM_JOB_ID=7", inheritedVMs, inheritedSpec},

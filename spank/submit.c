@@ -73,9 +73,13 @@ void forget_outer_job(void)
 	char name[256];
 
 	for (char **v = environ; v && *v;) {
-		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*v, "="), *v);
-		if (!is_of_outer_job(*v) || unsetenv(name) || getenv(name))
-			v++; /* else the next variable has taken its place */
+		const char *variable = *v;
+
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(variable, "="), variable);
+		if (is_of_outer_job(variable))
+			unsetenv(name);
+		if (*v == variable) /* else the next one has taken its place */
+			v++;
 	}
 }
 

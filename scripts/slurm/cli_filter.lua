@@ -142,7 +142,7 @@ local function given(text)
 	return number and number > 0 and number or nil
 end
 
--- "700", "2G" or "2560M" in MiB; nil stays nil.
+-- "700", "2G" or "2560M" in MiB; nil stays nil, and is also what --mem=0 looks like.
 local function mebibytes(text)
 	local number, unit = string.match(text or "", "^(%d+)([KMGT]?)$")
 	local factor = { K = 1 / 1024, [""] = 1, M = 1, G = 1024, T = 1024 * 1024 }

@@ -102,6 +102,11 @@ static void get_argv(va_list args)
 	*va_arg(args, char ***) = argv;
 }
 
+static int from_environ(const char *name, int otherwise)
+{
+	return getenv(name) ? atoi(getenv(name)) : otherwise;
+}
+
 spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 {
 	va_list args;
@@ -115,10 +120,10 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 	case S_JOB_GID: *va_arg(args, gid_t *) = 100; break;
 	case S_JOB_NNODES: *va_arg(args, uint32_t *) = 2; break;
 	case S_JOB_NODEID: *va_arg(args, uint32_t *) = 1; break;
-	case S_SLURM_RESTART_COUNT: *va_arg(args, uint32_t *) = 5; break;
+	case S_SLURM_RESTART_COUNT: *va_arg(args, uint32_t *) = from_environ("HOST_RESTART", 5); break;
 	case S_JOB_NCPUS: *va_arg(args, uint16_t *) = 8; break;
 	case S_JOB_ALLOC_MEM: *va_arg(args, uint64_t *) = 4096; break;
-	case S_TASK_ID: *va_arg(args, int *) = getenv("HOST_TASK") ? atoi(getenv("HOST_TASK")) : 0; break;
+	case S_TASK_ID: *va_arg(args, int *) = from_environ("HOST_TASK", 0); break;
 	case S_JOB_ARGV: get_argv(args); break;
 	default: va_end(args); return ESPANK_BAD_ARG;
 	}
