@@ -24,7 +24,7 @@ const (
 
 var shimSources = []string{"shim.c", "submit.c", "node.c", "agent.c"}
 
-var cleanUp = func() {}
+var cleanUp = func() error { return nil }
 
 // lab is the directory of the built shim, of a stand-in for libslurmv.so beside
 // it, and of the host, a program that stands for Slurm.
@@ -33,7 +33,7 @@ var lab = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cleanUp = func() { os.RemoveAll(dir) }
+	cleanUp = func() error { return os.RemoveAll(dir) }
 	shim := append([]string{"-fPIC", "-shared", "-DGRACE_MS=200", "-Wl,--version-script=spank.map",
 		"-o", filepath.Join(dir, "slurmv.so")}, shimSources...)
 	return dir, errors.Join(
@@ -57,7 +57,9 @@ func compile(args ...string) error {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	cleanUp()
+	if err := cleanUp(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	os.Exit(code)
 }
 
