@@ -29,7 +29,8 @@ TAGS    := libvirt_dlopen
 $(shell mkdir -p $(BUILD); echo '$(LDFLAGS) $(STATEDIR) $(SLURM_INCLUDE)' | cmp -s - $(BUILD)/settings || echo '$(LDFLAGS) $(STATEDIR) $(SLURM_INCLUDE)' > $(BUILD)/settings)
 
 GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*') config/slurmv.toml go.mod go.sum
-SHIM       := $(wildcard spank/*.c spank/*.h) spank/spank.map
+SHIM       := $(wildcard spank/*.c spank/*.h) spank/spank.map Makefile
+GUEST_PKG ?= ./cmd/slurmv-guest
 PROGRAMS   := slurm-v-run slurmv slurmv-agent
 
 .PHONY: all build packages install demo test unit fuzz lint clean
@@ -42,14 +43,14 @@ $(PROGRAMS:%=$(BUILD)/%): $(BUILD)/%: $(GO_SOURCES) $(BUILD)/settings
 
 # The guest's is static: it depends on nothing in the image.
 $(BUILD)/slurmv-guest: $(GO_SOURCES) $(BUILD)/settings
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X $(MODULE)/config.Version=$(VERSION)' -o $@ ./cmd/slurmv-guest
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X $(MODULE)/config.Version=$(VERSION)' -o $@ $(GUEST_PKG)
 
 $(BUILD)/libslurmv.so: $(GO_SOURCES) $(BUILD)/settings
 	$(GO) build -buildmode=c-shared -ldflags '$(LDFLAGS)' -o $@ ./spank
 	rm -f $(BUILD)/libslurmv.h
 
 $(BUILD)/slurmv.so: $(SHIM) $(BUILD)/settings
-	$(CC) $(CFLAGS) -std=gnu11 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -I$(SLURM_INCLUDE) \
+	$(CC) $(CFLAGS) -std=gnu11 -Wall -Wextra -Werror -fPIC -shared -I$(SLURM_INCLUDE) \
 	  -DSLURMV_AGENT='"$(LIBEXECDIR)/slurmv-agent"' -DSLURMV_CONFIG='"$(CONF)"' -DSLURMV_STATE='"$(STATEDIR)"' \
 	  -Wl,--unresolved-symbols=ignore-all -Wl,--version-script=spank/spank.map -o $@ $(filter %.c,$(SHIM)) -ldl
 
@@ -67,3 +68,30 @@ install: build
 
 clean:
 	rm -rf $(BUILD)
+
+# What `make test` does beside the cluster's scenarios.
+LINT := $(BUILD)/tools/golangci-lint
+LINT_VERSION := v2.15.0
+
+$(LINT):
+	GOBIN=$(abspath $(BUILD)/tools) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+
+lint: $(LINT)
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet -tags $(TAGS) ./...
+	$(GO) vet -tags $(TAGS),cluster ./test
+	$(LINT) run --build-tags $(TAGS) ./...
+	shellcheck -x $(SCRIPTS)
+
+SCRIPTS := .ci/run $(wildcard scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/test)
+
+unit:
+	$(GO) test -race -tags $(TAGS) ./...
+
+# The suite, as continuous integration runs it.
+test: packages
+	scripts/test
+
+demo: packages
+	scripts/cluster up
+	scripts/demo

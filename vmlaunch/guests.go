@@ -18,7 +18,7 @@ import (
 // owner is the job's owner as package images knows him.
 func (n *Node) owner() images.Owner {
 	o := n.plan.Owner
-	return images.Owner{UID: o.UID, GID: o.GID, Groups: o.GroupIDs()}
+	return images.Owner{Name: o.Name, UID: o.UID, GID: o.GID, Groups: o.GroupIDs()}
 }
 
 // tap is the host's end of the VM's NIC.

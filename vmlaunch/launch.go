@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -71,25 +70,47 @@ func decide(cfg config.Config, job Job) (Plan, error) {
 	return NewPlan(cfg, job, owner, accel)
 }
 
-// openJournal starts the job's journal. What an earlier step of the same job left
-// behind is reclaimed first; VMs that live are somebody's.
+// openJournal starts the job's journal. What the job left behind earlier, in
+// another step or before it was requeued, is reclaimed first; VMs that live are
+// somebody's.
 func openJournal(ctx context.Context, cfg config.Config, job Job) (*journal.Journal, error) {
 	state := cfg.StateDir(job.Node)
-	header := journal.Header{
+	if err := reclaimEarlier(ctx, cfg, job); err != nil {
+		return nil, err
+	}
+	j, err := journal.Create(state, job.ID, journal.Header{
 		Step: job.Step, UID: job.UID, GID: job.GID, Node: job.Node, Cluster: job.Cluster,
 		JobName: job.Name, WorkDir: job.WorkDir, Spec: job.Spec.Encode(),
-	}
-	j, err := journal.Create(state, job.ID, header)
-	if errors.Is(err, fs.ErrExist) && !errors.Is(err, journal.ErrLocked) {
-		if err := Reclaim(ctx, cfg, job.Node, job.ID); err != nil {
-			return nil, err
-		}
-		j, err = journal.Create(state, job.ID, header)
-	}
+	})
 	if errors.Is(err, journal.ErrLocked) {
 		return nil, fmt.Errorf("the VMs of job %d are already running", job.ID.Job)
 	}
 	return j, err
+}
+
+func reclaimEarlier(ctx context.Context, cfg config.Config, job Job) error {
+	state := cfg.StateDir(job.Node)
+	ids, err := journal.List(state)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if id.Job != job.ID.Job || id == job.ID && inUse(state, id) {
+			continue
+		}
+		if err := Reclaim(ctx, cfg, job.Node, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func inUse(state string, id journal.ID) bool {
+	j, err := journal.Open(state, id)
+	if err == nil {
+		_ = j.Close()
+	}
+	return errors.Is(err, journal.ErrLocked)
 }
 
 // launch prepares what the VMs share, at once, and then starts all of them, at

@@ -48,9 +48,20 @@ account_files() {
 				shadow) echo "$name:*:19000:0:99999:7:::" ;;
 				esac
 			done
+			libvirt_account "$file"
 		} | config_put "$file" "$(stat -c %a "/etc/$file")"
 		chgrp --reference="/etc/$file" "$dir/etc/$file"
 	done
+}
+
+# libvirt_account FILE: the account that libvirt's QEMU driver wants to exist, as Debian's package
+# libvirt-daemon-system makes it. That package brings services, so it is not installed.
+libvirt_account() {
+	grep -q '^libvirt-qemu:' "/etc/$1" && return
+	case $1 in
+	passwd) echo "libvirt-qemu:x:64055:64055:Libvirt Qemu:/var/lib/libvirt:/usr/sbin/nologin" ;;
+	group) echo "libvirt-qemu:x:64055:" ;;
+	esac
 }
 
 # accounts_make: the users' homes, which all hosts share, and the key by which the hosts know each other.
