@@ -1,0 +1,117 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A partition is the place of the root file system.
+type partition struct {
+	Device string // "/dev/vda1", or the disk if it has no partitions
+	Disk   string // "/dev/vda"
+	Number int    // 0 without partitions
+	Room   int64  // sectors behind it, up to the end of the disk; 0 if it is not the last
+	FSType string
+}
+
+// growRoot makes the root file system as large as its disk. Without a word of
+// the image's tools there is an error that says what is missing.
+func (m *Machine) growRoot(ctx context.Context) error {
+	p, err := m.rootPartition()
+	if err != nil {
+		return err
+	}
+	if p.Number > 0 && p.Room > spare {
+		// The kernel holds the partition busy: it is told of the new size after
+		// the table is written.
+		if err := m.command(ctx, ",+\n", "sfdisk", "--no-reread", "--no-tell-kernel", "-N", strconv.Itoa(p.Number), p.Disk); err != nil {
+			return err
+		}
+		if err := m.command(ctx, "", "partx", "-u", "-n", strconv.Itoa(p.Number), p.Disk); err != nil {
+			return err
+		}
+	}
+	switch p.FSType {
+	case "ext2", "ext3", "ext4":
+		return m.command(ctx, "", "resize2fs", p.Device)
+	case "xfs":
+		return m.command(ctx, "", "xfs_growfs", "/")
+	case "btrfs":
+		return m.command(ctx, "", "btrfs", "filesystem", "resize", "max", "/")
+	}
+	return fmt.Errorf("do not know how to grow %s", p.FSType)
+}
+
+// spare is less than partitioning tools leave free anyway: 1 MiB for
+// alignment, and the copy of a GPT.
+const spare = 4096
+
+// rootPartition finds out where the root file system lies.
+func (m *Machine) rootPartition() (p partition, err error) {
+	text, err := os.ReadFile(m.path("proc/self/mountinfo"))
+	if err != nil {
+		return p, err
+	}
+	device := ""
+	for line := range strings.Lines(string(text)) {
+		if at, what := parseMountInfo(line); at == "/" {
+			device, p.FSType = what.device, what.fstype
+		}
+	}
+	dir, err := filepath.EvalSymlinks(m.path("sys/dev/block", device))
+	if err != nil || device == "" {
+		return p, errors.New("it is not on a disk")
+	}
+	p.Device = "/dev/" + filepath.Base(dir)
+	p.Disk = p.Device
+	number, err := readNumber(filepath.Join(dir, "partition"))
+	if err != nil {
+		return p, nil // the whole disk
+	}
+	p.Disk, p.Number = "/dev/"+filepath.Base(filepath.Dir(dir)), int(number)
+	p.Room, err = roomBehind(dir)
+	return p, err
+}
+
+// roomBehind is the number of sectors between a partition and the end of its
+// disk, or 0 if another partition is there.
+func roomBehind(dir string) (int64, error) {
+	end, err := partitionEnd(dir)
+	if err != nil {
+		return 0, err
+	}
+	disk := filepath.Dir(dir)
+	size, err := readNumber(filepath.Join(disk, "size"))
+	if err != nil {
+		return 0, err
+	}
+	others, _ := filepath.Glob(filepath.Join(disk, "*", "partition"))
+	for _, other := range others {
+		if e, err := partitionEnd(filepath.Dir(other)); err == nil && e > end {
+			return 0, nil
+		}
+	}
+	return size - end, nil
+}
+
+func partitionEnd(dir string) (int64, error) {
+	start, err := readNumber(filepath.Join(dir, "start"))
+	if err != nil {
+		return 0, err
+	}
+	size, err := readNumber(filepath.Join(dir, "size"))
+	return start + size, err
+}
+
+func readNumber(path string) (int64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+}

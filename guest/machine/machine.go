@@ -1,0 +1,229 @@
+// Package machine changes the VM it runs in into a member of a job's cluster:
+// host name, the job owner's user, mounts, network, names, an SSH server. It is
+// the [guest.Machine] of slurmv-guest.
+//
+// It works in any Linux image as root and needs no program of the image, except
+// for growing the root file system and for SSH. What it writes below /etc is
+// decided by pure functions over the files' text, and every step may be done
+// again. Tests point it at a directory and at doubles of the system calls.
+package machine
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/guest"
+)
+
+// A Machine is the VM.
+type Machine struct {
+	Log *slog.Logger
+	// BootSeconds is how long after the kernel the agent started.
+	BootSeconds float64
+
+	// The seams: nil and "" in earnest.
+	root        string // what is below /
+	setHostName func(name []byte) error
+	mount       func(source, target, fstype string, flags uintptr, data string) error
+	run         func(ctx context.Context, input, name string, args ...string) error
+
+	mu         sync.Mutex
+	stopLeases context.CancelFunc // ends what keeps addresses
+	sshd       *exec.Cmd
+}
+
+var _ guest.Machine = (*Machine)(nil)
+
+// Setup makes the VM what s says.
+func (m *Machine) Setup(ctx context.Context, s guest.Setup) (guest.Report, error) {
+	if err := check(s); err != nil {
+		return guest.Report{}, err
+	}
+	if err := m.hostName(s.HostName); err != nil {
+		return guest.Report{}, err
+	}
+	var warnings []string
+	steps, ctx := errgroup.WithContext(ctx)
+	steps.Go(func() error { return m.network(ctx, s.HostName, s.NICs) })
+	steps.Go(func() error {
+		if err := m.user(s.User, s.Mounts); err != nil {
+			return err
+		}
+		return m.mounts(ctx, s.Mounts)
+	})
+	if s.GrowRoot {
+		steps.Go(func() error {
+			if err := m.growRoot(ctx); err != nil {
+				m.log().Warn("the root file system keeps its size", "err", err)
+				warnings = append(warnings, "the root file system keeps its size: "+err.Error())
+			}
+			return nil
+		})
+	}
+	if err := steps.Wait(); err != nil {
+		return guest.Report{}, err
+	}
+	report := m.report()
+	report.Warnings = warnings
+	return report, nil
+}
+
+// check refuses what would make nonsense of a file or of the machine. The host
+// is trusted; what it passes on was typed by a user.
+func check(s guest.Setup) error {
+	if !validName(s.HostName) {
+		return fmt.Errorf("%.80q is not a host name", s.HostName)
+	}
+	if err := checkUser(s.User); err != nil {
+		return err
+	}
+	for _, mount := range s.Mounts {
+		if err := checkMount(mount); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// path is a path of the machine.
+func (m *Machine) path(elem ...string) string {
+	return filepath.Join(append([]string{"/", m.root}, elem...)...)
+}
+
+func (m *Machine) hostName(name string) error {
+	set := m.setHostName
+	if set == nil {
+		set = unix.Sethostname
+	}
+	if err := set([]byte(name)); err != nil {
+		return fmt.Errorf("set the host name %s: %w", name, err)
+	}
+	return writeFile(m.path("etc/hostname"), name+"\n", 0o644)
+}
+
+// report tells what the machine is.
+func (m *Machine) report() guest.Report {
+	r := guest.Report{OS: osName(m.path("etc/os-release")), BootSeconds: m.BootSeconds}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err == nil {
+		r.Kernel = unix.ByteSliceToString(name.Release[:])
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		m.log().Warn("network interfaces not listed", "err", err)
+	}
+	for _, link := range links {
+		if link.Attrs().Flags&unix.IFF_LOOPBACK != 0 {
+			continue
+		}
+		addrs, _ := netlink.AddrList(link, netlink.FAMILY_ALL)
+		for _, a := range addrs {
+			if a.IP.IsGlobalUnicast() {
+				r.Addresses = append(r.Addresses, guest.Address{
+					Interface: link.Attrs().Name,
+					MAC:       link.Attrs().HardwareAddr.String(),
+					CIDR:      a.IPNet.String(),
+				})
+			}
+		}
+	}
+	return r
+}
+
+func osName(file string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return "Linux"
+	}
+	defer func() { _ = f.Close() }()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if name, ok := strings.CutPrefix(lines.Text(), "PRETTY_NAME="); ok {
+			return strings.Trim(name, `"'`)
+		}
+	}
+	return "Linux"
+}
+
+// command runs a program of the image. The error has its last words.
+func (m *Machine) command(ctx context.Context, input, name string, args ...string) error {
+	if m.run != nil {
+		return m.run(ctx, input, name, args...)
+	}
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdin = strings.NewReader(input)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("run %s: %w: %s", name, err, lastLine(out.String()))
+	}
+	return nil
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
+
+// modules loads drivers that are not there yet. Where they are part of the
+// kernel, or udev has loaded them, or there is no modprobe, nothing happens.
+func (m *Machine) modules(ctx context.Context, names ...string) {
+	if err := m.command(ctx, "", "modprobe", append([]string{"-q", "-a"}, names...)...); err != nil {
+		m.log().Debug("modules not loaded", "names", names, "err", err)
+	}
+}
+
+func (m *Machine) log() *slog.Logger {
+	if m.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return m.Log
+}
+
+// writeFile replaces a file in one step and follows links to it.
+func writeFile(path, text string, mode os.FileMode) (err error) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path))
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp.Name())
+			err = fmt.Errorf("write %s: %w", path, err)
+		}
+	}()
+	_, err = tmp.WriteString(text)
+	if err == nil {
+		err = tmp.Chmod(mode)
+	}
+	if closeErr := tmp.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	return err
+}
+
+// readFile returns the text of a file; one that is missing is empty.
+func readFile(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return "", nil
+	}
+	return string(text), err
+}

@@ -1,0 +1,105 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/guest"
+)
+
+// Nothing is cached, so that each VM sees at once what another or the node has
+// written. Large messages make up for a part of the round trips.
+const mountOptions = "trans=virtio,version=9p2000.L,msize=262144,cache=none"
+
+// Mounting there would make the VM unusable, and the agent with it.
+var noMounts = []string{"/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"}
+
+func checkMount(m guest.Mount) error {
+	switch {
+	case m.Tag == "" || strings.ContainsAny(m.Tag, ", \n\x00"):
+		return fmt.Errorf("%.80q is not the tag of an export", m.Tag)
+	case !filepath.IsAbs(m.Path) || filepath.Clean(m.Path) != m.Path || strings.ContainsRune(m.Path, 0):
+		return fmt.Errorf("%.80q is not a place to mount at: it must be an absolute path without . and ..", m.Path)
+	case slices.Contains(noMounts, m.Path):
+		return fmt.Errorf("%s is not a place to mount at: the VM needs its own; choose another directory", m.Path)
+	}
+	return nil
+}
+
+// mounts mounts the exports, outer directories first.
+func (m *Machine) mounts(ctx context.Context, mounts []guest.Mount) error {
+	if len(mounts) == 0 {
+		return nil
+	}
+	m.modules(ctx, "9pnet_virtio", "9p")
+	mounts = slices.Clone(mounts)
+	slices.SortStableFunc(mounts, func(a, b guest.Mount) int { return len(a.Path) - len(b.Path) })
+	for _, mount := range mounts {
+		if err := m.mountOne(mount); err != nil {
+			return fmt.Errorf("mount %s at %s: %w", mount.Tag, mount.Path, err)
+		}
+	}
+	return nil
+}
+
+func (m *Machine) mountOne(mount guest.Mount) error {
+	if m.mounted(mount) {
+		return nil
+	}
+	target := m.path(mount.Path)
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return err
+	}
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
+	if mount.ReadOnly {
+		flags |= unix.MS_RDONLY
+	}
+	call := m.mount
+	if call == nil {
+		call = unix.Mount
+	}
+	err := call(mount.Tag, target, "9p", flags, mountOptions)
+	switch {
+	case errors.Is(err, unix.ENODEV):
+		return fmt.Errorf("the image's kernel has no 9p file system (modules 9p, 9pnet_virtio): %w", err)
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("the VM has no such export: %w", err)
+	}
+	return err
+}
+
+// mounted tells whether the export is there from an earlier time.
+func (m *Machine) mounted(mount guest.Mount) bool {
+	text, err := os.ReadFile(m.path("proc/self/mountinfo"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		at, what := parseMountInfo(line)
+		if at == mount.Path && what.fstype == "9p" && what.source == mount.Tag {
+			return true
+		}
+	}
+	return false
+}
+
+// A mountedFS is what is mounted somewhere.
+type mountedFS struct{ device, fstype, source string }
+
+// parseMountInfo reads a line of /proc/self/mountinfo: where, and what.
+func parseMountInfo(line string) (at string, what mountedFS) {
+	left, right, _ := strings.Cut(line, " - ")
+	l, r := strings.Fields(left), strings.Fields(right)
+	if len(l) < 5 || len(r) < 2 {
+		return "", mountedFS{}
+	}
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	return unescape.Replace(l[4]), mountedFS{device: l[2], fstype: r[0], source: unescape.Replace(r[1])}
+}

@@ -1,0 +1,75 @@
+package machine
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/guest"
+)
+
+var sshOfAlice = guest.SSH{User: "alice", AuthorizedKey: "ssh-ed25519 AAAA job", HostKey: "-----BEGIN\nkey", Listen: []string{"172.30.0.1"}}
+
+func TestStartSSH(t *testing.T) {
+	d := newDouble(t, map[string]string{"usr/sbin/sshd": ""})
+	d.fail = map[string]error{"systemctl": errors.New("no systemd here")}
+	if err := d.StartSSH(t.Context(), sshOfAlice); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"/usr/sbin/sshd -t -f /run/slurm-v/ssh/sshd_config",
+		"systemctl stop ssh.socket ssh.service sshd.socket sshd.service",
+		"/usr/sbin/sshd -D -e -f /run/slurm-v/ssh/sshd_config",
+	}
+	if diff := cmp.Diff(want, d.done); diff != "" {
+		t.Errorf("what was done differs (-want +got):\n%s", diff)
+	}
+	if got := d.text(t, sshDir+"/host_key"); got != "-----BEGIN\nkey\n" {
+		t.Errorf("host key = %q", got)
+	}
+	if info, err := os.Stat(d.path(sshDir, "host_key")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("host key: %v, %v", info, err)
+	}
+	config := d.text(t, sshDir+"/sshd_config")
+	for _, line := range []string{"ListenAddress 172.30.0.1\n", "AllowUsers \"alice\"\n", "PermitRootLogin no\n", "PasswordAuthentication no\n"} {
+		if !strings.Contains(config, line) {
+			t.Errorf("sshd_config lacks %q:\n%s", line, config)
+		}
+	}
+}
+
+func TestStartSSHThatFails(t *testing.T) {
+	tests := map[string]struct {
+		files  map[string]string
+		change func(*guest.SSH)
+		fail   map[string]error
+		want   string
+	}{
+		"no sshd":                 {want: "the image has no sshd"},
+		"a configuration error":   {files: map[string]string{"usr/sbin/sshd": ""}, fail: map[string]error{"/usr/sbin/sshd": errors.New("bad option")}, want: "bad option"},
+		"a key of two lines":      {change: func(s *guest.SSH) { s.AuthorizedKey = "a\nb" }, want: "not one line"},
+		"no address":              {change: func(s *guest.SSH) { s.Listen = nil }, want: "no address to listen on"},
+		"an address that is none": {change: func(s *guest.SSH) { s.Listen = []string{"0.0.0.0\nPermitRootLogin yes"} }, want: "unexpected character"},
+		"a user with a quote":     {change: func(s *guest.SSH) { s.User = `a"b` }, want: "is not a user name"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			files := tt.files
+			if files == nil {
+				files = map[string]string{}
+			}
+			d := newDouble(t, files)
+			d.fail = tt.fail
+			s := sshOfAlice
+			if tt.change != nil {
+				tt.change(&s)
+			}
+			if err := d.StartSSH(t.Context(), s); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want one that says %q", err, tt.want)
+			}
+		})
+	}
+}
