@@ -27,6 +27,7 @@ type step struct {
 	failure  string // the first one that somebody put into words
 	lines    []string
 	stdin    io.WriteCloser
+	srun     int // pid
 	kill     func()
 }
 
@@ -67,8 +68,12 @@ func (s *step) launch(cmd *exec.Cmd) (err error) {
 	if s.stdin, err = cmd.StdinPipe(); err != nil {
 		return err
 	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.srun = cmd.Process.Pid
 	s.kill = func() { terminate(cmd.Process) }
-	return cmd.Start()
+	return nil
 }
 
 // frames reads one of srun's two streams.
@@ -145,6 +150,7 @@ func sendMap(w io.Writer, all []nodeagent.NodeVMs) {
 func (s *step) takeReady(node string) {
 	s.ready[node] = true
 	if len(s.ready) == s.nodes && s.assembly.Complete() {
+		dismissShepherd(s.srun)
 		s.rec.add(Event{State: StateReady, Millis: s.millis(), Map: s.assembly.Map()})
 	}
 }

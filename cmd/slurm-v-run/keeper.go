@@ -19,9 +19,13 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// keeperWord, as the only argument, makes this program the keeper. It is no
-// option for people.
-const keeperWord = "--keeper-of-the-vm-step"
+// These, as the only argument, make this program the keeper, or the process that
+// starts it and goes, so that the keeper is a child of nobody who might wait for
+// it: this process becomes srun. They are no options for people.
+const (
+	keeperWord  = "--keeper-of-the-vm-step"
+	starterWord = "--start-keeper-of-the-vm-step"
+)
 
 // startFD is where a new keeper tells how its start went.
 const startFD = 3
@@ -33,29 +37,47 @@ const linger = 10 * time.Second
 // terminal, no descriptor of the caller's. It returns once the keeper listens, or
 // has found that another one does.
 func startKeeper() error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	told, tell, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer told.Close()
-	cmd := exec.Command(self, keeperWord)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.ExtraFiles = []*os.File{tell}
-	err = cmd.Start()
+	starter, err := again(starterWord, tell)
 	tell.Close()
 	if err != nil {
 		return err
 	}
-	defer cmd.Process.Release()
+	if err := starter.Wait(); err != nil {
+		return err
+	}
 	text, err := io.ReadAll(io.LimitReader(told, 4096))
 	if err == nil && len(text) > 0 {
 		err = errors.New(strings.TrimSpace(string(text)))
 	}
 	return err
+}
+
+// starter starts the keeper.
+func starter() error {
+	tell := os.NewFile(startFD, "start")
+	_, err := again(keeperWord, tell)
+	if err != nil {
+		fmt.Fprintln(tell, err)
+	}
+	return nil
+}
+
+// again starts this program with another task, in a session of its own, with
+// nothing open but tell.
+func again(word string, tell *os.File) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, word)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.ExtraFiles = []*os.File{tell}
+	return cmd, cmd.Start()
 }
 
 // keeper is the life of the keeper.

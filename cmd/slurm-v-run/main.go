@@ -25,12 +25,7 @@ import (
 )
 
 func main() {
-	var err error
-	if len(os.Args) == 2 && os.Args[1] == keeperWord {
-		err = keeper()
-	} else {
-		err = run(os.Args[1:])
-	}
+	err := act(os.Args[1:])
 	var usage *vmstep.UsageError
 	switch {
 	case errors.As(err, &usage):
@@ -40,6 +35,18 @@ func main() {
 		fmt.Fprintln(os.Stderr, "slurm-v-run:", err)
 		os.Exit(1)
 	}
+}
+
+func act(words []string) error {
+	if len(words) == 1 {
+		switch words[0] {
+		case keeperWord:
+			return keeper()
+		case starterWord:
+			return starter()
+		}
+	}
+	return run(words)
 }
 
 func run(words []string) error {
