@@ -80,9 +80,13 @@ func findVM(ctx context.Context, t target) (vmJob, string, error) {
 	return job, node, err
 }
 
+// nodeOf finds the node of a VM. One that is not there may be on a node which is
+// not ready yet.
 func nodeOf(t target, nodes []nodeagent.NodeVMs) (string, error) {
 	var names []string
+	starting := len(nodes) == 0
 	for _, n := range nodes {
+		starting = starting || len(n.VMs) == 0
 		for _, vm := range n.VMs {
 			if vm.Number == t.vm {
 				return n.Node, nil
@@ -90,8 +94,8 @@ func nodeOf(t target, nodes []nodeagent.NodeVMs) (string, error) {
 			names = append(names, vm.Name)
 		}
 	}
-	if len(names) == 0 {
-		return "", fmt.Errorf("the VMs of job %s are not up yet; slurmv ps %s shows how far they are", t.job, t.job)
+	if starting {
+		return "", fmt.Errorf("%s is not up yet; slurmv ps %s shows which VMs are", t, t.job)
 	}
 	return "", fmt.Errorf("job %s has no vm%d; it has %s to %s", t.job, t.vm, names[0], names[len(names)-1])
 }

@@ -65,20 +65,29 @@ func runLogs(ctx context.Context, o logsOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	shown := 0
+	shown, err := o.printSaved(out, saved)
+	if err != nil {
+		return err
+	}
+	// VMs may run even so: those that ended before were started again.
+	live, err := o.printRunning(ctx, out)
+	if err == nil && shown+live == 0 {
+		return saved.nothing(o.job)
+	}
+	return err
+}
+
+func (o logsOptions) printSaved(out io.Writer, saved savedLogs) (shown int, err error) {
 	for _, file := range saved.files() {
 		if !o.wants(file) {
 			continue
 		}
 		if err := file.print(out); err != nil {
-			return err
+			return shown, err
 		}
 		shown++
 	}
-	if shown > 0 {
-		return nil
-	}
-	return o.running(ctx, out, saved)
+	return shown, nil
 }
 
 // wants reports whether a saved log is among those asked for.
@@ -89,35 +98,25 @@ func (o logsOptions) wants(f savedLog) bool {
 	return o.vm < 0 || f.name == "vm"+strconv.Itoa(o.vm)+".console"
 }
 
-// running shows the consoles of VMs that are there.
-func (o logsOptions) running(ctx context.Context, out io.Writer, saved savedLogs) error {
+// printRunning shows the consoles of VMs that are there.
+func (o logsOptions) printRunning(ctx context.Context, out io.Writer) (shown int, err error) {
 	jobs, err := findJobs(ctx, which{jobs: []string{o.job}})
-	if err == nil && len(jobs) != 1 {
-		err = saved.nothing(o.job)
-	}
 	if err != nil {
-		return err
+		return 0, err
 	}
-	nodes, err := askVMs(ctx, jobs[0])
-	if err != nil {
-		return err
-	}
-	shown := 0
-	for _, n := range nodes {
-		for _, vm := range n.VMs {
-			if !o.wants(savedLog{node: n.Node, name: vm.Name + ".console"}) {
-				continue
+	asked, err := askAll(ctx, jobs)
+	for _, j := range asked {
+		for _, n := range j.nodes {
+			for _, vm := range n.VMs {
+				if err != nil || !o.wants(savedLog{node: n.Node, name: vm.Name + ".console"}) {
+					continue
+				}
+				err = printConsole(ctx, out, j.vmJob, n.Node, vm)
+				shown++
 			}
-			if err := printConsole(ctx, out, jobs[0], n.Node, vm); err != nil {
-				return err
-			}
-			shown++
 		}
 	}
-	if shown == 0 {
-		return fmt.Errorf("job %s has no such VM running, and no logs yet", o.job)
-	}
-	return nil
+	return shown, err
 }
 
 func printConsole(ctx context.Context, out io.Writer, job vmJob, node string, vm nodeagent.VM) error {
@@ -177,7 +176,7 @@ func savedIn(parent, id string) ([]string, error) {
 
 // nothing says where logs would be.
 func (s savedLogs) nothing(job string) error {
-	return fmt.Errorf("no logs of job %s: it has no running VMs, and there is no %s", job, s.dirs[0])
+	return fmt.Errorf("job %s has no such logs: no VM of it runs that is asked for, and none are in %s", job, s.dirs[0])
 }
 
 // A savedLog is one file of a node.

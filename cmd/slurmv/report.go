@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -95,7 +94,7 @@ func (s savedLogs) stages() ([]nodeagent.NodeVMs, error) {
 func runningStages(ctx context.Context, name string, saved savedLogs) ([]nodeagent.NodeVMs, error) {
 	job, err := findJob(ctx, name)
 	if err != nil {
-		return nil, errors.Join(saved.nothing(name), err)
+		return nil, fmt.Errorf("%w; no record is in %s", err, saved.dirs[0])
 	}
 	return askVMs(ctx, job)
 }

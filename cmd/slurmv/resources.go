@@ -60,6 +60,9 @@ func runResources(path string, lines bool, values map[string]string, out io.Writ
 	if err != nil {
 		return err
 	}
+	if _, given := values["vm-image"]; !given {
+		values["vm-image"] = "/any" // needs nothing, and a caller may leave it out
+	}
 	spec, err := jobspec.Parse(values, os.Getenv, cfg)
 	if err != nil {
 		return err
