@@ -1,4 +1,11 @@
-/* Every rank says where it runs; all of them add up a sum and check it. */
+/*
+ * Every rank says where it runs and greets every other; all of them add up a sum
+ * and check it.
+ *
+ * The greeting comes first for a reason: MPICH 4.0 over UCX can wait for ever in
+ * MPI_Finalize for a connection that the other side has stopped to attend to. One
+ * that both sides have used is complete.
+ */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +22,10 @@ int main(int argc, char **argv)
 	gethostname(vm, sizeof vm - 1);
 	const char *node = getenv("SLURMD_NODENAME");
 	printf("rank %d of %d runs in %s on node %s\n", rank, size, vm, node ? node : "?");
+
+	int *hello = calloc(2 * size, sizeof *hello);
+	MPI_Alltoall(hello, 1, MPI_INT, hello + size, 1, MPI_INT, MPI_COMM_WORLD);
+	free(hello);
 
 	MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	if (rank == 0)
