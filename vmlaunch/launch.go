@@ -72,37 +72,28 @@ func decide(cfg config.Config, job Job) (Plan, error) {
 
 // openJournal starts the job's journal. What the job left behind earlier, in
 // another step or before it was requeued, is reclaimed first; VMs that live are
-// somebody's.
+// somebody's. A step can lie about its restart count, so any of the job counts.
 func openJournal(ctx context.Context, cfg config.Config, job Job) (*journal.Journal, error) {
-	state := cfg.StateDir(job.Node)
-	if err := reclaimEarlier(ctx, cfg, job); err != nil {
-		return nil, err
-	}
-	j, err := journal.Create(state, job.ID, journal.Header{
-		Step: job.Step, UID: job.UID, GID: job.GID, Node: job.Node, Cluster: job.Cluster,
-		JobName: job.Name, WorkDir: job.WorkDir, Spec: job.Spec.Encode(),
-	})
-	if errors.Is(err, journal.ErrLocked) {
-		return nil, fmt.Errorf("the VMs of job %d are already running", job.ID.Job)
-	}
-	return j, err
-}
-
-func reclaimEarlier(ctx context.Context, cfg config.Config, job Job) error {
 	state := cfg.StateDir(job.Node)
 	ids, err := journal.List(state)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, id := range ids {
-		if id.Job != job.ID.Job || id == job.ID && inUse(state, id) {
+		if id.Job != job.ID.Job {
 			continue
 		}
+		if inUse(state, id) {
+			return nil, fmt.Errorf("the VMs of job %d are already running", id.Job)
+		}
 		if err := Reclaim(ctx, cfg, job.Node, id); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return journal.Create(state, job.ID, journal.Header{
+		Step: job.Step, UID: job.UID, GID: job.GID, Node: job.Node, Cluster: job.Cluster,
+		JobName: job.Name, WorkDir: job.WorkDir, Spec: job.Spec.Encode(),
+	})
 }
 
 func inUse(state string, id journal.ID) bool {

@@ -11,7 +11,9 @@ import (
 )
 
 // jobFromEnvironment reads what the plugin says about the job. Slurm vouches for
-// all of it but SLURMV_SPEC, which is the user's and checked again at launch.
+// its number, step, owner, node and what it owns there. The rest has been in the
+// user's hands: names, the restart count (in a step of Slurm 22.05), and SLURMV_SPEC,
+// which is checked again at launch.
 func jobFromEnvironment() (vmlaunch.Job, error) {
 	e := environment{}
 	job := vmlaunch.Job{

@@ -35,6 +35,8 @@ in SLURMV_ variables; file descriptor 3 carries the outcome back, one line each:
 }
 
 func runLaunch(ctx context.Context, path string) error {
+	// slurmstepd has given us the user's.
+	unix.Umask(0o022)
 	status := newStatus(3)
 	node, err := launch(ctx, path, status)
 	if err != nil {
