@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,61 @@ func NewCgroups(dir string) (*Cgroups, error) {
 		return nil, fmt.Errorf("make a cgroup for programs: %s is not in a cgroup hierarchy: %w", dir, err)
 	}
 	return &Cgroups{dir}, nil
+}
+
+// OwnCgroups makes a directory below the cgroup that this process is in, in
+// whichever hierarchy there is, so that what manages the process manages its
+// programs too.
+func OwnCgroups() (*Cgroups, error) {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("find the agent's cgroup: %w", err)
+	}
+	for _, dir := range cgroupDirs(string(text)) {
+		var c *Cgroups
+		if c, err = NewCgroups(filepath.Join("/sys/fs/cgroup", dir, "slurmv-programs")); err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
+}
+
+// cgroupDirs lists where below /sys/fs/cgroup the cgroups of a process may be,
+// given its /proc/PID/cgroup: version 2 first, alone or beside version 1, then
+// the version 1 hierarchies that most kernels have.
+func cgroupDirs(text string) []string {
+	paths := map[string]string{}
+	for line := range strings.Lines(text) {
+		if fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(fields) == 3 {
+			paths[fields[1]] = fields[2]
+		}
+	}
+	dirs := []string{}
+	for _, h := range []struct{ name, dir string }{{"", "."}, {"", "unified"}, {"pids", "pids"}, {"freezer", "freezer"}, {"name=systemd", "systemd"}} {
+		if path, in := paths[h.name]; in {
+			dirs = append(dirs, filepath.Join(h.dir, path))
+		}
+	}
+	return dirs
+}
+
+// Clear kills and removes what an agent before this one left.
+func (c *Cgroups) Clear() error {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		g := &cgroup{filepath.Join(c.dir, entry.Name())}
+		g.kill()
+		if err := g.remove(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A cgroup holds the processes of one program.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -120,6 +121,9 @@ func (l *launch) execute() int {
 		env = append(env, "PMI_FD="+strconv.Itoa(pmiFD))
 	}
 	hideDescriptors(cmd.PMI)
+	// Caught signals are reset by exec, those ignored by whatever started the
+	// agent would stay so. Go catches all others anyway.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT)
 	path, err := lookPath(cmd.Args[0], env)
 	if err == nil {
 		err = syscall.Exec(path, cmd.Args, env)

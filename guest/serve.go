@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -33,6 +34,9 @@ type Server struct {
 	programs map[string]*program
 }
 
+// ErrNoHost matches the error of a [Server] that no host has greeted.
+var ErrNoHost = errors.New("no host")
+
 // Serve waits for one host on the port, serves it until it goes, kills all
 // programs and closes the port. The error tells why it went.
 func (s *Server) Serve(ctx context.Context, port io.ReadWriteCloser) error {
@@ -41,7 +45,7 @@ func (s *Server) Serve(ctx context.Context, port io.ReadWriteCloser) error {
 	in := bufio.NewReaderSize(port, 64<<10)
 	if err := answerHello(in, port); err != nil {
 		_ = port.Close()
-		return fmt.Errorf("wait for the host: %w", err)
+		return fmt.Errorf("wait for the host: %w: %w", ErrNoHost, err)
 	}
 	mux, err := serverSession(joined{in, port})
 	if err != nil {
