@@ -31,10 +31,6 @@ type step struct {
 	kill     func()
 }
 
-// waitDelay is how long output is awaited that some other process holds open
-// after srun's end.
-const waitDelay = 5 * time.Second
-
 func newStep(nodes int, rec *record) *step {
 	return &step{nodes: nodes, began: time.Now(), rec: rec,
 		assembly: NewAssembly(nodes), ready: map[string]bool{}, kill: func() {}}
@@ -52,28 +48,35 @@ func (s *step) run(command, env []string) {
 func (s *step) start(command, env []string) error {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = env
-	cmd.WaitDelay = waitDelay
-	out, words := s.frames(), s.frames()
-	cmd.Stdout, cmd.Stderr = out, words
-	if err := s.launch(cmd); err != nil {
+	read, err := s.launch(cmd)
+	if err != nil {
 		return fmt.Errorf("start the VM step: %w", err)
 	}
-	return errors.Join(cmd.Wait(), out.Close(), words.Close())
+	err = cmd.Wait()
+	read()
+	return err
 }
 
-// launch holds back what srun says until it can be answered.
-func (s *step) launch(cmd *exec.Cmd) (err error) {
+// launch starts srun and returns what waits for the end of its output. It holds
+// back what srun says until it can be answered.
+func (s *step) launch(cmd *exec.Cmd) (read func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stdin, err = cmd.StdinPipe(); err != nil {
-		return err
+	out, err := newOutput(cmd)
+	if err != nil {
+		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
+	if s.stdin, err = cmd.StdinPipe(); err == nil {
+		err = cmd.Start()
+	}
+	out.started()
+	if err != nil {
+		out.read()()
+		return nil, err
 	}
 	s.srun = cmd.Process.Pid
 	s.kill = func() { terminate(cmd.Process) }
-	return nil
+	return out.read(s.frames(), s.frames()), nil
 }
 
 // frames reads one of srun's two streams.
