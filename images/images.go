@@ -15,6 +15,7 @@ package images
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -152,7 +153,8 @@ func readLayer(ctx context.Context, dirs []string, path, format string, as Owner
 // blame names the image that the user asked for in an error about a file which
 // that is based on.
 func blame(image, file string, err error) error {
-	if e, ok := err.(*Error); ok && image != file {
+	var e *Error
+	if errors.As(err, &e) && image != file {
 		return &Error{Path: image, Reason: "is based on " + printable(e.Path) + ", which " + e.Reason, Err: e.Err}
 	}
 	return err

@@ -3,6 +3,7 @@ package images
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -132,7 +133,7 @@ func TestVendorDataIsWhatCloudInitTakesApart(t *testing.T) {
 	got := map[string]string{}
 	for parts := multipart.NewReader(message.Body, params["boundary"]); ; {
 		part, err := parts.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

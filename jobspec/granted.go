@@ -196,9 +196,8 @@ func slurmMiB(text string) (int64, bool) {
 		return 0, false
 	}
 	if suffix == "K" {
-		var kib int64
-		fmt.Sscan(number, &kib)
-		return (kib + 1023) / 1024, true
+		kib, err := strconv.ParseInt(number, 10, 64)
+		return (kib + 1023) / 1024, err == nil
 	}
 	size, err := config.ParseSize(number + suffix)
 	return size.MiB(), err == nil

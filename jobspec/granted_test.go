@@ -1,6 +1,7 @@
 package jobspec
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -209,7 +210,10 @@ func FuzzGranted(f *testing.F) {
 		if err == nil {
 			return
 		}
-		short := err.(shortage)
+		var short shortage
+		if !errors.As(err, &short) {
+			t.Fatalf("%v is not about a shortage", err)
+		}
 		followed := short.sub
 		for _, name := range []string{"mincpus", "cpus-per-task", "overcommit", "mem", "mem-per-cpu", "mem-per-gpu"} {
 			if slices.ContainsFunc(short.inTheWay(), func(text string) bool {

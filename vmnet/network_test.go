@@ -118,6 +118,9 @@ func TestAVMDoesNotReachTheHost(t *testing.T) {
 			return err
 		}
 		addrs, err := netlink.AddrList(bridge, netlink.FAMILY_ALL)
+		if err != nil {
+			return err
+		}
 		if len(addrs) > 0 {
 			t.Errorf("the bridge has addresses: %v", addrs)
 		}
