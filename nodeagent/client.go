@@ -172,7 +172,7 @@ func (h *Holder) SendMap(ctx context.Context, all []NodeVMs) error {
 // the agent and waits until all programs have ended; the agent bounds that. It
 // returns nil then, or why the VMs cannot go on: io.EOF if the agent is gone.
 func (h *Holder) UntilEnded(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() { h.conn.WriteJSON(HoldMessage{Ending: true}) })()
+	defer context.AfterFunc(ctx, func() { _ = h.conn.WriteJSON(HoldMessage{Ending: true}) })()
 	for {
 		m, err := h.next()
 		if err != nil || m.Ended {

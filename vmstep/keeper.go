@@ -132,16 +132,16 @@ func (k *Keeper) serveClient(ctx context.Context, conn *nodeagent.Conn) {
 		return
 	}
 	var hello clientHello
-	conn.SetReadDeadline(time.Now().Add(helloTimeout))
+	_ = conn.SetReadDeadline(time.Now().Add(helloTimeout))
 	if err := conn.ReadJSON(nodeagent.MaxRequest, &hello); err != nil {
 		return
 	}
-	conn.SetReadDeadline(time.Time{})
+	_ = conn.SetReadDeadline(time.Time{})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		defer cancel()
-		conn.Read(make([]byte, 1)) // a client says nothing more: this is its end
+		_, _ = conn.Read(make([]byte, 1)) // a client says nothing more: this is its end
 	}()
 	rec := k.recordFor(hello)
 	if err := conn.WriteJSON(rec.current()); err == nil {
@@ -201,4 +201,4 @@ func samePeer(conn net.Conn) error {
 }
 
 // terminate asks srun to end its step, as scancel would.
-func terminate(p *os.Process) { p.Signal(syscall.SIGTERM) }
+func terminate(p *os.Process) { _ = p.Signal(syscall.SIGTERM) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
@@ -122,9 +123,17 @@ func (s *step) take(m Message) error {
 		if err := m.Decode(&f); err != nil {
 			return err
 		}
-		s.fail("node " + m.Node + ": " + f.Error)
+		s.fail(onNode(m.Node, f.Error))
 	}
 	return nil
+}
+
+// onNode names the node in a sentence that does not.
+func onNode(node, sentence string) string {
+	if strings.Contains(sentence, node) {
+		return sentence
+	}
+	return "node " + node + ": " + sentence
 }
 
 func (s *step) takeVMs(m Message) error {

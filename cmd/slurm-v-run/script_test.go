@@ -79,20 +79,22 @@ func awaitEnd(address string) {
 // fakeSrun is the VM step if it is told to run hold, and else prints how it was
 // called.
 func fakeSrun() {
-	switch last := os.Args[len(os.Args)-1]; {
-	case last == "--help":
+	switch os.Args[len(os.Args)-1] {
+	case "--help":
 		fmt.Println("      --launch-in=place  another plugin's option")
-	case last == "hold":
-		os.Exit(playVMStep())
+	case "hold":
+		playVMStep()
+		os.Exit(1)
 	default:
 		fmt.Println("srun", strings.Join(os.Args[1:], " "))
 	}
 }
 
-func playVMStep() int {
+// playVMStep returns when the step has failed or was cancelled.
+func playVMStep() {
 	if fail := os.Getenv("FAIL"); fail != "" {
 		fmt.Fprintln(os.Stderr, "slurmstepd-n1: error: slurmv: node n1: "+fail)
-		return 1
+		return
 	}
 	vms := nodeagent.NodeVMs{Node: "n1", VMs: []nodeagent.VM{{Name: "vm0"}}}
 	vmstep.WriteFrame(os.Stderr, "n1", vmstep.KindProgress, vmstep.Progress{Stage: "boot", Millis: 1200})
@@ -103,7 +105,7 @@ func playVMStep() int {
 	for {
 		if _, err := os.Stat(os.Getenv("ALIVE")); err != nil {
 			fmt.Fprintln(os.Stderr, "slurmstepd-n1: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-20T14:11:07 ***")
-			return 1
+			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -216,7 +216,7 @@ func (o execOptions) useTerminal(r *relay.Task, c *guest.Command) (restore func(
 	}
 	size := r.Size()
 	c.Terminal = &size
-	return func() { term.Restore(stdin, state) }, nil
+	return func() { _ = term.Restore(stdin, state) }, nil
 }
 
 // catchSignals returns all signals that a program may be sent. Not among them

@@ -187,7 +187,7 @@ func TestTheLossOfTheVMIsAnError(t *testing.T) {
 }
 
 // talkPMI plays slurmstepd: it answers what a program asks of it.
-func talkPMI(t *testing.T, server net.Conn) {
+func talkPMI(server net.Conn) {
 	answers := map[string]string{
 		"cmd=init": "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
 		"cmd=get":  "cmd=get_result rc=0 value=(vector,(0,2,4))\n",
@@ -201,7 +201,7 @@ func talkPMI(t *testing.T, server net.Conn) {
 
 func TestPMIPassesThroughAndNamesVMs(t *testing.T) {
 	server, ours := wire(t)
-	go talkPMI(t, server)
+	go talkPMI(server)
 	var stdout, stderr bytes.Buffer
 	task := Task{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, PMI: ours,
 		Rank: pmi.Job{Ranks: 8, VMsPerNode: 2, Distribution: pmi.DistBlock}}
