@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"time"
 )
 
@@ -21,16 +20,22 @@ const (
 	ready = "\nSLURMV1 READY %s\n"
 )
 
-const greetEvery = 250 * time.Millisecond
+// The first greetings follow quickly, for a guest that still takes leave of the
+// last host; the later ones wait for a VM that boots.
+const (
+	greetFirst = 10 * time.Millisecond
+	greetEvery = 250 * time.Millisecond
+)
 
-// A guest that did not notice a new host waits for the rest of a frame. The
-// filler is longer than any frame and ends the wait. No zero byte is in it: the
-// guest takes the first one after the greeting for the first frame.
+// An end that did not notice that the other was replaced may wait for the rest
+// of a frame. The filler is longer than any frame, ends the wait, and is no
+// frame itself. No zero byte is in it: the guest takes the first one after the
+// greeting for the first frame.
 var filler = bytes.Repeat([]byte{'\n'}, chunk+frameHeader+1)
 
-// fillerAfter is the greeting that the filler precedes, and every further
-// such number.
-const fillerAfter = 12
+// needsFiller tells which greetings the filler precedes: not the first, which
+// most guests answer, and few of the many that a booting VM does not read.
+func needsFiller(greeting int) bool { return greeting == 8 || greeting%64 == 0 }
 
 // greet finds the guest. It returns a reader of what follows the answer. When
 // ctx ends it closes rw.
@@ -65,10 +70,9 @@ func greet(ctx context.Context, rw io.ReadWriteCloser) (io.Reader, error) {
 }
 
 func repeatHello(w io.Writer, nonce string, answered <-chan struct{}) error {
-	tick := time.NewTicker(greetEvery)
-	defer tick.Stop()
+	pause := greetFirst
 	for i := 1; ; i++ {
-		if i%fillerAfter == 0 {
+		if needsFiller(i) {
 			if _, err := w.Write(filler); err != nil {
 				return err
 			}
@@ -79,7 +83,8 @@ func repeatHello(w io.Writer, nonce string, answered <-chan struct{}) error {
 		select {
 		case <-answered:
 			return nil
-		case <-tick.C:
+		case <-time.After(pause):
+			pause = min(2*pause, greetEvery)
 		}
 	}
 }
@@ -98,7 +103,13 @@ func awaitReady(in *bufio.Reader, nonce string) error {
 	}
 }
 
-var helloLine = regexp.MustCompile(`^SLURMV1 HELLO ([0-9a-f]{32})\n$`)
+// helloNonce returns the nonce of a greeting's line.
+func helloNonce(line []byte) (string, bool) {
+	nonce, begins := bytes.CutPrefix(line, []byte("SLURMV1 HELLO "))
+	nonce, ends := bytes.CutSuffix(nonce, []byte("\n"))
+	_, err := hex.DecodeString(string(nonce))
+	return string(nonce), begins && ends && len(nonce) == 32 && err == nil
+}
 
 // answerHello waits for a host and answers it, more than one if several come
 // one after the other. It returns when in is at the first frame of the last.
@@ -114,11 +125,11 @@ func answerHello(in *bufio.Reader, w io.Writer) error {
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return noEOF(err)
 		}
-		match := helloLine.FindSubmatch(line)
-		if match == nil || string(match[1]) == answered {
+		nonce, ok := helloNonce(line)
+		if !ok || nonce == answered {
 			continue
 		}
-		answered = string(match[1])
+		answered = nonce
 		if _, err := fmt.Fprintf(w, ready, answered); err != nil {
 			return err
 		}

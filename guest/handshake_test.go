@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/yamux"
 )
@@ -104,6 +105,43 @@ func TestFillerEndsAnyFrame(t *testing.T) {
 		t.Errorf("served until: %v", err)
 	}
 }
+
+// A host learns that the guest's agent was replaced, even in the middle of a
+// frame, and finds the new one.
+func TestAgentThatStartsAgain(t *testing.T) {
+	host, port := wire(t)
+	go func() {
+		mux, err := newGreeted(keptOpen{port})
+		if err != nil {
+			return
+		}
+		raw, _ := mux.AcceptStream()
+		_ = mux.Close() // in the middle of an answer:
+		_, _ = port.Write([]byte{0, frameData, 0, 0, 0, 0, 0, byte(raw.StreamID()), 0, 0, chunk >> 8, chunk & 0xff, '{'})
+		_ = port.SetReadDeadline(time.Time{})
+		_ = (&Server{Machine: &fakeMachine{}}).Serve(t.Context(), port)
+	}()
+	s, err := Connect(t.Context(), keptOpen{host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetHosts(t.Context(), nil); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "was started again") {
+		t.Errorf("error = %v", err)
+	}
+	_ = host.SetReadDeadline(time.Time{})
+	if s, err = Connect(t.Context(), host); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SetHosts(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	_ = s.Close()
+}
+
+// keptOpen is a connection that its user cannot close.
+type keptOpen struct{ net.Conn }
+
+func (k keptOpen) Close() error { return k.SetReadDeadline(past) }
 
 func TestConnectEndsWithItsContext(t *testing.T) {
 	host, port := wire(t)

@@ -43,7 +43,12 @@ func (s *Server) Serve(ctx context.Context, port io.ReadWriteCloser) error {
 	stop := context.AfterFunc(ctx, func() { _ = port.Close() })
 	defer stop()
 	in := bufio.NewReaderSize(port, 64<<10)
-	if err := answerHello(in, port); err != nil {
+	// A host that speaks to an agent before this one learns that it is gone.
+	_, err := port.Write(filler)
+	if err == nil {
+		err = answerHello(in, port)
+	}
+	if err != nil {
 		_ = port.Close()
 		return fmt.Errorf("wait for the host: %w: %w", ErrNoHost, err)
 	}

@@ -64,6 +64,9 @@ func (s *Session) watch() {
 		err = errors.New("the guest opened a stream")
 		_ = s.mux.Close()
 	}
+	if errors.Is(err, yamux.ErrInvalidVersion) {
+		err = errors.New("the agent in the VM was started again")
+	}
 	s.mu.Lock()
 	s.err = err
 	s.mu.Unlock()
