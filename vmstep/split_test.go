@@ -116,13 +116,13 @@ func TestProgramCommand(t *testing.T) {
 		want  string
 	}{
 		"the usual": {"-n 4 ./app x", 0,
-			"/bin/srun --overlap --mpi=pmi2 -n 4 /libexec/agent exec --vm-distribution=block -- ./app x"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app -n 4 /libexec/agent exec --vm-distribution=block -- ./app x"},
 		"no MPI": {"--mpi=none ./app", 0,
-			"/bin/srun --overlap --mpi=pmi2 --mpi=none /libexec/agent exec --vm-distribution=block -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --mpi=none /libexec/agent exec --vm-distribution=block -- ./app"},
 		"exclusive says no overlap": {"--exclusive ./app", 0,
-			"/bin/srun --mpi=pmi2 --exclusive /libexec/agent exec --vm-distribution=block -- ./app"},
+			"/bin/srun --mpi=pmi2 --job-name=app --exclusive /libexec/agent exec --vm-distribution=block -- ./app"},
 		"VMs that come up elsewhere": {"--vm-distribution=cyclic ./app", 5 * time.Minute,
-			"/bin/srun --overlap --mpi=pmi2 /libexec/agent exec --vm-distribution=cyclic --wait=5m0s -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=cyclic --wait=5m0s -- ./app"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

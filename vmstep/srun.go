@@ -1,6 +1,7 @@
 package vmstep
 
 import (
+	"path/filepath"
 	"strconv"
 	"time"
 )
@@ -35,7 +36,8 @@ func ProgramCommand(srun, agent string, c CommandLine, wait time.Duration) []str
 	if _, exclusive := c.Given("exclusive"); !exclusive {
 		args = append(args, "--overlap")
 	}
-	args = append(args, "--mpi=pmi2")
+	// The step is the program's, not ours, in squeue and sacct.
+	args = append(args, "--mpi=pmi2", "--job-name="+filepath.Base(c.Program[0]))
 	args = append(args, c.Srun...)
 	args = append(args, agent, "exec", "--vm-distribution="+c.Distribution)
 	if wait > 0 {
