@@ -44,9 +44,9 @@ func TestHelpNamesTheOptions(t *testing.T) {
 // The VMs' CPUs and memory become part of the request.
 func TestRequestGrowsByTheVMs(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, "--nodes=1 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=512M --hold", "true")
-	tres := field(alice.must(t, "scontrol show job "+j.id), "TRES")
-	contains(t, tres, "cpu=4", "mem=1.50G")
+	j := alice.submit(t, "--nodes=1 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=512M", "sleep 100")
+	j.await("RUNNING")
+	contains(t, field(alice.must(t, "scontrol show job "+j.id), "TRES"), "cpu=4", "mem=1.50G")
 }
 
 // A submission from inside a VM job starts clean of it.

@@ -62,7 +62,12 @@ local function count_vfs(gres)
 	return count
 end
 
+-- A site whose GresTypes has vf sets slurmv_gres = true before it loads this file;
+-- Slurm refuses a GRES that it does not know.
 local function fit_vfs(need, has)
+	if not slurmv_gres then
+		return has.gres or ""
+	end
 	local count = count_vfs(has.gres)
 	if need.vf == 0 or (count and count >= need.vf) then
 		return has.gres or ""
