@@ -46,8 +46,8 @@ func muxConfig() *yamux.Config {
 // read would fill the memory. And it writes a frame's header together with its
 // body: each write to a virtio-serial port costs an exit to the host.
 type framed struct {
-	rw      io.ReadWriteCloser
-	pending []byte // header of a data frame whose body comes with the next Write
+	rw    io.ReadWriteCloser
+	frame []byte // the header of a data frame until its body comes, else empty
 
 	header [frameHeader]byte // of the frame being read
 	have   int               // bytes of it
@@ -88,17 +88,17 @@ func (f *framed) follow(p []byte) error {
 
 // Write is called by one goroutine, with a header or with a body.
 func (f *framed) Write(p []byte) (int, error) {
-	if f.pending == nil && len(p) == frameHeader && p[1] == frameData && binary.BigEndian.Uint32(p[8:]) > 0 {
-		f.pending = append(make([]byte, 0, 32<<10), p...)
+	if len(f.frame) > 0 {
+		f.frame = append(f.frame, p...)
+		n, err := f.rw.Write(f.frame)
+		f.frame = f.frame[:0]
+		return max(n-frameHeader, 0), err
+	}
+	if len(p) == frameHeader && p[1] == frameData && binary.BigEndian.Uint32(p[8:]) > 0 {
+		f.frame = append(f.frame, p...)
 		return len(p), nil
 	}
-	if f.pending == nil {
-		return f.rw.Write(p)
-	}
-	whole := append(f.pending, p...)
-	f.pending = nil
-	n, err := f.rw.Write(whole)
-	return max(n-frameHeader, 0), err
+	return f.rw.Write(p)
 }
 
 func (f *framed) Close() error { return f.rw.Close() }

@@ -42,12 +42,7 @@ var ErrNoHost = errors.New("no host")
 func (s *Server) Serve(ctx context.Context, port io.ReadWriteCloser) error {
 	stop := context.AfterFunc(ctx, func() { _ = port.Close() })
 	defer stop()
-	in := bufio.NewReaderSize(port, 64<<10)
-	// A host that speaks to an agent before this one learns that it is gone.
-	_, err := port.Write(filler)
-	if err == nil {
-		err = answerHello(in, port)
-	}
+	in, err := s.awaitHost(port)
 	if err != nil {
 		_ = port.Close()
 		return fmt.Errorf("wait for the host: %w: %w", ErrNoHost, err)
@@ -57,23 +52,38 @@ func (s *Server) Serve(ctx context.Context, port io.ReadWriteCloser) error {
 		return fmt.Errorf("serve the host: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var streams sync.WaitGroup
-	for {
-		var raw *yamux.Stream
-		if raw, err = accept(mux); err != nil {
-			break
-		}
-		if mux.NumStreams() > maxStreams {
-			err = fmt.Errorf("more than %d streams", maxStreams)
-			break
-		}
-		streams.Go(func() { s.stream(ctx, newStream(raw)) })
-	}
+	err = s.acceptAll(mux, func(st *stream) {
+		streams.Go(func() { s.stream(ctx, st) })
+	})
 	_ = mux.Close()
 	cancel()
 	streams.Wait()
 	return fmt.Errorf("serve the host: %w", err)
+}
+
+// awaitHost answers the host's greeting. A host that still speaks to an agent
+// before this one learns first that it is gone.
+func (s *Server) awaitHost(port io.ReadWriter) (io.Reader, error) {
+	if _, err := port.Write(filler); err != nil {
+		return nil, err
+	}
+	in := bufio.NewReaderSize(port, 64<<10)
+	return in, answerHello(in, port)
+}
+
+// acceptAll takes the host's streams up to the end of the session.
+func (s *Server) acceptAll(mux *yamux.Session, serve func(*stream)) error {
+	for {
+		raw, err := accept(mux)
+		if err != nil {
+			return err
+		}
+		if mux.NumStreams() > maxStreams {
+			return fmt.Errorf("more than %d streams", maxStreams)
+		}
+		serve(newStream(raw))
+	}
 }
 
 // stream serves one stream.

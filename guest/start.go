@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -24,45 +25,71 @@ type launch struct {
 	Procs   string  `json:"procs"` // file of the cgroup to enter; "" none
 }
 
-// start starts the program and the copying of its streams. On error, release
-// gives back what was made.
+// start starts the program's process and the copying of its streams. On error,
+// release gives back what was made.
 func (p *program) start(groups *Cgroups) (err error) {
 	if groups != nil {
 		if p.group, err = groups.create(p.id); err != nil {
 			return err
 		}
 	}
-	var theirs []*os.File
-	defer func() {
-		for _, f := range theirs {
-			_ = f.Close()
-		}
-	}()
-	stdio, err := p.stdio()
-	theirs = append(theirs, stdio...)
-	if err != nil {
+	var theirs ends
+	defer theirs.close()
+	if err := p.connect(&theirs); err != nil {
 		return err
 	}
-	var end *os.File
-	if p.launching, end, err = socketPair(); err != nil {
-		return err
-	}
-	extra := []*os.File{end}
-	theirs = append(theirs, end)
-	if p.cmd.PMI {
-		if p.pmi, end, err = socketPair(); err != nil {
-			return err
-		}
-		extra = append(extra, end)
-		theirs = append(theirs, end)
-	}
-	p.child = childOf(stdio, extra)
+	p.child = theirs.child()
 	p.child.SysProcAttr.Setctty = p.tty != nil
 	if err := p.child.Start(); err != nil {
 		return fmt.Errorf("start a process: %w", err)
 	}
 	p.copyStreams()
 	return nil
+}
+
+// ends are the child's ends of what it is connected by.
+type ends struct {
+	stdio []*os.File
+	extra []*os.File // descriptors 3 and up
+}
+
+func (e *ends) close() {
+	for _, f := range slices.Concat(e.stdio, e.extra) {
+		_ = f.Close()
+	}
+}
+
+// child is this program once more, in a session of its own, about to call
+// [RunProgram].
+func (e *ends) child() *exec.Cmd {
+	return &exec.Cmd{
+		Path:        "/proc/self/exe",
+		Args:        []string{programName},
+		Env:         []string{},
+		Dir:         "/",
+		Stdin:       e.stdio[0],
+		Stdout:      e.stdio[1],
+		Stderr:      e.stdio[2],
+		ExtraFiles:  e.extra,
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+}
+
+// connect makes both ends of everything the program needs.
+func (p *program) connect(theirs *ends) (err error) {
+	if p.cmd.Terminal != nil {
+		err = p.terminal(theirs)
+	} else {
+		err = p.stdio(theirs)
+	}
+	if err != nil {
+		return err
+	}
+	if p.launching, err = theirs.socket(); err != nil || !p.cmd.PMI {
+		return err
+	}
+	p.pmi, err = theirs.socket()
+	return err
 }
 
 // launch tells the child what to become, and returns when it has become that or
@@ -77,72 +104,52 @@ func (p *program) launch() {
 	_, _ = io.Copy(io.Discard, p.launching)
 }
 
-// childOf is this program once more, in a session of its own, about to call
-// [RunProgram].
-func childOf(stdio, extra []*os.File) *exec.Cmd {
-	return &exec.Cmd{
-		Path:        "/proc/self/exe",
-		Args:        []string{programName},
-		Env:         []string{},
-		Dir:         "/",
-		Stdin:       stdio[0],
-		Stdout:      stdio[1],
-		Stderr:      stdio[2],
-		ExtraFiles:  extra,
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-	}
-}
-
-// stdio makes the program's standard streams and returns its ends.
-func (p *program) stdio() ([]*os.File, error) {
-	if p.cmd.Terminal != nil {
-		return p.terminal()
-	}
-	var theirs []*os.File
+// stdio makes a pipe for each of the program's standard streams.
+func (p *program) stdio(theirs *ends) error {
 	for i := range 3 {
 		r, w, err := os.Pipe()
 		if err != nil {
-			return theirs, fmt.Errorf("make a pipe: %w", err)
+			return fmt.Errorf("make a pipe: %w", err)
 		}
 		if i == 0 {
-			r, w = w, r // it reads this one
+			r, w = w, r // the program reads this one
 		}
 		p.pipes = append(p.pipes, r)
-		theirs = append(theirs, w)
+		theirs.stdio = append(theirs.stdio, w)
 	}
-	return theirs, nil
+	return nil
 }
 
 // terminal opens a terminal. Its one end of ours is stdin and stdout.
-func (p *program) terminal() ([]*os.File, error) {
+func (p *program) terminal(theirs *ends) error {
 	tty, name, err := openTerminal(*p.cmd.Terminal, p.cmd.UID)
 	if err != nil {
-		return nil, fmt.Errorf("open a terminal: %w", err)
+		return fmt.Errorf("open a terminal: %w", err)
 	}
 	p.tty = tty
 	p.pipes = []*os.File{tty}
 	end, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open a terminal: %w", err)
+		return fmt.Errorf("open a terminal: %w", err)
 	}
-	return []*os.File{end, end, end}, nil
+	theirs.stdio = []*os.File{end, end, end}
+	return nil
 }
 
-// socketPair returns two connected sockets, the second for the child.
-func socketPair() (*net.UnixConn, *os.File, error) {
+// socket makes a pair of connected sockets and returns ours.
+func (e *ends) socket() (*net.UnixConn, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
+		return nil, fmt.Errorf("make a socket pair: %w", err)
 	}
+	e.extra = append(e.extra, os.NewFile(uintptr(fds[1]), "theirs"))
 	ours := os.NewFile(uintptr(fds[0]), "ours")
 	defer func() { _ = ours.Close() }()
-	theirs := os.NewFile(uintptr(fds[1]), "theirs")
 	conn, err := net.FileConn(ours)
 	if err != nil {
-		_ = theirs.Close()
-		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
+		return nil, fmt.Errorf("make a socket pair: %w", err)
 	}
-	return conn.(*net.UnixConn), theirs, nil
+	return conn.(*net.UnixConn), nil
 }
 
 // copyStreams connects the program's ends to its streams.

@@ -18,12 +18,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/guest/machine"
 )
-
-// version is set when the program is built.
-var version = "unknown"
 
 func main() {
 	guest.RunProgram() // does not return in a process that becomes a program
@@ -31,7 +29,7 @@ func main() {
 	showVersion := flag.Bool("version", false, "print the version")
 	flag.Parse()
 	if *showVersion {
-		fmt.Println("slurmv-guest", version)
+		fmt.Println("slurmv-guest", config.Version)
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -50,7 +48,7 @@ func serve(ctx context.Context, log *slog.Logger, device string) {
 		Cgroups: cgroups(log),
 		Log:     log,
 	}
-	log.Info("waiting for the node", "version", version, "boot_seconds", booted)
+	log.Info("waiting for the node", "version", config.Version, "boot_seconds", booted)
 	for {
 		port, err := openPort(ctx, log, device)
 		if err != nil {
