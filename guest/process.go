@@ -204,7 +204,7 @@ func (p *Process) unconfirmed() error {
 	if p.session.mux.IsClosed() {
 		return p.session.cause(nil)
 	}
-	return errors.New("the guest does not confirm it")
+	return fmt.Errorf("%w: the guest does not confirm it", ErrLost)
 }
 
 // An input is a program's stdin. The guest closes its direction of the stream

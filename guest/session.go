@@ -213,14 +213,15 @@ func openStream(ctx context.Context, mux *yamux.Session) (*yamux.Stream, error) 
 	}
 }
 
-// cause is the session's end, if it has ended, or err.
+// cause is the session's end, if it has ended, or err. To a relay, the loss of
+// the VM may show first as the end of a stream.
 func (s *Session) cause(err error) error {
 	if s.mux.IsClosed() {
 		<-s.done
 		return s.Err()
 	}
 	if errors.Is(err, io.EOF) {
-		return errors.New("the guest gave no answer")
+		return fmt.Errorf("%w: the guest gave no answer", ErrLost)
 	}
 	return err
 }
