@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -76,23 +74,10 @@ func dialAgent(ctx context.Context, configPath string) (*nodeagent.Client, error
 	return nodeagent.Dial(ctx, socket)
 }
 
-// agentSocket finds the socket by the task's environment, which Slurm has set:
-// the node's name and the job. A batch job that was requeued has a restart count.
 func agentSocket(configPath string, env func(string) string) (string, error) {
 	cfg, err := config.Load(configPath)
 	if err != nil {
 		return "", err
 	}
-	node := env("SLURMD_NODENAME")
-	job, err := strconv.ParseUint(env("SLURM_JOB_ID"), 10, 32)
-	if node == "" || err != nil {
-		return "", errors.New("this command runs as a task of a Slurm job: SLURMD_NODENAME and SLURM_JOB_ID are not set")
-	}
-	restart := uint64(0)
-	if text := env("SLURM_RESTART_COUNT"); text != "" {
-		if restart, err = strconv.ParseUint(text, 10, 32); err != nil {
-			return "", fmt.Errorf("SLURM_RESTART_COUNT=%q is not a number", text)
-		}
-	}
-	return nodeagent.SocketPath(cfg.RunDir(node), uint32(job), uint32(restart)), nil
+	return nodeagent.SocketFromEnv(cfg.RunDir, env)
 }

@@ -16,6 +16,7 @@ import (
 
 func newLaunch() *cobra.Command {
 	var path string
+	var task bool
 	c := &cobra.Command{
 		Use:   "launch",
 		Short: "Launch the VMs of a job on this node and look after them",
@@ -26,11 +27,19 @@ in SLURMV_ variables; file descriptor 3 carries the outcome back, one line each:
 
     say TEXT     shown to the user as it is
     error TEXT   why the launch failed
-    ready        the VMs are up; the agent lives on`,
+    ready        the VMs are up; the agent lives on
+
+With --task a user starts it by sudo, see slurmv launch.`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runLaunch(c.Context(), path) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if task {
+				return runTaskLaunch(c.Context())
+			}
+			return runLaunch(c.Context(), path)
+		},
 	}
 	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`")
+	c.Flags().BoolVar(&task, "task", false, "launch for the user who runs this by sudo in a step of his job; --config does not count")
 	return c
 }
 
@@ -50,14 +59,17 @@ func runLaunch(ctx context.Context, path string) error {
 }
 
 func launch(ctx context.Context, path string, status *status) (*vmlaunch.Node, error) {
-	name := os.Getenv("SLURMV_NODE")
-	cfg, err := config.Load(path)
-	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", name, err)
-	}
 	job, err := jobFromEnvironment()
 	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", name, err)
+		return nil, fmt.Errorf("node %s: %w", os.Getenv("SLURMV_NODE"), err)
+	}
+	return launchJob(ctx, path, job, status)
+}
+
+func launchJob(ctx context.Context, path string, job vmlaunch.Job, status *status) (*vmlaunch.Node, error) {
+	cfg, err := config.Load(path)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", job.Node, err)
 	}
 	frames := frameWriter{status}
 	node, err := vmlaunch.Launch(ctx, cfg, job, func(p vmstep.Progress) {

@@ -41,6 +41,7 @@ func newQuery() *cobra.Command {
 		q.withVM(q.command("forward", "Connect to a port of a VM", q.forward), func(c *cobra.Command) {
 			c.Flags().Uint16Var(&q.port, "port", 22, "connect to this TCP `port` of the VM's loopback")
 		}),
+		q.command("map", "Tell all VMs of the job, which come on standard input, to this node's", q.sendMap),
 		q.command("key", "Let the holder of a key log in; the keys come on standard input", q.key),
 	)
 	return c
@@ -170,6 +171,28 @@ func (q *query) key(ctx context.Context, client *nodeagent.Client) error {
 		return fmt.Errorf("read the keys: %w", err)
 	}
 	if err := client.Key(ctx, k.Authorized, k.Host); err != nil {
+		return err
+	}
+	return reply(vmstep.KindReady, struct{}{})
+}
+
+// sendMap is the keeper's part where slurmv launch holds the VMs.
+func (q *query) sendMap(ctx context.Context, client *nodeagent.Client) error {
+	var all []nodeagent.NodeVMs
+	frames := vmstep.Frames{Message: func(m vmstep.Message) {
+		if m.Kind == vmstep.KindMap {
+			_ = m.Decode(&all)
+		}
+	}}
+	if _, err := io.Copy(&frames, os.Stdin); err != nil || len(all) == 0 {
+		return errors.Join(errors.New("the map of the VMs has not come"), err)
+	}
+	holder, err := client.Hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer holder.Close()
+	if err := holder.SendMap(ctx, all); err != nil {
 		return err
 	}
 	return reply(vmstep.KindReady, struct{}{})

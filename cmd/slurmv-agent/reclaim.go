@@ -21,6 +21,7 @@ type reclaimOptions struct {
 	restart  uint32
 	step     uint32
 	deadline time.Duration
+	task     bool
 }
 
 func newReclaim() *cobra.Command {
@@ -33,7 +34,8 @@ func newReclaim() *cobra.Command {
 It works from the job's journal, whatever has become of the agent that wrote it,
 and may run any number of times; a job without a journal is already clean.
 With --step only the journal of that VM step is reclaimed, as only the step that
-launched the VMs may end them.
+launched the VMs may end them. With --task a user starts it by sudo in a step of
+his job, whose VMs it ends; no other option counts then.
 
 EXIT STATUS
 ===========
@@ -42,7 +44,12 @@ EXIT STATUS
     1   something is left; the journal keeps it for the next try`,
 		Example: "  slurmv-agent reclaim --job 4217",
 		Args:    cobra.NoArgs,
-		RunE:    func(c *cobra.Command, _ []string) error { return runReclaim(c, o) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if o.task {
+				return runTaskReclaim(c.Context())
+			}
+			return runReclaim(c, o)
+		},
 	}
 	f := c.Flags()
 	f.StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
@@ -50,6 +57,7 @@ EXIT STATUS
 	f.Uint32Var(&o.job, "job", 0, "reclaim the job with this `id`")
 	f.Uint32Var(&o.restart, "restart", 0, "only this `restart` of the job")
 	f.Uint32Var(&o.step, "step", 0, "only if this `step` launched the VMs")
+	f.BoolVar(&o.task, "task", false, "reclaim the job of the user who runs this by sudo")
 	f.DurationVar(&o.deadline, "deadline", 0, "stop after this `duration`; what is left stays in the journal")
 	return c
 }

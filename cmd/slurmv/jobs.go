@@ -55,11 +55,16 @@ func findJobs(ctx context.Context, w which) ([]vmJob, error) {
 	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
+	return complete(ctx, jobs)
+}
+
+// complete asks Slurm for what jobs lack; those that have ended are left out.
+func complete(ctx context.Context, jobs []vmJob) ([]vmJob, error) {
 	var ids []string
 	for _, j := range jobs {
 		ids = append(ids, strconv.FormatUint(uint64(j.ID), 10))
 	}
-	text, err = ask(ctx, "squeue", "--jobs="+strings.Join(ids, ","), "--noheader", "--Format="+jobFields)
+	text, err := ask(ctx, "squeue", "--jobs="+strings.Join(ids, ","), "--noheader", "--Format="+jobFields)
 	if err != nil {
 		return nil, err
 	}

@@ -57,6 +57,7 @@ VM. Inside a job, JOB may be left out.`,
 		newPS(), newExec(), newSSH(), newConsole(), newForward(),
 		newLogs(), newReport(),
 		newCheck(), newClean(),
+		newLaunch(), newRun(), newReclaim(),
 		newResources(), newGenDocs(),
 	)
 	for _, c := range append(root.Commands(), root) {

@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -26,6 +28,7 @@ func TestMain(m *testing.M) {
 		"scontrol":   func() { os.Exit(playScontrol()) },
 		"sacct":      func() { os.Exit(playFile("sacct")) },
 		"srun":       func() { os.Exit(playSrun()) },
+		"sudo":       func() { os.Exit(playSudo()) },
 		"ssh":        func() { os.Exit(playSSH()) },
 		"ssh-keygen": func() { os.Exit(playKeygen()) },
 		"slurm-v-run": func() {
@@ -42,11 +45,15 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PLAY", e.WorkDir)
+			site := "[paths]\nrun = \"" + e.WorkDir + "/run\"\n"
+			if err := os.WriteFile(e.WorkDir+"/paths.toml", []byte(site), 0o600); err != nil {
+				return err
+			}
 			e.Setenv("GORACE", "atexit_sleep_ms=0") // else each program waits a second at its end
 			e.Setenv("SQUEUE_FORMAT", "nonsense of the user's")
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "await": await},
 	})
 }
 
@@ -60,6 +67,17 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if code != args[0] {
 		ts.Fatalf("exit status %s instead of %s", code, args[0])
 	}
+}
+
+// await FILE waits until the file is there.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	for range 1000 {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("%s does not come", args[0])
 }
 
 func playPath(name string) string { return filepath.Join(os.Getenv("PLAY"), name) }
@@ -119,7 +137,7 @@ func playSrun() int {
 		panic(err)
 	}
 	fmt.Fprintln(log, strings.Join(os.Args[1:], " "))
-	for _, name := range []string{"SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_SPANK_SLURMV_SPEC"} {
+	for _, name := range []string{"SLURM_JOB_ID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_SPANK_SLURMV_SPEC"} {
 		if value := os.Getenv(name); value != "" {
 			fmt.Fprintln(os.Stderr, "srun: error:", name, "reached the step:", value)
 			return 1
@@ -168,6 +186,11 @@ func playAgent(path, node string, words []string) int {
 	case "forward":
 		in, _ := io.ReadAll(os.Stdin)
 		vmstep.WriteFrame(os.Stdout, node, kindData, []byte(strings.ToUpper(string(in))))
+	case "map":
+		in := broadcast()
+		var frames vmstep.Frames
+		frames.Message = func(m vmstep.Message) { os.WriteFile(playPath("map."+node), m.Body, 0o600) }
+		frames.Write(in)
 	case "key":
 		var k struct{ Authorized, Host string }
 		if err := json.NewDecoder(os.Stdin).Decode(&k); err != nil || k.Authorized != "public" || k.Host != "private" {
@@ -176,6 +199,12 @@ func playAgent(path, node string, words []string) int {
 	}
 	return 0
 }
+
+// broadcast is what srun gives to each of its tasks.
+var broadcast = sync.OnceValue(func() []byte {
+	in, _ := io.ReadAll(os.Stdin)
+	return in
+})
 
 // playExec does what a command in a VM might, and speaks as srun does of its end.
 func playExec(words []string) int {

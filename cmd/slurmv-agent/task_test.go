@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch"
+)
+
+func TestParseRecord(t *testing.T) {
+	tests := map[string]struct {
+		text  string
+		want  vmlaunch.Job
+		nodes string // "" for an error
+	}{
+		"a job": {"  6002|  6003|   1|    2|   n[1-2]|/home/bob    \n",
+			vmlaunch.Job{ID: journal.ID{Restart: 1}, UID: 6002, GID: 6003, Nodes: 2, WorkDir: "/home/bob"}, "n[1-2]"},
+		"a directory that looks like fields": {"1|1|0|1|n1|/a|b|2\n",
+			vmlaunch.Job{UID: 1, GID: 1, Nodes: 1, WorkDir: "/a|b|2"}, "n1"},
+		"a job that is gone":     {"", vmlaunch.Job{}, ""},
+		"a user without number":  {"bob|1|0|1|n1|/a\n", vmlaunch.Job{}, ""},
+		"a number beyond any id": {"4294967296|1|0|1|n1|/a\n", vmlaunch.Job{}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, nodes, err := parseRecord(tt.text)
+			if nodes != tt.nodes || (err == nil) != (tt.nodes != "") {
+				t.Fatalf("nodes %q, %v; want %q", nodes, err, tt.nodes)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("job differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEntitlement(t *testing.T) {
+	lists := map[string][]string{"n1": {"n1"}, "n2": {"n2"}, "n[1-2]": {"n1", "n2"}, "n[2-3]": {"n2", "n3"}}
+	expand := func(list string) ([]string, error) {
+		if names, known := lists[list]; known {
+			return names, nil
+		}
+		return nil, errors.New("no list")
+	}
+	const job = "JobId=9 JobName=x UserId=bob(6002) JOB_GRES=(null)   "
+	tests := map[string]struct {
+		text string
+		cpus int
+		mib  int64 // -1 for an error
+	}{
+		"one group of nodes":             {job + "Nodes=n[1-2] CPU_IDs=0-1 Mem=1000 GRES= MinCPUsNode=2", 2, 1000},
+		"several groups":                 {job + "Nodes=n1 CPU_IDs=0-7 Mem=8000 GRES=   Nodes=n2 CPU_IDs=0-1,4,6-7 Mem=500 GRES= Min", 5, 500},
+		"memory that Slurm leaves alone": {job + "Nodes=n2 CPU_IDs=3 Mem=0 GRES=", 1, 0},
+		"another node":                   {job + "Nodes=n1 CPU_IDs=3 Mem=0 GRES=", 0, -1},
+		"a name that claims more": {"JobId=9 JobName=Nodes=n2 CPU_IDs=0-127 Mem=999999 UserId=bob(6002) " +
+			"Nodes=n[1-2] CPU_IDs=0-1 Mem=1000 GRES=", 0, -1},
+		"two groups with the node":         {job + "Nodes=n[1-2] CPU_IDs=0 Mem=1 GRES= Nodes=n[2-3] CPU_IDs=0 Mem=1 GRES=", 0, -1},
+		"nodes that are no list":           {job + "Nodes=--help CPU_IDs=0 Mem=1 GRES=", 0, -1},
+		"no CPUs":                          {job + "Nodes=n2 CPU_IDs= Mem=1 GRES=", 0, -1},
+		"CPUs that are no list":            {job + "Nodes=n2 CPU_IDs=3-1 Mem=1 GRES=", 0, -1},
+		"details that Slurm does not show": {job, 0, -1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			cpus, mib, err := entitlement(tt.text, "n2", expand)
+			if tt.mib < 0 {
+				if err == nil {
+					t.Errorf("%d CPUs, %d MiB; want an error", cpus, mib)
+				}
+				return
+			}
+			if err != nil || cpus != tt.cpus || mib != tt.mib {
+				t.Errorf("%d CPUs, %d MiB, %v; want %d, %d", cpus, mib, err, tt.cpus, tt.mib)
+			}
+		})
+	}
+}
+
+func TestThisNode(t *testing.T) {
+	nodes := []string{"n1", "n2"}
+	if got, err := thisNode(vmlaunch.Place{Node: "n2"}, nodes); got != "n2" || err != nil {
+		t.Errorf("%q, %v; want the node of the cgroup", got, err)
+	}
+	if got, err := thisNode(vmlaunch.Place{Node: "n3"}, nodes); err == nil {
+		t.Errorf("%q is a node of the job, but is not", got)
+	}
+}
+
+func TestSudoUID(t *testing.T) {
+	for text, good := range map[string]bool{"6002": true, "0": true, "": false, "-1": false, "bob": false} {
+		uid, err := sudoUID(func(string) string { return text })
+		if (err == nil) != good {
+			t.Errorf("SUDO_UID=%q: %d, %v", text, uid, err)
+		}
+	}
+}
+
+func TestReadSpec(t *testing.T) {
+	want := jobspec.Spec{VMsPerNode: 2, Image: "/i", WorkDir: "/home/bob"}
+	if got, err := readSpec(strings.NewReader(want.Encode() + "\n")); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := readSpec(strings.NewReader(strings.Repeat(" ", maxSpec) + want.Encode())); err == nil {
+		t.Errorf("%+v from beyond the bound", got)
+	}
+}
