@@ -109,6 +109,7 @@ type VM struct {
 	Address string  `json:"address,omitempty"`
 	MAC     string  `json:"mac,omitempty"`
 	State   string  `json:"state,omitempty"`  // the stage it is in, or "running", "off", "failed"
+	Cause   string  `json:"cause,omitempty"`  // how the guest ended, such as "powered itself off"; with State "off"
 	Stages  []Stage `json:"stages,omitempty"` // those it has been through, in order
 }
 

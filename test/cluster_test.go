@@ -130,6 +130,16 @@ func (j *job) state() string {
 	return field(j.user.must(j.t, "scontrol show job "+j.id), "JobState")
 }
 
+// over reports whether the job will not change any more.
+func (j *job) over() bool {
+	j.t.Helper()
+	switch j.state() {
+	case "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD":
+		return false
+	}
+	return true
+}
+
 // exitCode is slurmctld's "code:signal".
 func (j *job) exitCode() string {
 	return field(j.user.must(j.t, "scontrol show job "+j.id), "ExitCode")
@@ -168,8 +178,12 @@ func (j *job) awaitOutput(text string) {
 func (j *job) eventually(what string, done func() bool) {
 	j.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
+		over := j.over()
 		if done() {
 			return
+		}
+		if over {
+			break
 		}
 	}
 	j.t.Fatalf("job %s never %s\nstate: %s\noutput: %s", j.id, what, j.state(), j.output())

@@ -105,7 +105,7 @@ func TestVMPowersItselfOff(t *testing.T) {
 	j.awaitOutput("running")
 	powerOff(t, j, "vm0")
 	out := j.ends("FAILED", "")
-	contains(t, out, "vm0 on node", "powered itself off")
+	contains(t, out, "vm0 powered itself off, and the program in it is lost")
 }
 
 // powerOff presses the power button of a VM, as only root of the node can.
@@ -126,7 +126,7 @@ func TestBadImages(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ make, want string }{
 		"does not exist":        {"true", "does not exist"},
-		"cannot be read":        {"qemu-img create -q -f qcow2 disk.qcow2 1G && chmod 000 disk.qcow2", "cannot be read by"},
+		"cannot be read":        {"qemu-img create -q -f qcow2 disk.qcow2 1G && chmod 000 disk.qcow2", "is not readable by user alice"},
 		"is not an image":       {"echo this is a text > disk.qcow2", "is not a disk image"},
 		"is based on elsewhere": {"qemu-img create -q -f qcow2 -F raw -b /etc/shadow -u disk.qcow2 1G", "/etc/shadow"},
 	}

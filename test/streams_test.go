@@ -87,11 +87,11 @@ slurm-v-run -n 1 echo the VMs are alive
 
 func TestSignalsReachThePrograms(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small, signalScript)
+	j := alice.submit(t, small+" --vcpu-per-vm=2", signalScript)
 	j.eventually("starts the program", func() bool {
 		return strings.Contains(j.user.run(t, "cat "+j.dir+"/signals.out").stdout, "1 started")
 	})
-	steps := strings.Fields(alice.must(t, "squeue -h -s -j "+j.id+" -o '%i %j' | awk '$2 == \"bash\" || $2 == \"slurmv-agent\" {print $1}'"))
+	steps := strings.Fields(alice.must(t, "squeue -h -s -j "+j.id+" -o '%i %j' | awk '$2 == \"bash\" {print $1}'"))
 	if len(steps) != 1 {
 		t.Fatalf("steps of the program: %q\n%s", steps, alice.must(t, "squeue -s"))
 	}

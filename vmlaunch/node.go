@@ -142,7 +142,7 @@ func (m *machine) describe() nodeagent.VM {
 		vm.Address = m.address.Addr().String()
 	}
 	if m.stop != "" {
-		vm.State = "off"
+		vm.State, vm.Cause = "off", m.stop
 	}
 	return vm
 }

@@ -98,18 +98,46 @@ func runExec(o execOptions, program []string) (guest.Exit, error) {
 	process, err := session.Start(ctx, command)
 	stop()
 	if err != nil {
-		return guest.Exit{}, lostIn(reply, err)
+		return guest.Exit{}, o.lostIn(reply, err)
 	}
 	exit, err := task.Run(process)
-	return exit, lostIn(reply, err)
+	return exit, o.lostIn(reply, err)
 }
 
-// lostIn names the VM whose loss is the error.
-func lostIn(reply nodeagent.Reply, err error) error {
-	if errors.Is(err, guest.ErrLost) {
-		return fmt.Errorf("%s is gone, and the program with it; slurmv logs may say why (%w)", reply.VM.Name, err)
+// lostIn names the VM whose loss is the error, and says how it was lost if the
+// agent knows.
+func (o execOptions) lostIn(reply nodeagent.Reply, err error) error {
+	if !errors.Is(err, guest.ErrLost) {
+		return err
 	}
-	return err
+	if cause := o.causeOfLoss(reply.VM.Number); cause != "" {
+		return fmt.Errorf("%s %s, and the program in it is lost", reply.VM.Name, cause)
+	}
+	return fmt.Errorf("%s is gone, and the program with it; slurmv logs may say why (%w)", reply.VM.Name, err)
+}
+
+// causeOfLoss asks the agent, which hears of a guest's end from libvirt, a
+// moment after the channel has broken.
+func (o execOptions) causeOfLoss(number int) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		client, err := dialAgent(ctx, o.config)
+		if err != nil {
+			return ""
+		}
+		node, err := client.PS(ctx)
+		_ = client.Close()
+		if err != nil {
+			return ""
+		}
+		for _, vm := range node.VMs {
+			if vm.Number == number && vm.Cause != "" {
+				return vm.Cause
+			}
+		}
+	}
+	return ""
 }
 
 // reachVM waits for the agent, which listens once its VMs are up, and opens a
