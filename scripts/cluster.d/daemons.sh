@@ -117,7 +117,7 @@ start_slurmd() {
 			ulimit $limit 2>/dev/null || true
 		done
 		on "$1" slurmd -N "$1"
-	) && wait_for 10 daemon_pid "$1" slurmd
+	) && wait_for 30 daemon_pid "$1" slurmd
 }
 
 # listening PORT: whether something on ctl accepts connections.

@@ -50,9 +50,29 @@ private_sys() {
 	done
 }
 
+# cgroup v2: makes the root of the host's cgroups pass controllers on, which it can when we have left it.
+# Slurm's own are in a scope of systemd, which it finds by asking process 1 where the root is. That scope
+# passes pids on, too, which nobody needs: Slurm 22.05 overlooks the last controller of a list.
+share_controllers() {
+	local part controller
+	[[ -e /sys/fs/cgroup/cgroup.controllers ]] || return 0
+	mkdir -p /sys/fs/cgroup/host "/sys/fs/cgroup/system.slice/${host}_slurmstepd.scope"
+	echo $$ >/sys/fs/cgroup/host/cgroup.procs
+	for part in . system.slice "system.slice/${host}_slurmstepd.scope"; do
+		for controller in cpuset cpu memory pids; do
+			echo "+$controller" >"/sys/fs/cgroup/$part/cgroup.subtree_control"
+		done
+	done
+	echo 0::/ >/run/root-cgroup
+	mount --bind /run/root-cgroup /proc/1/cgroup
+	# A slurmstepd moves itself to the root before it removes its step's cgroups.
+	mount --bind /sys/fs/cgroup/{host/,}cgroup.procs
+}
+
 private_files
 private_directories
 private_sys
+share_controllers
 exec 8<&-
 echo $$ >"$dir/run/$host.pid"
 exec sleep infinity

@@ -30,7 +30,7 @@ host_on() {
 		exec setsid nsenter --net="$(netns "$1")" \
 			unshare --mount --uts --ipc --cgroup bash "$parts/host.sh" "$dir" "$1"
 	) >"$dir/log/host-$1.log" 2>&1 </dev/null 9>&- &
-	wait_for 10 holder "$1" || failed "the host $1" "$dir/log/host-$1.log"
+	wait_for 30 holder "$1" || failed "the host $1" "$dir/log/host-$1.log"
 }
 
 # host_off HOST: what a power cut does.
@@ -46,7 +46,7 @@ enter() {
 	local host=$1 pid
 	shift
 	pid=$(holder "$host") || die "the host $host is not up; see: scripts/cluster status"
-	cgroup_join "$host"
+	cgroup_join "$(cgroup_of "$host")"
 	exec nsenter --target "$pid" --mount --uts --ipc --net --cgroup -- "$@"
 }
 
@@ -70,7 +70,6 @@ cgroup_make() {
 			mkdir -p "$top/$part"
 			cgroup_inherit "$top/$part"
 		done
-		! unified || mkdir -p "$top/$cgroup_name/$1/system"
 	done < <(hierarchies)
 }
 
@@ -83,17 +82,28 @@ cgroup_inherit() {
 			cat "${1%/*}/$file" >"$1/$file"
 	done
 	unified || return 0
-	for controller in $(<"${1%/*}/cgroup.controllers"); do
-		echo "+$controller" >"${1%/*}/cgroup.subtree_control" || true
+	for controller in cpuset cpu memory pids; do
+		echo "+$controller" >"${1%/*}/cgroup.subtree_control" ||
+			die "cannot have the cgroup controller $controller in $1; Slurm needs it"
 	done
 }
 
-# cgroup_join HOST: moves this (sub)shell into the host's cgroups.
+# cgroup_join GROUP: moves this (sub)shell into a cgroup of the cluster.
 cgroup_join() {
 	local top
 	while read -r top; do
 		echo "$BASHPID" >"$top/$cgroup_name/$1/cgroup.procs"
 	done < <(hierarchies)
+}
+
+# cgroup_of HOST: where its own processes are. With cgroup v2 a cgroup has processes or passes
+# controllers on to others, not both, and the host's root does the latter for Slurm.
+cgroup_of() {
+	if unified; then
+		echo "$1/host"
+	else
+		echo "$1"
+	fi
 }
 
 # cgroup_remove NAME: removes a directory and all below it from every hierarchy.
