@@ -32,8 +32,8 @@ and reclaim. Launch is one task on every node of the job, in the background; it
 ends with reclaim, or with the job. The script asks for the CPUs and memory of the
 VMs itself; slurmv resources says how many.
 
-The step is best called slurm-v: by this name slurmv ps and the other commands
-find its VMs. The options are those of sbatch with the plugin.
+The step of launch is called slurm-v: by this name the other commands find its
+VMs. The options are those of sbatch with the plugin.
 
 The agent needs root's rights, which the administrator gives to it with a line in
 the sudoers file of every node:
@@ -61,7 +61,7 @@ EXIT STATUS
   vms="srun --overlap --nodes=2 --ntasks-per-node=1 --mem=0 --cpu-bind=none"
   $vms --job-name=slurm-v --kill-on-bad-exit=1 \
       slurmv launch --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=2G --vm-image=/images/mpi.qcow2 &
-  srun --overlap --mpi=pmi2 --ntasks=8 slurmv run -- ./graph500
+  srun --overlap --mpi=pmi2 --kill-on-bad-exit=1 --ntasks=8 slurmv run -- ./graph500
   $vms slurmv reclaim`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -89,8 +89,8 @@ func runLaunch(ctx context.Context, path string, values map[string]string, words
 	if err != nil {
 		return err
 	}
-	if os.Getenv("SLURM_LOCALID") != "0" {
-		return usagef("slurmv launch is one task on every node of a job: srun --ntasks-per-node=1 ... slurmv launch")
+	if err := checkStep(os.Getenv); err != nil {
+		return err
 	}
 	socket, err := nodeagent.SocketFromEnv(cfg.RunDir, os.Getenv)
 	if err != nil {
@@ -101,6 +101,18 @@ func runLaunch(ctx context.Context, path string, values map[string]string, words
 		return err
 	}
 	return agent.end(ctx, hold(ctx, socket))
+}
+
+// checkStep refuses a step that would not work, or that slurmv run, ps and the
+// other commands would not find.
+func checkStep(env func(string) string) error {
+	switch {
+	case env("SLURM_LOCALID") != "0":
+		return usagef("slurmv launch is one task on every node of a job: srun --ntasks-per-node=1 ... slurmv launch")
+	case env("SLURM_JOB_NAME") != vmstep.StepName:
+		return usagef("the step of slurmv launch must be called %s: srun --job-name=%[1]s ... slurmv launch", vmstep.StepName)
+	}
+	return nil
 }
 
 // A rootAgent is the node's agent, started by sudo.

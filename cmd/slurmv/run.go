@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,11 +9,20 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
+type runOptions struct {
+	config       string
+	wait         time.Duration
+	distribution string
+}
+
 func newRun() *cobra.Command {
-	var wait time.Duration
-	var distribution string
+	var o runOptions
 	c := &cobra.Command{
 		Use:   "run [flags] -- PROGRAM [ARGUMENT...]",
 		Short: "Be a task whose program runs in a VM, on a cluster without the plugin",
@@ -21,7 +31,9 @@ that does not have the plugin. srun starts it, once for each task; with --mpi=pm
 MPI programs find each other. Standard streams, signals and the exit status are
 the program's.
 
-It waits for VMs that slurmv launch is still starting. See slurmv launch.
+It waits for VMs that slurmv launch is still starting, and not longer if launch
+has failed: the step's first task looks after that, so give srun
+--kill-on-bad-exit=1 for the others. See slurmv launch.
 
 EXIT STATUS
 ===========
@@ -29,20 +41,65 @@ EXIT STATUS
     the program's own
     1   also: there are no VMs on this node
     2   also: the command line cannot be run`,
-		Example: `  srun --overlap --mpi=pmi2 --ntasks=8 slurmv run -- ./graph500`,
+		Example: `  srun --overlap --mpi=pmi2 --kill-on-bad-exit=1 --ntasks=8 slurmv run -- ./graph500`,
 		Args:    atLeast(1),
-		RunE: func(c *cobra.Command, program []string) error {
-			if os.Getenv("SLURM_PROCID") == "" {
-				return errors.New("slurmv run is the task of a step: srun --overlap --mpi=pmi2 ... slurmv run -- program")
-			}
-			args := []string{"slurmv-agent", "exec", "--vm-distribution=" + distribution, "--wait=" + wait.String(), "--"}
-			// The task becomes the relay, with its PMI descriptor and its signals.
-			err := syscall.Exec(agentPath(), append(args, program...), os.Environ())
-			return fmt.Errorf("run %s: %w", agentPath(), err)
-		},
+		RunE:    func(c *cobra.Command, program []string) error { return runRun(c.Context(), o, program) },
 	}
-	c.Flags().SetInterspersed(false)
-	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "wait at most this `long` for the VMs")
-	c.Flags().StringVar(&distribution, "vm-distribution", "block", "spread the tasks of a node over its VMs: `block|cyclic`")
+	f := c.Flags()
+	f.SetInterspersed(false)
+	f.StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
+	f.DurationVar(&o.wait, "wait", 10*time.Minute, "wait at most this `long` for the VMs")
+	f.StringVar(&o.distribution, "vm-distribution", "block", "spread the tasks of a node over its VMs: `block|cyclic`")
 	return c
+}
+
+// runRun becomes the relay, with the task's PMI descriptor and its signals.
+func runRun(ctx context.Context, o runOptions, program []string) error {
+	switch os.Getenv("SLURM_PROCID") {
+	case "":
+		return errors.New("slurmv run is the task of a step: srun --overlap --mpi=pmi2 ... slurmv run -- program")
+	case "0":
+		if err := o.awaitLaunch(ctx); err != nil {
+			return err
+		}
+	}
+	args := []string{"slurmv-agent", "exec", "--config=" + o.config, "--vm-distribution=" + o.distribution, "--wait=" + o.wait.String(), "--"}
+	err := syscall.Exec(agentPath(), append(args, program...), os.Environ())
+	return fmt.Errorf("run %s: %w", agentPath(), err)
+}
+
+// launchGrace is how long no launch may be seen: it is started in the background
+// beside this step.
+const launchGrace = 5 * time.Second
+
+// awaitLaunch returns when the agent of this node listens, or with an error when
+// nobody starts it any more.
+func (o runOptions) awaitLaunch(ctx context.Context) error {
+	cfg, err := config.Load(o.config)
+	if err != nil {
+		return err
+	}
+	socket, err := nodeagent.SocketFromEnv(cfg.RunDir, os.Getenv)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.wait, fmt.Errorf("the VMs did not come up within %s", o.wait))
+	defer cancel()
+	for seen := time.Now(); ; {
+		if client, err := nodeagent.Dial(ctx, socket); err == nil {
+			return client.Close()
+		}
+		jobs, err := findJobs(ctx, which{jobs: []string{os.Getenv("SLURM_JOB_ID")}})
+		switch {
+		case err != nil || len(jobs) > 0:
+			seen = time.Now()
+		case time.Since(seen) > launchGrace:
+			return fmt.Errorf("the VMs are not there and no step %s is starting them; what slurmv launch has said is in the job's output", vmstep.StepName)
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
