@@ -41,7 +41,8 @@ type Machine struct {
 
 	mu         sync.Mutex
 	stopLeases context.CancelFunc // ends what keeps addresses
-	sshd       *exec.Cmd
+	sshEnded   chan struct{}      // closed when the SSH server has ended; nil before its start
+	sshKeys    []string           // that it lets in
 }
 
 var _ guest.Machine = (*Machine)(nil)

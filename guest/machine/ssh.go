@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +18,12 @@ import (
 // other jobs and on the nodes.
 const sshDir = "run/slurm-v/ssh"
 
+// maxSSHKeys bounds the keys that are let in. Each login by slurmv ssh brings one.
+const maxSSHKeys = 256
+
 // StartSSH starts the image's sshd for the job's owner, with the job's keys, on
-// the VM network.
+// the VM network. One that runs already lets in the key beside the earlier ones,
+// and keeps its own: nobody's connections are disturbed.
 func (m *Machine) StartSSH(ctx context.Context, s guest.SSH) error {
 	if err := checkSSH(s); err != nil {
 		return err
@@ -27,14 +32,14 @@ func (m *Machine) StartSSH(ctx context.Context, s guest.SSH) error {
 	if err != nil {
 		return err
 	}
-	if err := m.writeSSH(s); err != nil {
-		return err
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.sshd != nil {
-		_ = m.sshd.Process.Kill()
-		m.sshd = nil
+	m.addSSHKey(s.AuthorizedKey)
+	if m.sshRuns() {
+		return m.writeSSHKeys()
+	}
+	if err := m.writeSSH(s); err != nil {
+		return err
 	}
 	config := m.path(sshDir, "sshd_config")
 	if err := m.command(ctx, "", sshd, "-t", "-f", config); err != nil {
@@ -73,6 +78,30 @@ func (m *Machine) findSSHD() (string, error) {
 	return "", errors.New("the image has no sshd: install openssh-server in it, or use the default launcher")
 }
 
+func (m *Machine) sshRuns() bool {
+	select {
+	case <-m.sshEnded:
+		return false
+	default:
+		return m.sshEnded != nil
+	}
+}
+
+// addSSHKey forgets the oldest key when there are too many.
+func (m *Machine) addSSHKey(key string) {
+	if slices.Contains(m.sshKeys, key) {
+		return
+	}
+	m.sshKeys = append(m.sshKeys, key)
+	if len(m.sshKeys) > maxSSHKeys {
+		m.sshKeys = m.sshKeys[1:]
+	}
+}
+
+func (m *Machine) writeSSHKeys() error {
+	return writeFile(m.path(sshDir, "authorized_keys"), strings.Join(m.sshKeys, "\n")+"\n", 0o644)
+}
+
 // writeSSH writes keys and configuration.
 func (m *Machine) writeSSH(s guest.SSH) error {
 	// sshd wants its own empty directory, which some images make at boot only.
@@ -85,7 +114,7 @@ func (m *Machine) writeSSH(s guest.SSH) error {
 	if err := writeFile(m.path(sshDir, "host_key"), key, 0o600); err != nil {
 		return err
 	}
-	if err := writeFile(m.path(sshDir, "authorized_keys"), s.AuthorizedKey+"\n", 0o644); err != nil {
+	if err := m.writeSSHKeys(); err != nil {
 		return err
 	}
 	return writeFile(m.path(sshDir, "sshd_config"), sshdConfig(s, m.path(sshDir)), 0o600)
@@ -115,8 +144,13 @@ Subsystem sftp internal-sftp
 
 // runSSHD starts the server and gives it a moment to fail.
 func (m *Machine) runSSHD(sshd, config string) error {
+	done := make(chan struct{})
 	if m.run != nil {
-		return m.run(context.Background(), "", sshd, "-D", "-e", "-f", config)
+		err := m.run(context.Background(), "", sshd, "-D", "-e", "-f", config)
+		if err == nil {
+			m.sshEnded = done
+		}
+		return err
 	}
 	var said strings.Builder
 	cmd := exec.Command(sshd, "-D", "-e", "-f", config)
@@ -124,13 +158,16 @@ func (m *Machine) runSSHD(sshd, config string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", sshd, err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	var ended error
+	go func() {
+		ended = cmd.Wait()
+		close(done)
+	}()
 	select {
-	case err := <-ended:
-		return fmt.Errorf("start %s: %w: %s", sshd, err, lastLine(said.String()))
+	case <-done:
+		return fmt.Errorf("start %s: %w: %s", sshd, ended, lastLine(said.String()))
 	case <-time.After(300 * time.Millisecond):
 	}
-	m.sshd = cmd
+	m.sshEnded = done
 	return nil
 }

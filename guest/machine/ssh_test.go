@@ -2,6 +2,7 @@ package machine
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -38,6 +39,42 @@ func TestStartSSH(t *testing.T) {
 		if !strings.Contains(config, line) {
 			t.Errorf("sshd_config lacks %q:\n%s", line, config)
 		}
+	}
+}
+
+func TestASecondKeyLeavesTheServerAlone(t *testing.T) {
+	d := newDouble(t, map[string]string{"usr/sbin/sshd": ""})
+	second := sshOfAlice
+	second.AuthorizedKey, second.HostKey = "ssh-ed25519 BBBB login", "another"
+	for _, s := range []guest.SSH{sshOfAlice, second, second} {
+		if err := d.StartSSH(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := d.text(t, sshDir+"/authorized_keys"), "ssh-ed25519 AAAA job\nssh-ed25519 BBBB login\n"; got != want {
+		t.Errorf("keys = %q, want %q", got, want)
+	}
+	if got := d.text(t, sshDir+"/host_key"); got != "-----BEGIN\nkey\n" {
+		t.Errorf("host key = %q", got)
+	}
+	starts := 0
+	for _, line := range d.done {
+		if strings.Contains(line, "sshd -D") {
+			starts++
+		}
+	}
+	if starts != 1 {
+		t.Errorf("sshd was started %d times", starts)
+	}
+}
+
+func TestSSHKeysAreBounded(t *testing.T) {
+	m := &Machine{}
+	for i := range maxSSHKeys + 1 {
+		m.addSSHKey(fmt.Sprint("key ", i))
+	}
+	if len(m.sshKeys) != maxSSHKeys || m.sshKeys[0] != "key 1" {
+		t.Errorf("%d keys, the first is %q", len(m.sshKeys), m.sshKeys[0])
 	}
 }
 
