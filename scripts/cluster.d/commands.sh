@@ -202,7 +202,7 @@ cluster_status() {
 			well=false
 		fi
 	done < <(daemons)
-	timeout 10 "$0" run --user root -- sinfo --Node --long || well=false
+	on ctl sinfo --Node --long || well=false
 	nodes_ready || well=false
 	$well || {
 		say "not well. A dead daemon: scripts/cluster up starts it again. A node that is drained or down: scontrol show node"
@@ -254,10 +254,10 @@ cluster_down() {
 cancel_jobs() {
 	daemon_pid ctl slurmctld >/dev/null || return 0
 	local jobs
-	jobs=$(on ctl squeue --noheader --format=%A 2>/dev/null | sort -u) || return 0
-	[[ -n $jobs ]] || return 0
-	say "cancelling the jobs: $(xargs <<<"$jobs")"
-	xargs "$0" run --user root -- scancel <<<"$jobs" || true
+	mapfile -t jobs < <(on ctl squeue --noheader --format=%A | sort -u)
+	((${#jobs[@]})) || return 0
+	say "cancelling the jobs: ${jobs[*]}"
+	on ctl scancel "${jobs[@]}" || true
 	wait_for 40 no_jobs || say "these jobs did not end in time: $(on ctl squeue --noheader --format='%A(%T)' | xargs)"
 }
 

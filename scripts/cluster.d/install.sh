@@ -47,14 +47,15 @@ image_usable() {
 
 # guest_image: prints the path of the default image, nothing if there is none.
 guest_image() {
-	local log=$dir/log/guest-image.log guest=$prefix/libexec/slurm-v/slurmv-guest more=()
+	local guest=$prefix/libexec/slurm-v/slurmv-guest more=()
 	case ${SLURMV_GUEST_IMAGE:-} in
 	none) ;;
 	?*) realpath -m -- "$SLURMV_GUEST_IMAGE" ;;
 	*)
 		[[ -x $repo/scripts/guest-image ]] || return 0
 		[[ ! -e $guest ]] || more=(--guest "$guest")
-		"$repo/scripts/guest-image" "${more[@]}" 2>"$log" </dev/null | tail -n 1 || failed scripts/guest-image "$log"
+		"$repo/scripts/guest-image" "${more[@]}" </dev/null | tail -n 1 ||
+			die "scripts/guest-image failed; see its messages above. SLURMV_GUEST_IMAGE=none does without it"
 		;;
 	esac
 }
