@@ -36,7 +36,13 @@ PROGRAMS   := slurm-v-run slurmv slurmv-agent
 .PHONY: all build packages install demo test unit fuzz lint clean
 all: build
 
-build: $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/slurmv-guest $(BUILD)/slurmv.so $(BUILD)/libslurmv.so
+build: $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/slurmv-guest $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(BUILD)/docs
+
+# Man pages and completions are made from the commands themselves.
+$(BUILD)/docs: $(BUILD)/slurmv $(BUILD)/slurm-v-run
+	rm -rf $@
+	$(BUILD)/slurmv gen-docs $@
+	touch $@
 
 $(PROGRAMS:%=$(BUILD)/%): $(BUILD)/%: $(GO_SOURCES) $(BUILD)/settings
 	$(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
@@ -63,6 +69,11 @@ install: build
 	install -m 755 $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest $(DESTDIR)$(LIBEXECDIR)
 	install -m 755 $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(DESTDIR)$(LIBDIR)
 	install -m 644 scripts/slurm/*.lua $(DESTDIR)$(DATADIR)/slurm-v
+	install -d $(DESTDIR)$(MANDIR)/man1
+	install -m 644 $(BUILD)/docs/man/man1/* $(DESTDIR)$(MANDIR)/man1
+	install -D -m 644 $(BUILD)/docs/completions/slurmv.bash $(DESTDIR)$(DATADIR)/bash-completion/completions/slurmv
+	install -D -m 644 $(BUILD)/docs/completions/_slurmv $(DESTDIR)$(DATADIR)/zsh/site-functions/_slurmv
+	install -D -m 644 $(BUILD)/docs/completions/slurmv.fish $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/slurmv.fish
 	test -e $(DESTDIR)$(CONF) || install -m 644 config/slurmv.toml $(DESTDIR)$(CONF)
 	echo 'required $(LIBDIR)/slurmv.so' > $(DESTDIR)$(DATADIR)/slurm-v/plugstack.conf
 

@@ -4,7 +4,7 @@
  *
  * The greeting comes first for a reason: MPICH 4.0 over UCX can wait for ever in
  * MPI_Finalize for a connection that the other side has stopped to attend to. One
- * that both sides have used is complete.
+ * over which both sides have received is complete.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -23,9 +23,10 @@ int main(int argc, char **argv)
 	const char *node = getenv("SLURMD_NODENAME");
 	printf("rank %d of %d runs in %s on node %s\n", rank, size, vm, node ? node : "?");
 
-	int *hello = calloc(2 * size, sizeof *hello);
-	MPI_Alltoall(hello, 1, MPI_INT, hello + size, 1, MPI_INT, MPI_COMM_WORLD);
-	free(hello);
+	for (int far = 1, greeting; far < size; far++)
+		MPI_Sendrecv(&rank, 1, MPI_INT, (rank + far) % size, 0,
+			     &greeting, 1, MPI_INT, (rank - far + size) % size, 0,
+			     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 
 	MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	if (rank == 0)

@@ -60,9 +60,12 @@ SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=1 $agent exec -- echo i
 func TestNetworksOfJobsAreApart(t *testing.T) {
 	t.Parallel()
 	const serve = `
-slurm-v-run -n 2 sh -c '
-if [ $SLURM_PROCID = 0 ]; then echo secret of $SLURM_JOB_ID > /tmp/x; timeout 60 nc -l -p 7777 < /tmp/x; fi
-if [ $SLURM_PROCID = 1 ]; then for i in $(seq 50); do nc -w 2 vm0 7777 && break; sleep 0.5; done; fi'
+slurm-v-run -n 2 bash -c '
+if [ $SLURM_PROCID = 0 ]; then
+	perl -MIO::Socket::INET -e "alarm 60; \$l = IO::Socket::INET->new(LocalPort => 7777, Listen => 1, ReuseAddr => 1) or die; \$c = \$l->accept; print \$c \"secret of $SLURM_JOB_ID\n\""
+else
+	for i in $(seq 50); do cat < /dev/tcp/vm0/7777 && break; sleep 0.5; done 2>/dev/null
+fi'
 `
 	a := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=5", serve)
 	b := bob.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=5", serve)

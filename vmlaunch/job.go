@@ -25,7 +25,6 @@ type Job struct {
 	GID     uint32
 	CPUs    int   // that the job owns on this node
 	Memory  int64 // MiB that the job owns on this node; 0 where Slurm does not manage memory
-	WorkDir string
 	Spec    jobspec.Spec
 }
 

@@ -92,7 +92,7 @@ func openJournal(ctx context.Context, cfg config.Config, job Job) (*journal.Jour
 	}
 	return journal.Create(state, job.ID, journal.Header{
 		Step: job.Step, UID: job.UID, GID: job.GID, Node: job.Node, Cluster: job.Cluster,
-		JobName: job.Name, WorkDir: job.WorkDir, Spec: job.Spec.Encode(),
+		JobName: job.Name, WorkDir: job.Spec.WorkDir, Spec: job.Spec.Encode(),
 	})
 }
 

@@ -40,7 +40,7 @@ type Node struct {
 
 	mapOnce, endOnce, goneOnce sync.Once
 	programs                   sync.WaitGroup
-	programsMu                 sync.Mutex // no Add after Wait: guards ending against programs
+	programsMu                 sync.Mutex // no Add after Wait: guards ending against programs, and their counts
 }
 
 func newNode(plan Plan, j *journal.Journal, progress func(vmstep.Progress)) *Node {
@@ -79,6 +79,8 @@ type machine struct {
 	node    *Node
 	console *console
 	session *guest.Session
+
+	programs int // under the node's programsMu
 
 	mu      sync.Mutex
 	address netip.Prefix
@@ -274,17 +276,29 @@ func (n *Node) End(ctx context.Context) {
 	}
 }
 
-// beginProgram counts a program in, unless the job is ending.
-func (n *Node) beginProgram() error {
+// beginProgram counts a program in, unless the job is ending or its VM has as
+// many as the site allows.
+func (n *Node) beginProgram(m *machine) error {
 	n.programsMu.Lock()
 	defer n.programsMu.Unlock()
 	select {
 	case <-n.ending:
 		return fmt.Errorf("the VMs of job %d are ending; no program can be started any more", n.plan.Job.ID.Job)
 	default:
-		n.programs.Add(1)
-		return nil
 	}
+	if m.programs >= n.plan.Programs {
+		return fmt.Errorf("%s runs %d programs already, the most that this site allows in a VM (limits.programs_per_vm)", m.plan.Name, m.programs)
+	}
+	m.programs++
+	n.programs.Add(1)
+	return nil
+}
+
+func (n *Node) endProgram(m *machine) {
+	n.programsMu.Lock()
+	defer n.programsMu.Unlock()
+	m.programs--
+	n.programs.Done()
 }
 
 // ownerOf returns the uid in what Stat said.

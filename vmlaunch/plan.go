@@ -17,13 +17,14 @@ import (
 
 // A Plan is all that one node will do for a job.
 type Plan struct {
-	Job     Job
-	Owner   Owner
-	Image   string // absolute path of the base image
-	Network config.Network
-	NetName string // the --vm-network it is
-	Accel   config.Accel
-	QEMU    config.QEMU
+	Job      Job
+	Owner    Owner
+	Image    string // absolute path of the base image
+	Network  config.Network
+	NetName  string // the --vm-network it is
+	Accel    config.Accel
+	Programs int // that may run at once in one VM
+	QEMU     config.QEMU
 
 	State string // directory of the job's files on this node, until reclaim
 	Run   string // directory of its sockets and libvirt's own state
@@ -62,7 +63,7 @@ func NewPlan(cfg config.Config, job Job, owner Owner, accel config.Accel) (Plan,
 	}
 	p := Plan{
 		Job: job, Owner: owner, Image: image, Network: network, NetName: job.Spec.Network,
-		Accel: accel, QEMU: cfg.QEMU,
+		Accel: accel, Programs: cfg.Limits.ProgramsPerVM, QEMU: cfg.QEMU,
 		State: journal.Dir(cfg.StateDir(job.Node), job.ID),
 		Run:   filepath.Join(cfg.RunDir(job.Node), "jobs", job.ID.String()),
 	}

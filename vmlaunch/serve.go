@@ -175,10 +175,10 @@ func (n *Node) serveExec(ctx context.Context, conn *nodeagent.Conn, r nodeagent.
 	if err := n.awaitMap(ctx); err != nil {
 		return err
 	}
-	if err := n.beginProgram(); err != nil {
+	if err := n.beginProgram(m); err != nil {
 		return err
 	}
-	defer n.programs.Done()
+	defer n.endProgram(m)
 	if why := m.stopReason(); why != "" {
 		return fmt.Errorf("%s on node %s %s", m.plan.Name, n.plan.Job.Node, why)
 	}

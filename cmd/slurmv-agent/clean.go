@@ -23,7 +23,8 @@ func newClean() *cobra.Command {
 		Long: `Reclaim what jobs that have ended left on this node, such as after a power cut.
 
 It asks Slurm which jobs run on the node and reclaims the journals of all others.
-A HealthCheckProgram, and the start of a node, are good times for it.
+A HealthCheckProgram, and the start of a node, are good times for it. A node that
+was drained for what a job left is resumed when it is clean.
 
 EXIT STATUS
 ===========
@@ -54,7 +55,10 @@ func runClean(c *cobra.Command, path, name string) error {
 	for _, id := range cleaned {
 		fmt.Fprintln(c.OutOrStdout(), "reclaimed job", id)
 	}
-	return err
+	if err != nil || len(cleaned) == 0 {
+		return err
+	}
+	return resume(c.Context(), node)
 }
 
 // runningJobs asks Slurm for the jobs that have not given up node yet.

@@ -28,7 +28,6 @@ func jobFromEnvironment() (vmlaunch.Job, error) {
 		GID:     e.number("SLURMV_GID"),
 		CPUs:    int(e.number("SLURMV_CPUS")),
 		Memory:  int64(e.number("SLURMV_MEM")),
-		WorkDir: os.Getenv("SLURMV_CWD"),
 	}
 	if e.err != nil {
 		return vmlaunch.Job{}, e.err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,6 +37,9 @@ and may run any number of times; a job without a journal is already clean.
 With --step only the journal of that VM step is reclaimed, as only the step that
 launched the VMs may end them. With --task a user starts it by sudo in a step of
 his job, whose VMs it ends; no other option counts then.
+
+Without --deadline this is the last try of Slurm's own: if something is left, the
+node is drained with a reason that names the job, until slurmv clean succeeds.
 
 EXIT STATUS
 ===========
@@ -83,6 +87,10 @@ func runReclaim(c *cobra.Command, o reclaimOptions) error {
 		}
 		err = errors.Join(err, vmlaunch.Reclaim(ctx, cfg, node, id))
 	}
+	// A reclaim with a deadline is followed by one without.
+	if err != nil && o.deadline == 0 {
+		err = errors.Join(err, drain(c.Context(), node, o.job))
+	}
 	return err
 }
 
@@ -110,5 +118,6 @@ func nodeName(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("name this node with --node: %w", err)
 	}
+	host, _, _ = strings.Cut(host, ".")
 	return host, nil
 }

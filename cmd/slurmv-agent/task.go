@@ -123,9 +123,8 @@ func sudoUID(env func(string) string) (uint32, error) {
 	return uint32(uid), nil
 }
 
-// The fields of squeue that no user can write anything of his own into; but the
-// last one, which may hold whatever it likes.
-const recordFields = "userid:.20|,groupid:.20|,restartcnt:.12|,numnodes:.12|,nodelist:.65536|,workdir:4096"
+// The fields of squeue that no user can write anything of his own into.
+const recordFields = "userid:.20|,groupid:.20|,restartcnt:.12|,numnodes:.12|,nodelist:.65536"
 
 // recordOf asks slurmctld about the job at place.
 func recordOf(ctx context.Context, place vmlaunch.Place) (vmlaunch.Job, error) {
@@ -191,8 +190,8 @@ func thisNode(place vmlaunch.Place, nodes []string) (string, error) {
 
 // parseRecord reads the line of recordFields.
 func parseRecord(text string) (job vmlaunch.Job, nodes string, err error) {
-	f := strings.SplitN(strings.TrimRight(text, "\n"), "|", 6)
-	if len(f) != 6 {
+	f := strings.SplitN(strings.TrimRight(text, "\n"), "|", 5)
+	if len(f) != 5 {
 		return job, "", errors.New("squeue does not list it")
 	}
 	var numbers [4]uint32
@@ -205,7 +204,6 @@ func parseRecord(text string) (job vmlaunch.Job, nodes string, err error) {
 	}
 	job = vmlaunch.Job{
 		ID: journal.ID{Restart: numbers[2]}, UID: numbers[0], GID: numbers[1], Nodes: int(numbers[3]),
-		WorkDir: strings.TrimSpace(f[5]),
 	}
 	return job, strings.TrimSpace(f[4]), nil
 }

@@ -18,13 +18,11 @@ func TestParseRecord(t *testing.T) {
 		want  vmlaunch.Job
 		nodes string // "" for an error
 	}{
-		"a job": {"  6002|  6003|   1|    2|   n[1-2]|/home/bob    \n",
-			vmlaunch.Job{ID: journal.ID{Restart: 1}, UID: 6002, GID: 6003, Nodes: 2, WorkDir: "/home/bob"}, "n[1-2]"},
-		"a directory that looks like fields": {"1|1|0|1|n1|/a|b|2\n",
-			vmlaunch.Job{UID: 1, GID: 1, Nodes: 1, WorkDir: "/a|b|2"}, "n1"},
+		"a job": {"  6002|  6003|   1|    2|   n[1-2]\n",
+			vmlaunch.Job{ID: journal.ID{Restart: 1}, UID: 6002, GID: 6003, Nodes: 2}, "n[1-2]"},
 		"a job that is gone":     {"", vmlaunch.Job{}, ""},
-		"a user without number":  {"bob|1|0|1|n1|/a\n", vmlaunch.Job{}, ""},
-		"a number beyond any id": {"4294967296|1|0|1|n1|/a\n", vmlaunch.Job{}, ""},
+		"a user without number":  {"bob|1|0|1|n1\n", vmlaunch.Job{}, ""},
+		"a number beyond any id": {"4294967296|1|0|1|n1\n", vmlaunch.Job{}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
