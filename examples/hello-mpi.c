@@ -1,11 +1,4 @@
-/*
- * Every rank says where it runs and greets every other; all of them add up a sum
- * and check it.
- *
- * The greeting comes first for a reason: MPICH 4.0 over UCX can wait for ever in
- * MPI_Finalize for a connection that the other side has stopped to attend to. One
- * over which both sides have received is complete.
- */
+/* Every rank says where it runs; all of them add up a sum and check it. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,11 +15,6 @@ int main(int argc, char **argv)
 	gethostname(vm, sizeof vm - 1);
 	const char *node = getenv("SLURMD_NODENAME");
 	printf("rank %d of %d runs in %s on node %s\n", rank, size, vm, node ? node : "?");
-
-	for (int far = 1, greeting; far < size; far++)
-		MPI_Sendrecv(&rank, 1, MPI_INT, (rank + far) % size, 0,
-			     &greeting, 1, MPI_INT, (rank - far + size) % size, 0,
-			     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 
 	MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 	if (rank == 0)

@@ -1,0 +1,95 @@
+/*
+ * Keeps MPI_Finalize of MPICH 4.0 over UCX from waiting for ever.
+ *
+ * There each rank first closes its connections, which takes an answer from the
+ * other side, and then waits in a PMI barrier, where it answers nobody any more.
+ * A rank that closes late by more than the network's delay waits for ranks that
+ * have stopped to listen; in VMs that is the rule. MPICH 4.1.2 has it mended
+ * (pmodels/mpich pull request 6596). Until an image has that, this library,
+ * loaded before libmpich, goes on answering from a thread of its own: from the
+ * first closing of a connection until MPICH gives up the worker.
+ *
+ * UCX is not called by two threads at once: from then on every call that MPICH
+ * still makes takes a lock.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <time.h>
+
+static pthread_mutex_t ucx = PTHREAD_MUTEX_INITIALIZER;
+static pthread_t answerer;
+static atomic_bool answering;
+static void *worker;
+
+static void *next(void **symbol, const char *name)
+{
+	if (!*symbol)
+		*symbol = dlsym(RTLD_NEXT, name);
+	return *symbol;
+}
+
+/* CALL(name, arguments): the function of that name in libucp. */
+#define CALL(name, ...) ({ \
+	static void *symbol; \
+	((__typeof__(&name))next(&symbol, #name))(__VA_ARGS__); \
+})
+
+#define LOCKED(call) ({ \
+	bool lock = atomic_load_explicit(&answering, memory_order_relaxed); \
+	if (lock) \
+		pthread_mutex_lock(&ucx); \
+	__auto_type result = call; \
+	if (lock) \
+		pthread_mutex_unlock(&ucx); \
+	result; \
+})
+
+unsigned ucp_worker_progress(void *w)
+{
+	return LOCKED(CALL(ucp_worker_progress, w));
+}
+
+int ucp_request_is_completed(void *request)
+{
+	return LOCKED(CALL(ucp_request_is_completed, request));
+}
+
+void ucp_request_release(void *request)
+{
+	LOCKED((CALL(ucp_request_release, request), 0));
+}
+
+int ucp_worker_create(void *context, const void *params, void **created)
+{
+	int status = CALL(ucp_worker_create, context, params, created);
+	if (status == 0)
+		worker = *created;
+	return status;
+}
+
+static void *answer(void *unused)
+{
+	const struct timespec nap = { .tv_nsec = 1000000 };
+	while (atomic_load(&answering)) {
+		ucp_worker_progress(worker);
+		nanosleep(&nap, NULL);
+	}
+	return unused;
+}
+
+void *ucp_disconnect_nb(void *endpoint)
+{
+	if (!atomic_exchange(&answering, true) && pthread_create(&answerer, NULL, answer, NULL) != 0)
+		atomic_store(&answering, false);
+	return LOCKED(CALL(ucp_disconnect_nb, endpoint));
+}
+
+void ucp_worker_destroy(void *w)
+{
+	if (atomic_exchange(&answering, false))
+		pthread_join(answerer, NULL);
+	CALL(ucp_worker_destroy, w);
+}
