@@ -85,7 +85,7 @@ func TestSrunKilled(t *testing.T) {
 	const script = `
 slurm-v-run sh -c 'echo running; setsid sleep 1234 & sleep 1234' &
 until grep -q running out; do sleep 0.3; done
-kill -9 $(pgrep -u $(id -u) -f 'srun.*slurmv-agent exec' | tail -1)
+kill -9 $! # slurm-v-run has become its srun
 wait $!
 echo "srun killed: $?"
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do

@@ -42,12 +42,9 @@ func TestOneJobCannotUseAnothersVMs(t *testing.T) {
 	node := field(alice.must(t, "scontrol show job "+first.id), "NodeList")
 	for name, options := range map[string]string{"another job of the user": "", "another job with VMs": "--vm-per-node=1 --memory-per-vm=384M"} {
 		second := alice.submit(t, "--nodes=1 --time=5 --nodelist="+node+" "+options, `
-export SLURM_JOB_ID=`+first.id+` SLURM_JOBID=`+first.id+`
-agent=$(ls -d $(dirname $(dirname $(command -v slurm-v-run)))/libexec/slurm-v/slurmv-agent)
-SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=1 $agent exec -- echo intruder; echo "status: $?"`)
-		out := second.output()
-		second.await("COMPLETED", "FAILED")
-		out = second.output()
+agent=$(dirname $(dirname $(command -v slurm-v-run)))/libexec/slurm-v/slurmv-agent
+srun --overlap -n1 env SLURM_JOB_ID=`+first.id+` SLURM_JOBID=`+first.id+` $agent exec --vm=0 -- echo intruder; echo "status: $?"`)
+		out := second.completes()
 		if strings.Contains(out, "intruder\n") || strings.Contains(out, "status: 0") {
 			t.Errorf("%s ran a program:\n%s", name, out)
 		}

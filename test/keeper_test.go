@@ -49,7 +49,7 @@ func TestRelayKilledLeavesNoProcessInItsVM(t *testing.T) {
 	const script = `
 slurm-v-run sh -c 'setsid sleep 4321 & echo running; sleep 4321' &
 until grep -q running out; do sleep 0.3; done
-kill -9 $(pgrep -u $(id -u) -f 'slurmv-agent exec .*sleep 4321' | tail -1)
+kill -9 $(pgrep -u $(id -u) -f '^/[^ ]*/slurmv-agent exec .*sleep 4321')
 wait $!; echo "status: $?"
 left=
 for i in $(seq 20); do

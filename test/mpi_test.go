@@ -36,7 +36,7 @@ func checkHello(t *testing.T, out string) {
 	}
 }
 
-const twoByTwo = "--nodes=2 --vm-per-node=2 --memory-per-vm=384M --time=5"
+const twoByTwo = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --time=10"
 
 func TestBatchJobOfTwoUsersAtOnce(t *testing.T) {
 	jobs := []*job{

@@ -23,7 +23,7 @@ func (p Plan) domain(vm VMPlan) *libvirtxml.Domain {
 			Type:        &libvirtxml.DomainOSType{Arch: "x86_64", Machine: p.QEMU.Machine, Type: "hvm"},
 			BootDevices: []libvirtxml.DomainBootDevice{{Dev: "hd"}},
 		},
-		Features:   &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}},
+		Features:   p.features(),
 		CPU:        p.cpu(),
 		Clock:      &libvirtxml.DomainClock{Offset: "utc"},
 		OnPoweroff: "destroy",
@@ -46,6 +46,18 @@ func domainType(accel config.Accel) string {
 		return "kvm"
 	}
 	return "qemu"
+}
+
+// translatedCode bounds what TCG keeps of the code it has translated, in MiB. Its
+// own bound, 1 GiB, is more than the memory that most jobs have asked for.
+const translatedCode = 64
+
+func (p Plan) features() *libvirtxml.DomainFeatureList {
+	f := &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}}
+	if p.Accel == config.AccelTCG {
+		f.TCG = &libvirtxml.DomainFeatureTCG{TBCache: &libvirtxml.DomainFeatureTCGTBCache{Size: translatedCode, Unit: "MiB"}}
+	}
+	return f
 }
 
 // cpu is the host's own under KVM; TCG has no host model to pass through.

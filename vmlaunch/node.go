@@ -16,6 +16,7 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/sshkey"
 	"github.com/slurm-v/slurm-v/vmnet"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
@@ -41,6 +42,9 @@ type Node struct {
 	mapOnce, endOnce, goneOnce sync.Once
 	programs                   sync.WaitGroup
 	programsMu                 sync.Mutex // no Add after Wait: guards ending against programs, and their counts
+
+	sshMu   sync.Mutex
+	sshHost sshkey.Pair // of the guests' sshds
 }
 
 func newNode(plan Plan, j *journal.Journal, progress func(vmstep.Progress)) *Node {

@@ -120,6 +120,9 @@ func TestDomainIsPausedByNothingAndStopsOnPowerOff(t *testing.T) {
 	if d.OnPoweroff != "destroy" || d.OnCrash != "destroy" || d.OnReboot != "restart" {
 		t.Errorf("life cycle is %s, %s, %s", d.OnPoweroff, d.OnCrash, d.OnReboot)
 	}
+	if d.Features.TCG == nil {
+		t.Error("nothing bounds the memory of TCG's translated code")
+	}
 	if d.Type != "qemu" || d.CPU.Mode != "maximum" {
 		t.Errorf("TCG domain is %s with CPU %s", d.Type, d.CPU.Mode)
 	}

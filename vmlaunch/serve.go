@@ -14,6 +14,7 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/nodeagent"
 	"github.com/slurm-v/slurm-v/pmi"
+	"github.com/slurm-v/slurm-v/sshkey"
 )
 
 // helloTimeout bounds how long a connection may take to say what it wants.
@@ -293,13 +294,31 @@ func join(a, b halfCloser) {
 
 // serveKey opens every VM of the node to the holder of a key, by ssh.
 func (n *Node) serveKey(ctx context.Context, conn *nodeagent.Conn, r nodeagent.Request) error {
+	public, err := sshkey.Public(r.HostKey)
+	if err != nil {
+		return fmt.Errorf("the host key of the VMs: %w", err)
+	}
+	host := n.hostKey(sshkey.Pair{Public: public, Private: r.HostKey})
 	for _, m := range n.machines {
-		ssh := guest.SSH{User: n.plan.Owner.Name, AuthorizedKey: r.AuthorizedKey, HostKey: r.HostKey, Listen: m.listen()}
+		ssh := guest.SSH{User: n.plan.Owner.Name, AuthorizedKey: r.AuthorizedKey, HostKey: host.Private, Listen: m.listen()}
 		if err := m.session.StartSSH(ctx, ssh); err != nil {
 			return fmt.Errorf("start sshd in %s: %w", m.plan.Name, err)
 		}
 	}
-	return conn.WriteJSON(nodeagent.Reply{})
+	d := n.Describe()
+	d.HostKey = host.Public
+	return conn.WriteJSON(nodeagent.Reply{Node: &d})
+}
+
+// hostKey is the first one that was offered, for as long as the VMs live: others
+// may have written it down.
+func (n *Node) hostKey(offered sshkey.Pair) sshkey.Pair {
+	n.sshMu.Lock()
+	defer n.sshMu.Unlock()
+	if n.sshHost.Private == "" {
+		n.sshHost = offered
+	}
+	return n.sshHost
 }
 
 // listen is where the guest's sshd is reached: by the other VMs of the job, and

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/mpirun"
 	"github.com/slurm-v/slurm-v/nodeagent"
 	"github.com/slurm-v/slurm-v/pmi"
 	"github.com/slurm-v/slurm-v/vmstep"
@@ -26,6 +27,7 @@ type execOptions struct {
 	distribution string
 	vm           int
 	terminal     bool
+	mpirun       bool
 	wait         time.Duration
 }
 
@@ -50,6 +52,7 @@ PMI go to and from the program; its exit code or signal becomes the task's.`,
 	flags.StringVar(&o.distribution, "vm-distribution", string(pmi.DistBlock), "spread the tasks over VMs by `block|cyclic`")
 	flags.IntVar(&o.vm, "vm", nodeagent.ByPlacement, "use the VM with this `number` in the job, wherever the task belongs")
 	flags.BoolVar(&o.terminal, "terminal", false, "give the program a terminal")
+	flags.BoolVar(&o.mpirun, "mpirun", false, "give the program the environment of an mpirun that starts its tasks by ssh")
 	flags.DurationVar(&o.wait, "wait", 5*time.Second, "wait this `long` for VMs that are still coming up")
 	return cmd
 }
@@ -88,6 +91,9 @@ func runExec(o execOptions, program []string) (guest.Exit, error) {
 		return guest.Exit{}, err
 	}
 	command := command(program, reply.VM.Name, task.PMI != nil)
+	if o.mpirun {
+		command.Env = mpirun.Env(command.Env, mpirun.Dir(os.Getuid()))
+	}
 	if o.terminal {
 		restore, err := o.useTerminal(task, &command)
 		if err != nil {
@@ -116,10 +122,13 @@ func (o execOptions) lostIn(reply nodeagent.Reply, err error) error {
 	return fmt.Errorf("%s is gone, and the program with it; slurmv logs may say why (%w)", reply.VM.Name, err)
 }
 
+// causeTimeout bounds the wait for libvirt to tell of a guest's end.
+const causeTimeout = 10 * time.Second
+
 // causeOfLoss asks the agent, which hears of a guest's end from libvirt, a
 // moment after the channel has broken.
 func (o execOptions) causeOfLoss(number int) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), causeTimeout)
 	defer cancel()
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		client, err := dialAgent(ctx, o.config)

@@ -69,6 +69,7 @@ run = "/run/slurmv/%n"
 
 [slurm]
 resources = "job_submit"
+qemu_overhead = "448M" # QEMU's emulation needs more than KVM, and small VMs have little to spare
 
 [network.site]
 type = "bridge"
