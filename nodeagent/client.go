@@ -63,7 +63,12 @@ func (c *Client) Exec(ctx context.Context, r Request) (*Conn, Reply, error) {
 // PS returns the node's VMs with their states.
 func (c *Client) PS(ctx context.Context) (NodeVMs, error) {
 	defer c.Close()
-	reply, err := c.call(ctx, Request{Op: OpPS})
+	return c.describe(ctx, Request{Op: OpPS})
+}
+
+// describe makes a request that is answered with the node's VMs.
+func (c *Client) describe(ctx context.Context, r Request) (NodeVMs, error) {
+	reply, err := c.call(ctx, r)
 	if err != nil {
 		return NodeVMs{}, err
 	}
@@ -86,10 +91,10 @@ func (c *Client) Forward(ctx context.Context, vm int, port uint16) (*Conn, error
 }
 
 // Key lets the holder of a key log in to every VM of the node as the job's owner.
-func (c *Client) Key(ctx context.Context, authorized, host string) error {
+// It returns the VMs with the host key by which they are known.
+func (c *Client) Key(ctx context.Context, authorized, host string) (NodeVMs, error) {
 	defer c.Close()
-	_, err := c.call(ctx, Request{Op: OpKey, AuthorizedKey: authorized, HostKey: host})
-	return err
+	return c.describe(ctx, Request{Op: OpKey, AuthorizedKey: authorized, HostKey: host})
 }
 
 // Stop asks the agent to end; only root may. It returns when the agent is about

@@ -83,8 +83,8 @@ func TestRequestsThatHaveAnAnswer(t *testing.T) {
 	}{
 		"ps": {func(c *Client) (any, error) { return c.PS(context.Background()) },
 			Reply{Node: node}, Request{Op: OpPS}, *node},
-		"key": {func(c *Client) (any, error) { return nil, c.Key(context.Background(), "ssh-ed25519 A", "host") },
-			Reply{}, Request{Op: OpKey, AuthorizedKey: "ssh-ed25519 A", HostKey: "host"}, nil},
+		"key": {func(c *Client) (any, error) { return c.Key(context.Background(), "ssh-ed25519 A", "host") },
+			Reply{Node: node}, Request{Op: OpKey, AuthorizedKey: "ssh-ed25519 A", HostKey: "host"}, *node},
 		"stop": {func(c *Client) (any, error) { return nil, c.Stop(context.Background()) },
 			Reply{}, Request{Op: OpStop}, nil},
 	}

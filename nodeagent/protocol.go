@@ -76,8 +76,8 @@ type Request struct {
 	// VM of the node as the job's owner, through the guest's sshd.
 	AuthorizedKey string `json:"authorized_key,omitempty"`
 
-	// HostKey is the private host key (OpenSSH format) of that sshd: one for all VMs of the
-	// job, so that the caller can write known_hosts without asking anyone.
+	// HostKey is a private host key (OpenSSH format) for that sshd. The first that
+	// a node is given stays; the Reply says which it is.
 	HostKey string `json:"host_key,omitempty"`
 }
 
@@ -86,7 +86,7 @@ type Request struct {
 type Reply struct {
 	Error string `json:"error,omitempty"`
 
-	// Node describes the VMs of this node: hold, ps and exec.
+	// Node describes the VMs of this node: hold, ps, exec and key.
 	Node *NodeVMs `json:"node,omitempty"`
 
 	// VM is the one that exec will start the program in.
@@ -99,6 +99,7 @@ type NodeVMs struct {
 	Rank     int    `json:"rank"`               // position of the node in the job
 	Underlay string `json:"underlay,omitempty"` // address at which other nodes reach this one
 	VMs      []VM   `json:"vms"`
+	HostKey  string `json:"host_key,omitempty"` // public, of the sshds in the VMs; with op key
 }
 
 // A VM is one virtual machine of a job.

@@ -17,6 +17,7 @@ type Job struct {
 
 	// What the request says, as far as it can be read here.
 	VMs          int // on all nodes
+	VCPUs        int // of one VM
 	ReadyTimeout time.Duration
 }
 
@@ -43,7 +44,7 @@ func JobFromEnv(env func(string) string) (Job, error) {
 		return Job{}, err
 	}
 	if spec, err := jobspec.Decode(env(specVariable)); err == nil {
-		job.VMs, job.ReadyTimeout = job.Nodes*spec.VMsPerNode, spec.ReadyTimeout
+		job.VMs, job.VCPUs, job.ReadyTimeout = job.Nodes*spec.VMsPerNode, spec.VCPUs, spec.ReadyTimeout
 	}
 	return job, nil
 }

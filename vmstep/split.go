@@ -20,7 +20,7 @@ type CommandLine struct {
 	Srun    []string // options for srun, as typed
 	Program []string // the program and its arguments
 
-	given map[string]string // srun's options by long name, the last value of each
+	given map[string]string // options by long name, the last value of each
 }
 
 // A UsageError is a command line that cannot be run.
@@ -32,7 +32,7 @@ func usagef(format string, args ...any) error {
 	return &UsageError{fmt.Sprintf(format, args...)}
 }
 
-// Given returns the value of an srun option and whether it was on the command
+// Given returns the value of an option and whether it was on the command
 // line. Options without value have the value "".
 func (c CommandLine) Given(option string) (string, bool) {
 	value, ok := c.given[option]
@@ -178,6 +178,7 @@ func (s *splitter) pass(name, value string, words int) {
 }
 
 func (c *CommandLine) setOwn(name, value string) error {
+	c.given[name] = value
 	switch name {
 	case "vm-distribution":
 		c.Distribution = value
@@ -215,6 +216,26 @@ var refused = map[string]string{
 	"usage":             "see slurm-v-run --help",
 }
 
+// mpiruns are options of what mpirun decides, not srun, or of a step that cannot
+// be mpirun's.
+var mpiruns = strings.Fields(`cpu-bind cpus-per-task distribution exclude exclusive mpi nodefile nodelist nodes ntasks
+	ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres overcommit relative spread-job
+	use-min-nodes vm-distribution`)
+
+// checkMpirun refuses options which would be lost on the one task that runs
+// mpirun.
+func (c CommandLine) checkMpirun() error {
+	if c.Launcher != "ssh" {
+		return nil
+	}
+	for _, option := range mpiruns {
+		if _, ok := c.given[option]; ok {
+			return usagef("--%s does not work with --launcher=ssh: mpirun decides which tasks run where, so give it the options for that, as in slurm-v-run --launcher=ssh mpirun -n 8 ./app", option)
+		}
+	}
+	return nil
+}
+
 // check refuses what could only fail later, or in another way than it looks.
 func (c CommandLine) check() error {
 	if c.Help || c.Version {
@@ -236,6 +257,9 @@ func (c CommandLine) check() error {
 	}
 	if slices.Contains(c.Program, ":") {
 		return usagef("srun takes the argument \":\" for the start of another command: start each with a slurm-v-run of its own")
+	}
+	if err := c.checkMpirun(); err != nil {
+		return err
 	}
 	switch {
 	case c.Start && len(c.Program) > 0:

@@ -138,6 +138,70 @@ func TestProgramCommand(t *testing.T) {
 	}
 }
 
+func TestMpirunCommand(t *testing.T) {
+	tests := map[string]struct {
+		words string
+		wait  time.Duration
+		want  string
+	}{
+		"the usual": {"--launcher=ssh mpirun -n 8 ./app", 0,
+			"--job-name=mpirun --nodes=1 --ntasks=1 --ntasks-per-node=1 --relative=0 /libexec/agent exec --vm=0 --mpirun -- mpirun -n 8 ./app"},
+		"srun's options": {"--launcher=ssh -o out --label sh -c x", 0,
+			"--job-name=sh --nodes=1 --ntasks=1 --ntasks-per-node=1 --relative=0 -o out --label /libexec/agent exec --vm=0 --mpirun -- sh -c x"},
+		"VMs that come up elsewhere": {"--launcher=ssh mpirun", time.Minute,
+			"--job-name=mpirun --nodes=1 --ntasks=1 --ntasks-per-node=1 --relative=0 /libexec/agent exec --vm=0 --mpirun --wait=1m0s -- mpirun"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, err := Split(strings.Fields(tt.words), func() string { return "" })
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(MpirunCommand("/bin/srun", "/libexec/agent", c, tt.wait), " ")
+			want := "/bin/srun --overlap --mpi=none --cpu-bind=none --mem=0 " + tt.want
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("command differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOptionsThatMpirunDecides(t *testing.T) {
+	for _, words := range []string{"-n 8", "-N2", "--ntasks-per-node=2", "-w n1", "--mpi=none", "--vm-distribution=cyclic", "--exclusive"} {
+		_, err := Split(append(strings.Fields("--launcher=ssh "+words), "mpirun"), func() string { return "" })
+		var usage *UsageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "does not work with --launcher=ssh") {
+			t.Errorf("%s: error = %v", words, err)
+		}
+		if _, err := Split(append(strings.Fields(words), "./app"), func() string { return "" }); err != nil {
+			t.Errorf("%s without --launcher=ssh: %v", words, err)
+		}
+	}
+	for _, name := range mpiruns {
+		if _, ours := own[name]; !ours && srunLong[name] == noValue && name != "overcommit" && name != "spread-job" && name != "use-min-nodes" {
+			t.Errorf("--%s is not in the table of srun's options", name)
+		}
+	}
+}
+
+func TestAgentCommand(t *testing.T) {
+	tests := map[string]struct {
+		nodes, tasks int
+		want         string
+	}{
+		"on every node":     {3, 1, " --nodes=3 --ntasks=3 --ntasks-per-node=1 agent query key"},
+		"in every VM":       {3, 2, " --nodes=3 --ntasks=6 --ntasks-per-node=2 agent query key"},
+		"on the first node": {0, 1, " --nodes=1 --ntasks=1 --ntasks-per-node=1 --relative=0 agent query key"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(AgentCommand("srun", tt.nodes, tt.tasks, "agent", "query", "key"), " "); !strings.HasSuffix(got, tt.want) {
+				t.Errorf("command = %s, want %s at its end", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestParseHelp(t *testing.T) {
 	got := parseHelp("  -A, --account=name          charge\n  -B  --extra-node-info=S[:C]  combine\n" + pluginHelp)
 	want := map[string]argument{"account": requiredValue, "extra-node-info": requiredValue,

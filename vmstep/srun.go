@@ -1,6 +1,7 @@
 package vmstep
 
 import (
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -25,6 +26,38 @@ func StepCommand(srun, agent string, nodes int) []string {
 		"--input=all", "--job-name=" + StepName,
 		agent, "hold",
 	}
+}
+
+// AgentCommand is the srun command of a step that has the agents of the job do
+// something: so many tasks on each node, or, with no nodes, one on the first. It
+// takes nothing from the programs of the job: it overlaps with them and needs no
+// memory of its own.
+func AgentCommand(srun string, nodes, tasks int, agent ...string) []string {
+	args := []string{
+		srun, "--overlap", "--mpi=none", "--cpu-bind=none", "--mem=0", "--no-kill", "--kill-on-bad-exit=0",
+		"--wait=0", "--quiet", "--quit-on-interrupt", "--job-name=slurmv",
+	}
+	return append(append(args, tasksOn(nodes, tasks)...), agent...)
+}
+
+// tasksOn places tasks on every node, or one on the first.
+func tasksOn(nodes, tasks int) []string {
+	if nodes == 0 {
+		return []string{"--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--relative=0"}
+	}
+	return []string{fmt.Sprintf("--nodes=%d", nodes), fmt.Sprintf("--ntasks=%d", nodes*tasks), fmt.Sprintf("--ntasks-per-node=%d", tasks)}
+}
+
+// MpirunCommand is the srun command that runs the user's own mpirun, once, in the
+// job's first VM. His options come last; those about tasks are refused.
+func MpirunCommand(srun, agent string, c CommandLine, wait time.Duration) []string {
+	args := []string{srun, "--overlap", "--mpi=none", "--cpu-bind=none", "--mem=0", "--job-name=" + filepath.Base(c.Program[0])}
+	args = append(append(args, tasksOn(0, 1)...), c.Srun...)
+	args = append(args, agent, "exec", "--vm=0", "--mpirun")
+	if wait > 0 {
+		args = append(args, "--wait="+wait.String())
+	}
+	return append(append(args, "--"), c.Program...)
 }
 
 // ProgramCommand is the srun command that runs the user's program in the VMs.

@@ -19,7 +19,8 @@ OPTIONS
                                      them: the next slurm-v-run does. VMs that
                                      have failed or ended are started again
     --launcher=srun|ssh              who starts the tasks: srun (the default),
-                                     or your own mpirun through ssh
+                                     or your own mpirun, which is run once, in
+                                     the first VM, and reaches the others by ssh
     -Q, --quiet                      say nothing while the VMs start
     -h, --help                       show this text
     -V, --version                    show the version
@@ -39,4 +40,6 @@ EXAMPLES
     slurm-v-run --start       VMs boot while the script prepares its data
     cp -r /archive/input .
     slurm-v-run ./app input
+
+    slurm-v-run --launcher=ssh mpirun -n 16 ./graph500
 `

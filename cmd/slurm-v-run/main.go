@@ -68,9 +68,6 @@ func run(words []string) error {
 	if err := sameJob(line, job); err != nil {
 		return err
 	}
-	if line.Launcher == "ssh" {
-		return errors.New("--launcher=ssh is not available yet: run MPI programs with the default launcher, through Slurm's PMI")
-	}
 	state, err := awaitVMs(context.Background(), line, job)
 	if err != nil || line.Start {
 		return err
@@ -78,6 +75,9 @@ func run(words []string) error {
 	wait := time.Duration(0)
 	if state.State == vmstep.StateElsewhere {
 		wait = job.ReadyTimeout
+	}
+	if line.Launcher == "ssh" {
+		return runMpirun(context.Background(), line, job, wait)
 	}
 	return becomeSrun(line, wait)
 }
@@ -124,9 +124,12 @@ func becomeSrun(line vmstep.CommandLine, wait time.Duration) error {
 	if err != nil {
 		return err
 	}
-	args := vmstep.ProgramCommand(srun, agentPath(), line, wait)
-	if err := syscall.Exec(srun, args, os.Environ()); err != nil {
-		return fmt.Errorf("run %s: %w", srun, err)
+	return become(vmstep.ProgramCommand(srun, agentPath(), line, wait), os.Environ())
+}
+
+func become(args, env []string) error {
+	if err := syscall.Exec(args[0], args, env); err != nil {
+		return fmt.Errorf("run %s: %w", args[0], err)
 	}
 	return nil
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -15,7 +17,10 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/mpirun"
 	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/sshkey"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -39,6 +44,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("SLURM_JOB_ID", strconv.Itoa(job))
 			e.Setenv("SLURM_JOB_NUM_NODES", "1")
 			e.Setenv("SLURM_SPANK_SLURMV_SPEC", "{}")
+			e.Setenv("TWO_VMS", jobspec.Spec{VMsPerNode: 2, VCPUs: 2}.Encode())
 			// The VM step ends with this file, and the keeper after it.
 			alive := e.WorkDir + "/alive"
 			e.Setenv("ALIVE", alive)
@@ -76,18 +82,71 @@ func awaitEnd(address string) {
 	}
 }
 
-// fakeSrun is the VM step if it is told to run hold, and else prints how it was
-// called.
+// fakeSrun is the VM step if it is told to run hold, does what prepares the VMs
+// for mpirun, and else prints how it was called.
 func fakeSrun() {
-	switch os.Args[len(os.Args)-1] {
-	case "--help":
+	words := strings.Join(os.Args[1:], " ")
+	switch {
+	case strings.HasSuffix(words, "--help"):
 		fmt.Println("      --launch-in=place  another plugin's option")
-	case "hold":
+	case strings.HasSuffix(words, " hold"):
 		playVMStep()
 		os.Exit(1)
+	case strings.HasSuffix(words, " query key"):
+		logStep(words)
+		playKey()
+	case strings.Contains(words, mpirun.Done):
+		logStep(words)
+		if _, err := os.Stat(os.Getenv("ALIVE") + ".prepared"); err == nil {
+			fmt.Println(mpirun.Done)
+		}
+	case strings.HasSuffix(words, " exec -- /bin/sh"):
+		logStep(words)
+		playShell()
 	default:
 		fmt.Println("srun", strings.Join(os.Args[1:], " "))
 	}
+}
+
+// logStep keeps how a step was called.
+func logStep(words string) {
+	log, err := os.OpenFile(os.Getenv("ALIVE")+".steps", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	defer log.Close()
+	fmt.Fprintln(log, words)
+}
+
+// playKey is the agent's answer to a key.
+func playKey() {
+	if fail := os.Getenv("NOSSHD"); fail != "" {
+		vmstep.WriteFrame(os.Stdout, "n1", vmstep.KindFailed, vmstep.Failure{Error: fail})
+		return
+	}
+	var told sshkey.Announcement
+	if err := json.NewDecoder(os.Stdin).Decode(&told); err != nil {
+		panic(err)
+	}
+	public, err := sshkey.Public(told.Host)
+	if err != nil {
+		panic(err)
+	}
+	vms := []nodeagent.VM{{Name: "vm0", Address: "172.30.0.1"}, {Number: 1, Name: "vm1", Address: "172.30.0.2"}}
+	vmstep.WriteFrame(os.Stdout, "n1", vmstep.KindVMs, nodeagent.NodeVMs{Node: "n1", VMs: vms, HostKey: public})
+}
+
+// playShell is the shell of two VMs: what it would write lies in a file.
+func playShell() {
+	if fail := os.Getenv("NOSSH"); fail != "" {
+		fmt.Fprintln(os.Stderr, fail+"\n"+fail)
+		os.Exit(1)
+	}
+	script, _ := io.ReadAll(os.Stdin)
+	os.WriteFile(os.Getenv("ALIVE")+".script", script, 0o600)
+	os.WriteFile(os.Getenv("ALIVE")+".prepared", nil, 0o600)
+	fmt.Println(mpirun.Done)
+	fmt.Println(mpirun.Done)
 }
 
 // playVMStep returns when the step has failed or was cancelled.

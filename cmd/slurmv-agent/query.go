@@ -15,6 +15,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/sshkey"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -159,21 +160,17 @@ func sendStream(ctx context.Context, conn *nodeagent.Conn) error {
 	}
 }
 
-// keys are what slurmv ssh sends; they never stand on a command line.
-type keys struct {
-	Authorized string `json:"authorized"`
-	Host       string `json:"host"`
-}
-
+// key takes the keys from standard input; they never stand on a command line.
 func (q *query) key(ctx context.Context, client *nodeagent.Client) error {
-	var k keys
+	var k sshkey.Announcement
 	if err := json.NewDecoder(io.LimitReader(os.Stdin, nodeagent.MaxRequest)).Decode(&k); err != nil {
 		return fmt.Errorf("read the keys: %w", err)
 	}
-	if err := client.Key(ctx, k.Authorized, k.Host); err != nil {
+	node, err := client.Key(ctx, k.Authorized, k.Host)
+	if err != nil {
 		return err
 	}
-	return reply(vmstep.KindReady, struct{}{})
+	return reply(vmstep.KindVMs, node)
 }
 
 // sendMap is the keeper's part where slurmv launch holds the VMs.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -112,71 +109,27 @@ type step struct {
 // an agent, in the agent's words, or else what srun said. One node that refuses
 // does not keep the others from answering.
 func (s step) run(ctx context.Context, take func(vmstep.Message) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var refused error
-	out := &vmstep.Frames{Message: func(m vmstep.Message) {
-		if err := refusal(m); err != nil && refused == nil {
-			refused = err
-		} else if err := take(m); err != nil {
-			cancel(err)
-		}
-	}}
-	var words bytes.Buffer
-	c := s.command(ctx)
-	c.Stdout, c.Stderr = out, &words
-	err := c.Run()
-	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, context.DeadlineExceeded):
+	err := vmstep.Query(ctx, s.command, take)
+	var failed *vmstep.StepError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("job %s: its nodes did not answer within %s", s.job.Name, patience)
-	case cause != nil:
-		return fmt.Errorf("job %s: %w", s.job.Name, cause)
-	case refused != nil:
-		return fmt.Errorf("job %s: %w", s.job.Name, refused)
+	case errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("ask the nodes of job %s: %w", s.job.Name, slurmError("srun", err))
+	case errors.As(err, &failed):
+		return fmt.Errorf("ask the nodes of job %s: %w", s.job.Name, err)
 	case err != nil:
-		return fmt.Errorf("ask the nodes of job %s: %w", s.job.Name, stepError(err, words.String()))
+		return fmt.Errorf("job %s: %w", s.job.Name, err)
 	}
 	return nil
 }
 
-// command ends gently: srun then ends the tasks on the nodes, too. It also ends
-// when slurmv is killed.
 func (s step) command(ctx context.Context) *exec.Cmd {
 	args := stepArgs(s.job, s.node, s.agent)
 	if s.stdin == nil {
 		args = append([]string{"--input=none"}, args...)
 	}
-	c := exec.CommandContext(ctx, "srun", args...)
-	c.Env = stepEnv(os.Environ(), s.job)
-	c.Dir = "/"
+	c := vmstep.StepProcess(ctx, append([]string{"srun"}, args...), stepEnv(os.Environ(), s.job))
 	c.Stdin = s.stdin
-	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-	c.WaitDelay = 5 * time.Second
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	return c
-}
-
-// refusal is the sentence in which an agent refuses.
-func refusal(m vmstep.Message) error {
-	if m.Kind != vmstep.KindFailed {
-		return nil
-	}
-	var f vmstep.Failure
-	if err := m.Decode(&f); err != nil {
-		return err
-	}
-	return fmt.Errorf("node %s: %s", m.Node, f.Error)
-}
-
-// stepError prefers srun's first sentence to its exit status.
-func stepError(err error, words string) error {
-	if errors.Is(err, exec.ErrNotFound) {
-		return slurmError("srun", err)
-	}
-	for line := range strings.Lines(words) {
-		if line = strings.TrimSpace(line); line != "" {
-			return errors.New(line)
-		}
-	}
-	return fmt.Errorf("srun: %w", err)
 }

@@ -18,19 +18,19 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/sshkey"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"slurmv":     main,
-		"squeue":     func() { os.Exit(playSqueue()) },
-		"scontrol":   func() { os.Exit(playScontrol()) },
-		"sacct":      func() { os.Exit(playFile("sacct")) },
-		"srun":       func() { os.Exit(playSrun()) },
-		"sudo":       func() { os.Exit(playSudo()) },
-		"ssh":        func() { os.Exit(playSSH()) },
-		"ssh-keygen": func() { os.Exit(playKeygen()) },
+		"slurmv":   main,
+		"squeue":   func() { os.Exit(playSqueue()) },
+		"scontrol": func() { os.Exit(playScontrol()) },
+		"sacct":    func() { os.Exit(playFile("sacct")) },
+		"srun":     func() { os.Exit(playSrun()) },
+		"sudo":     func() { os.Exit(playSudo()) },
+		"ssh":      func() { os.Exit(playSSH()) },
 		"slurm-v-run": func() {
 			fmt.Print("Usage: slurm-v-run [srun options] program\n       slurm-v-run --start\n\nRun a program in VMs.\n")
 		},
@@ -193,9 +193,11 @@ func playAgent(path, node string, words []string) int {
 		frames.Write(in)
 	case "key":
 		var k struct{ Authorized, Host string }
-		if err := json.NewDecoder(os.Stdin).Decode(&k); err != nil || k.Authorized != "public" || k.Host != "private" {
-			vmstep.WriteFrame(os.Stdout, node, vmstep.KindFailed, vmstep.Failure{Error: fmt.Sprint("keys: ", k, err)})
+		err := json.NewDecoder(os.Stdin).Decode(&k)
+		if _, bad := sshkey.Public(k.Host); err != nil || bad != nil {
+			vmstep.WriteFrame(os.Stdout, node, vmstep.KindFailed, vmstep.Failure{Error: fmt.Sprint("keys: ", k, err, bad)})
 		}
+		os.WriteFile(playPath("authorized"), []byte(k.Authorized), 0o600)
 	}
 	return 0
 }
@@ -221,19 +223,14 @@ func playExec(words []string) int {
 func playSSH() int {
 	for _, arg := range os.Args[1:] {
 		if file, found := strings.CutPrefix(arg, "IdentityFile="); found {
-			text, err := os.ReadFile(file)
-			fmt.Println("key:", string(text), err)
+			text, _ := os.ReadFile(file)
+			public, err := sshkey.Public(string(text))
+			let, _ := os.ReadFile(playPath("authorized"))
+			fmt.Println("the key is let in:", strings.HasPrefix(string(let), public), err)
 			os.WriteFile(playPath("keyfile"), []byte(file), 0o600)
 			arg = "IdentityFile=KEY"
 		}
 		fmt.Println(arg)
 	}
 	return 4
-}
-
-func playKeygen() int {
-	file := os.Args[len(os.Args)-1]
-	os.WriteFile(file+".pub", []byte("public\n"), 0o600)
-	os.WriteFile(file, []byte("private"), 0o600)
-	return 0
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/sshkey"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -64,7 +65,7 @@ func runSSH(ctx context.Context, t target, command []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	login, err := newLogin(ctx, dir, t, node)
+	login, err := newLogin(dir, t, node)
 	if err != nil {
 		return err
 	}
@@ -83,12 +84,10 @@ type login struct {
 	user   string
 	self   string // path of slurmv
 
-	// What the VMs of the node are told.
-	Authorized string `json:"authorized"`
-	Host       string `json:"host"`
+	told sshkey.Announcement
 }
 
-func newLogin(ctx context.Context, dir string, t target, node string) (*login, error) {
+func newLogin(dir string, t target, node string) (*login, error) {
 	account, err := user.Current()
 	if err != nil {
 		return nil, fmt.Errorf("find my account: %w", err)
@@ -98,42 +97,30 @@ func newLogin(ctx context.Context, dir string, t target, node string) (*login, e
 		return nil, err
 	}
 	l := &login{dir: dir, target: t, node: node, user: account.Username, self: self}
-	return l, l.makeKeys(ctx)
+	return l, l.makeKeys()
 }
 
-func (l *login) makeKeys(ctx context.Context) (err error) {
-	if l.Authorized, _, err = makeKey(ctx, l.keyFile()); err != nil {
+func (l *login) makeKeys() error {
+	mine, err := sshkey.New("slurmv")
+	if err != nil {
 		return err
 	}
-	_, l.Host, err = makeKey(ctx, filepath.Join(l.dir, "host"))
-	return err
+	host, err := sshkey.New("slurmv")
+	if err != nil {
+		return err
+	}
+	l.told = sshkey.Announcement{Authorized: mine.Public, Host: host.Private}
+	return os.WriteFile(l.keyFile(), []byte(mine.Private), 0o600)
 }
 
 func (l *login) keyFile() string { return filepath.Join(l.dir, "key") }
-
-// makeKey makes a key pair in file and file.pub, and returns both.
-func makeKey(ctx context.Context, file string) (public, private string, err error) {
-	out, err := exec.CommandContext(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "slurmv", "-f", file).CombinedOutput()
-	if errors.Is(err, exec.ErrNotFound) {
-		return "", "", errNoSSH
-	}
-	if err != nil {
-		return "", "", fmt.Errorf("make a key with ssh-keygen: %w: %s", err, bytes.TrimSpace(out))
-	}
-	secret, err := os.ReadFile(file)
-	if err != nil {
-		return "", "", err
-	}
-	open, err := os.ReadFile(file + ".pub")
-	return strings.TrimSpace(string(open)), string(secret), err
-}
 
 var errNoSSH = errors.New("OpenSSH's client is not in PATH: install it, or use slurmv exec -t")
 
 // announce lets the key in. The keys go by standard input: a command line is for
 // everybody to see.
 func (l *login) announce(ctx context.Context, job vmJob) error {
-	text, err := json.Marshal(l)
+	text, err := json.Marshal(l.told)
 	if err != nil {
 		return err
 	}

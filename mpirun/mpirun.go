@@ -1,0 +1,154 @@
+// Package mpirun prepares the VMs of a job for a user's own mpirun, which starts
+// its tasks by ssh: the files it needs in every VM and the variables that point
+// to them. All of it is text; others bring it into the VMs.
+package mpirun
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/nodeagent"
+)
+
+// Dir is the directory of the files in a VM. It belongs to the job's owner and
+// goes when the VM does: no directory of the host can be mounted below /var, as
+// one can over /tmp.
+func Dir(uid int) string { return fmt.Sprintf("/var/tmp/slurmv-ssh-%d", uid) }
+
+// Prepared is a command that prints [Done] in a VM which has the files. They come
+// last to first: where the configuration is, the rest is, too.
+func Prepared(dir string) []string {
+	return []string{"/bin/sh", "-c", `if [ -O "$0/config" ]; then echo ` + Done + `; fi`, dir}
+}
+
+// Done is what [Prepared] and the script of [Files] print.
+const Done = "slurmv-ssh-done"
+
+// Files are the contents of [Dir].
+type Files struct {
+	Dir   string
+	Key   string              // private, for which all VMs have the public one
+	Nodes []nodeagent.NodeVMs // with the sshds' public host keys
+	Slots int                 // tasks in a VM, as mpirun counts them
+}
+
+// Script is a program for the shell of every VM. The files come by moves, so
+// that two runs at once do no harm: each key is let in everywhere before it is
+// written anywhere.
+func (f Files) Script() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `umask 077
+fail() { echo "$1" >&2; exit 1; }
+ssh=$(command -v ssh) || ssh=/usr/bin/ssh
+[ -x "$ssh" ] || fail 'the image has no ssh: install openssh-client in it, or use the default launcher'
+mkdir -p %[1]s && [ -O %[1]s ] && cd %[1]s || fail 'make %[1]s in the VM: somebody else has it, or the disk is full'
+put() { cat > "$1.$$" && chmod "$2" "$1.$$" && mv "$1.$$" "$1" || fail "write %[1]s/$1 in the VM"; }
+`, f.Dir)
+	f.put(&b, "key", 0o600, f.Key)
+	f.put(&b, "known_hosts", 0o600, f.knownHosts())
+	f.put(&b, "hostfile", 0o600, f.hostfile())
+	// Programs which want one word for ssh take this one.
+	fmt.Fprintf(&b, "{ echo '#!/bin/sh'; echo \"exec $ssh -F %s/config \\\"\\$@\\\"\"; } | put ssh 700\n", f.Dir)
+	f.put(&b, "config", 0o600, f.config())
+	fmt.Fprintf(&b, "echo %s\n", Done)
+	return b.String()
+}
+
+// put writes a here-document. Its end is a line that none of the texts has.
+func (f Files) put(b *strings.Builder, name string, mode int, text string) {
+	fmt.Fprintf(b, "put %s %o <<'END OF FILE'\n%s\nEND OF FILE\n", name, mode, strings.TrimRight(text, "\n"))
+}
+
+// hostfile has a line for each slot. It is the one form that Hydra, Open MPI and
+// Intel MPI read alike: with a number, each has its own.
+func (f Files) hostfile() string {
+	var b strings.Builder
+	for _, node := range f.Nodes {
+		for _, vm := range node.VMs {
+			b.WriteString(strings.Repeat(vm.Name+"\n", max(f.Slots, 1)))
+		}
+	}
+	return b.String()
+}
+
+func (f Files) knownHosts() string {
+	var b strings.Builder
+	for _, node := range f.Nodes {
+		for _, vm := range node.VMs {
+			fmt.Fprintf(&b, "%s,%s %s\n", vm.Name, vm.Address, node.HostKey)
+		}
+	}
+	return b.String()
+}
+
+// config never asks anybody and never takes a key of the user's own.
+func (f Files) config() string {
+	return fmt.Sprintf(`IdentityFile %[1]s/key
+IdentitiesOnly yes
+IdentityAgent none
+PreferredAuthentications publickey
+UserKnownHostsFile %[1]s/known_hosts
+GlobalKnownHostsFile /dev/null
+StrictHostKeyChecking yes
+UpdateHostKeys no
+BatchMode yes
+ForwardX11 no
+LogLevel ERROR
+`, f.Dir)
+}
+
+// slurmPrefixes begin the variables by which an mpirun believes that it is in a
+// step of Slurm and would call srun; there is none in a VM.
+var slurmPrefixes = []string{"SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_"}
+
+// ofOneVM are variables which mpirun would carry into the other VMs.
+var ofOneVM = []string{"HOSTNAME", "SLURMV_VM"}
+
+// Env returns the environment of an mpirun: env without what is about the step
+// that it is started in, and with what makes it use the files of dir. Where the
+// user has set one of these, his value stays.
+func Env(env []string, dir string) []string {
+	var kept []string
+	set := map[string]bool{}
+	for _, entry := range env {
+		if name, _, _ := strings.Cut(entry, "="); !misleads(name) {
+			kept = append(kept, entry)
+			set[name] = true
+		}
+	}
+	for _, v := range variables(dir) {
+		if !set[v.name] {
+			kept = append(kept, v.name+"="+v.value)
+		}
+	}
+	return kept
+}
+
+func misleads(name string) bool {
+	for _, prefix := range slurmPrefixes {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	for _, other := range ofOneVM {
+		if name == other {
+			return true
+		}
+	}
+	return false
+}
+
+type variable struct{ name, value string }
+
+// variables are ours, then those of Hydra (MPICH, MVAPICH), Intel MPI, Open MPI
+// up to 4 and Open MPI 5.
+func variables(dir string) []variable {
+	ssh, hostfile := dir+"/ssh", dir+"/hostfile"
+	return []variable{
+		{"SLURMV_HOSTFILE", hostfile}, {"SLURMV_SSH", ssh},
+		{"HYDRA_HOST_FILE", hostfile}, {"HYDRA_LAUNCHER", "ssh"}, {"HYDRA_LAUNCHER_EXEC", ssh},
+		{"I_MPI_HYDRA_HOST_FILE", hostfile}, {"I_MPI_HYDRA_BOOTSTRAP", "ssh"}, {"I_MPI_HYDRA_BOOTSTRAP_EXEC", ssh},
+		{"OMPI_MCA_orte_default_hostfile", hostfile}, {"OMPI_MCA_plm_rsh_agent", ssh},
+		{"PRTE_MCA_prte_default_hostfile", hostfile}, {"PRTE_MCA_plm_ssh_agent", ssh},
+	}
+}
