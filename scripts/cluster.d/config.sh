@@ -184,7 +184,9 @@ END
 # plugstack_text: `required`, so that a job for VMs never runs on the bare node by mistake. A stack
 # that names a missing plugin would keep slurmd from starting.
 plugstack_text() {
-	if [[ -e $plugin ]]; then
+	if [[ ${SLURMV_PLUGIN:-} == none ]]; then
+		echo "# no plugin, for comparison"
+	elif [[ -e $plugin ]]; then
 		echo "required $plugin config=$dir/etc/slurm-v/slurmv.toml"
 	else
 		echo "# $plugin is not installed"
