@@ -157,12 +157,17 @@ func (n *Node) holdMap(ctx context.Context, conn *nodeagent.Conn, all []nodeagen
 	_ = conn.WriteJSON(nodeagent.HoldMessage{Ready: true})
 }
 
+// farewell is how long the relays of a VM that has ended have to ask why: when the
+// step ends, so does this process.
+const farewell = time.Second
+
 // reportFailure ends the step when a VM ends by itself: the job has lost part of
 // its cluster.
 func (n *Node) reportFailure(ctx context.Context, conn *nodeagent.Conn) {
 	select {
 	case <-ctx.Done():
 	case <-n.gone:
+		time.Sleep(farewell)
 		_ = conn.WriteJSON(nodeagent.HoldMessage{Error: n.failure().Error()})
 	}
 }
