@@ -45,7 +45,7 @@ func (i *inspection) directory(name, dir string, keeps bool) Result {
 	if missing {
 		seen += " (made by the first job)"
 	}
-	return judgeSpace(name, seen, int64(s.Type), s.Bavail*uint64(s.Bsize), keeps)
+	return judgeSpace(name, seen, s.Type, s.Bavail*uint64(s.Bsize), keeps)
 }
 
 // nearest returns dir, or the nearest directory above it that exists.

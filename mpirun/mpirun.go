@@ -44,19 +44,19 @@ ssh=$(command -v ssh) || ssh=/usr/bin/ssh
 mkdir -p %[1]s && [ -O %[1]s ] && cd %[1]s || fail 'make %[1]s in the VM: somebody else has it, or the disk is full'
 put() { cat > "$1.$$" && chmod "$2" "$1.$$" && mv "$1.$$" "$1" || fail "write %[1]s/$1 in the VM"; }
 `, f.Dir)
-	f.put(&b, "key", 0o600, f.Key)
-	f.put(&b, "known_hosts", 0o600, f.knownHosts())
-	f.put(&b, "hostfile", 0o600, f.hostfile())
+	f.put(&b, "key", f.Key)
+	f.put(&b, "known_hosts", f.knownHosts())
+	f.put(&b, "hostfile", f.hostfile())
 	// Programs which want one word for ssh take this one.
 	fmt.Fprintf(&b, "{ echo '#!/bin/sh'; echo \"exec $ssh -F %s/config \\\"\\$@\\\"\"; } | put ssh 700\n", f.Dir)
-	f.put(&b, "config", 0o600, f.config())
+	f.put(&b, "config", f.config())
 	fmt.Fprintf(&b, "echo %s\n", Done)
 	return b.String()
 }
 
 // put writes a here-document. Its end is a line that none of the texts has.
-func (f Files) put(b *strings.Builder, name string, mode int, text string) {
-	fmt.Fprintf(b, "put %s %o <<'END OF FILE'\n%s\nEND OF FILE\n", name, mode, strings.TrimRight(text, "\n"))
+func (f Files) put(b *strings.Builder, name, text string) {
+	fmt.Fprintf(b, "put %s 600 <<'END OF FILE'\n%s\nEND OF FILE\n", name, strings.TrimRight(text, "\n"))
 }
 
 // hostfile has a line for each slot. It is the one form that Hydra, Open MPI and

@@ -75,7 +75,7 @@ func (s step) onTerminal(ctx context.Context, fd int, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer term.Restore(fd, old)
+	defer func() { _ = term.Restore(fd, old) }()
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	s.stdin = &keyReader{in: os.Stdin, leave: leave}

@@ -183,7 +183,7 @@ func sudoError(err error, words string) error {
 	case strings.HasPrefix(said, "sudo: "):
 		return fmt.Errorf("%s; the administrator has to let users start the node agent, with this line in the sudoers file of every node: %s", said, sudoersLine())
 	}
-	return fmt.Errorf("the node agent failed: %v: %s", err, said)
+	return fmt.Errorf("the node agent failed: %w: %s", err, said)
 }
 
 // end is the end of this task: it gives back the VMs, unless somebody else had

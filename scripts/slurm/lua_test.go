@@ -23,6 +23,7 @@ local job_desc = setmetatable({}, {
 	__index = function(_, field) local v = given[field]; if v == nil then v = unset[field] end; return v end,
 	__newindex = function(_, field, value) print(field .. "=" .. string.gsub(tostring(value), "%.0$", "")) end,
 })
+slurmv_gres = true
 dofile("job_submit.lua")
 print(slurm_job_submit(job_desc))
 `
@@ -37,6 +38,7 @@ local options = setmetatable({}, {
 	__index = function(_, name) return given[name] or unset[name] end,
 	__newindex = function(_, name, value) print(name .. "=" .. value) end,
 })
+slurmv_gres = true
 dofile("cli_filter.lua")
 print(slurm_cli_pre_submit(options))
 `
@@ -238,4 +240,17 @@ func rules(t *testing.T, path string) string {
 		t.Fatalf("%s: no rules between their comments", path)
 	}
 	return rules
+}
+
+// Slurm refuses a job with a GRES that its configuration does not have.
+func TestNoGRESUnlessTheSiteHasIt(t *testing.T) {
+	for name, harness := range map[string]string{"job_submit.lua": jobSubmit, "cli_filter.lua": cliFilter} {
+		without := strings.Replace(harness, "slurmv_gres = true", "", 1)
+		arguments := `{ spank_job_env = { [0] = "SLURMV_REQUEST=cpus:4,mem:2560,vf:2" }, spank = { slurmv = { ["vm-per-node"] = "2", sriov = "1" } } }`
+		for _, line := range run(t, without, arguments) {
+			if strings.Contains(line, "vf") {
+				t.Errorf("%s: %s", name, line)
+			}
+		}
+	}
 }
