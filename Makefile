@@ -67,7 +67,8 @@ install: build
 	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(SYSCONFDIR)/slurm-v $(DESTDIR)$(DATADIR)/slurm-v
 	install -m 755 $(BUILD)/slurm-v-run $(BUILD)/slurmv $(DESTDIR)$(BINDIR)
 	install -m 755 $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest $(DESTDIR)$(LIBEXECDIR)
-	install -m 755 $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(DESTDIR)$(LIBDIR)
+	# An unchanged plugin keeps its time: a newer one means that slurmd must be restarted.
+	install -C -m 755 $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(DESTDIR)$(LIBDIR)
 	install -m 644 scripts/slurm/*.lua $(DESTDIR)$(DATADIR)/slurm-v
 	install -d $(DESTDIR)$(MANDIR)/man1
 	install -m 644 $(BUILD)/docs/man/man1/* $(DESTDIR)$(MANDIR)/man1

@@ -175,18 +175,23 @@ func (j *job) awaitOutput(text string) {
 	j.eventually("prints "+text, func() bool { return strings.Contains(j.output(), text) })
 }
 
+// eventually waits for what a job that is not over yet will do.
 func (j *job) eventually(what string, done func() bool) {
 	j.t.Helper()
+	over := false
+	if !poll(func() bool { over = j.over(); return done() || over }) || over && !done() {
+		j.t.Fatalf("job %s never %s\nstate: %s\noutput: %s", j.id, what, j.state(), j.output())
+	}
+}
+
+// poll waits until done, and reports whether that came in time.
+func poll(done func() bool) bool {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
-		over := j.over()
 		if done() {
-			return
-		}
-		if over {
-			break
+			return true
 		}
 	}
-	j.t.Fatalf("job %s never %s\nstate: %s\noutput: %s", j.id, what, j.state(), j.output())
+	return false
 }
 
 // output is what the batch script has printed so far.
@@ -217,5 +222,13 @@ func contains(t *testing.T, text string, parts ...string) {
 		if !strings.Contains(text, p) {
 			t.Errorf("%q is missing in:\n%s", p, text)
 		}
+	}
+}
+
+// clusterNode cuts or gives back the power of a node.
+func clusterNode(t *testing.T, node, power string) {
+	t.Helper()
+	if out, err := exec.Command(cluster, "node", node, power).CombinedOutput(); err != nil {
+		t.Fatalf("node %s %s: %v\n%s", node, power, err, out)
 	}
 }

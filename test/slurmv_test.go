@@ -1,0 +1,71 @@
+//go:build cluster
+
+package test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// What people see and do with slurmv while a job runs and after it.
+func TestSlurmv(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=10", "slurm-v-run -n 2 sh -c 'echo up; sleep 300'")
+	j.awaitOutput("up")
+
+	var vms []struct {
+		Job  string
+		VM   string
+		Node string
+	}
+	text := alice.must(t, "slurmv ps --output json "+j.id)
+	if err := json.Unmarshal([]byte(text), &vms); err != nil || len(vms) != 2 {
+		t.Errorf("ps --output json prints %s (%v)", text, err)
+	}
+	contains(t, alice.must(t, "slurmv ps "+j.id), "vm0", "vm1", "n1", "n2", "172.30.0.1")
+	if out := bob.run(t, "slurmv ps"); strings.Contains(out.stdout, "vm0") {
+		t.Errorf("bob sees the VMs of alice:\n%s", out.stdout)
+	}
+
+	o := alice.run(t, "slurmv exec "+j.id+"/vm1 -- sh -c 'hostname; exit 5'")
+	if o.code != 5 || !strings.Contains(o.stdout, "vm1") {
+		t.Errorf("exec ends with %d and prints %s%s", o.code, o.stdout, o.stderr)
+	}
+	if o := bob.run(t, "slurmv exec "+j.id+" -- true"); o.code == 0 {
+		t.Error("bob runs a program in a VM of alice")
+	}
+	contains(t, alice.must(t, "slurmv console "+j.id+"/vm0"), "Linux version")
+
+	alice.must(t, "scancel "+j.id)
+	j.await("CANCELLED")
+	poll(func() bool { return alice.run(t, "slurmv logs "+j.id).code == 0 })
+	contains(t, alice.must(t, "slurmv logs "+j.id), "Linux version", "guest reported")
+	contains(t, alice.must(t, "slurmv report "+j.id), "vm0", "vm1", "BOOT")
+}
+
+// The preflight of a node of this cluster finds nothing wrong.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	out := root.run(t, "slurmv check --node-name n1", "--node", "n1")
+	if out.code != 0 {
+		t.Errorf("check ends with %d:\n%s%s", out.code, out.stdout, out.stderr)
+	}
+	contains(t, out.stdout, "libvirt", "KVM")
+}
+
+// The node loses its power: the job ends, or goes on with --no-kill, and nothing
+// of it is left when the node is back and has been cleaned.
+func TestNodeGoesDown(t *testing.T) {
+	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=5 --no-requeue", "slurm-v-run sh -c 'echo up; sleep 300'")
+	j.awaitOutput("up")
+	clusterNode(t, "n2", "off")
+	root.must(t, "scontrol update nodename=n2 state=down reason=test")
+	j.await("NODE_FAIL", "FAILED", "CANCELLED")
+	clusterNode(t, "n2", "on")
+	root.must(t, "scontrol update nodename=n2 state=resume || true")
+	if !poll(func() bool { return strings.Contains(root.must(t, "sinfo -h -n n2 -o %T"), "idle") }) {
+		t.Errorf("n2 does not come back: %s", root.must(t, "scontrol show node n2"))
+	}
+	contains(t, root.must(t, "slurmv clean --node-name n2", "--node", "n2"), "reclaimed job "+j.id)
+}
