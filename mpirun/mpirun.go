@@ -81,7 +81,9 @@ func (f Files) knownHosts() string {
 	return b.String()
 }
 
-// config never asks anybody and never takes a key of the user's own.
+// config never asks anybody and never takes a key of the user's own. A VM on a
+// busy node may be slow to answer, and Hydra waits for ever for a task whose ssh
+// has failed: so ssh does not give up at the first attempt.
 func (f Files) config() string {
 	return fmt.Sprintf(`IdentityFile %[1]s/key
 IdentitiesOnly yes
@@ -92,6 +94,8 @@ GlobalKnownHostsFile /dev/null
 StrictHostKeyChecking yes
 UpdateHostKeys no
 BatchMode yes
+ConnectionAttempts 10
+ConnectTimeout 60
 ForwardX11 no
 LogLevel ERROR
 `, f.Dir)

@@ -41,6 +41,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
 			job := os.Getpid()<<4 + int(jobs.Add(1))
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // else each program waits a second at its end
 			e.Setenv("SLURM_JOB_ID", strconv.Itoa(job))
 			e.Setenv("SLURM_JOB_NUM_NODES", "1")
 			e.Setenv("SLURM_SPANK_SLURMV_SPEC", "{}")

@@ -1,0 +1,63 @@
+//go:build cluster
+
+package test
+
+import (
+	"strings"
+	"testing"
+)
+
+// The user's own mpirun, once, in the first VM; its tasks in all of them. The
+// script also looks for what it must not find: traces on the hosts.
+const sshScript = `
+mpicc -O2 -o hello-mpi ~/hello-mpi.c
+slurm-v-run --launcher=ssh mpirun -n 8 ./hello-mpi; echo "mpirun: $?"
+slurm-v-run --launcher=ssh sh -c 'exit 3'; echo "exit: $?"
+echo a line of standard input | slurm-v-run --launcher=ssh sh -c 'cat; hostname; sort $SLURMV_HOSTFILE | uniq -c; env | grep ^SLURM_'
+slurm-v-run --launcher=ssh sh -c 'for vm in vm0 vm1 vm2 vm3; do $SLURMV_SSH $vm hostname; done' | tr '\n' ' '; echo
+slurm-v-run --launcher=ssh sh -c 'md5sum < ${SLURMV_HOSTFILE%/*}/key' > key1
+slurm-v-run --launcher=ssh sh -c 'md5sum < ${SLURMV_HOSTFILE%/*}/key' > key2
+cmp key1 key2 && echo the key is the same
+slurm-v-run -n 4 sh -c 'stat -c "%a %U" /var/tmp/slurmv-ssh-*' | sort | uniq -c
+srun --overlap --ntasks-per-node=1 -n2 -N2 sh -c 'ls -d /var/tmp/slurmv-ssh-* /tmp/slurmv-ssh-* ~/.ssh' 2>/dev/null; echo hosts looked at
+`
+
+func TestMpirunOfTheUsersOwn(t *testing.T) {
+	t.Parallel()
+	hello(t, alice)
+	j := alice.submit(t, twoByTwo+" --vcpu-per-vm=2", sshScript)
+	out := j.completes()
+	contains(t, out, "mpirun: 0\n", "exit: 3\n", "the ranks add up to 28, which is right",
+		"a line of standard input\nvm0\n      2 vm0\n      2 vm1\n      2 vm2\n      2 vm3\n",
+		"vm0 vm1 vm2 vm3 \n", "the key is the same\n", "      4 700 alice\n", "hosts looked at")
+	for _, vm := range []string{"vm0", "vm1", "vm2", "vm3"} {
+		if n := strings.Count(out, "of 8 runs in "+vm+" "); n != 2 {
+			t.Errorf("%d ranks in %s, want 2:\n%s", n, vm, out)
+		}
+	}
+	if strings.Contains(out, "SLURM_") || strings.Contains(out, "/slurmv-ssh-") {
+		t.Errorf("Slurm's variables in the VM, or files on the hosts:\n%s", out)
+	}
+}
+
+// A login makes the sshds of one node known by another key than those of the
+// other; and an mpirun that is killed leaves no task in any VM.
+func TestMpirunAfterALogin(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=5", `
+slurm-v-run -Q -n 2 true
+slurmv ssh /vm1 -- hostname
+slurm-v-run --launcher=ssh sh -c '$SLURMV_SSH vm1 echo reached'
+slurm-v-run --launcher=ssh sh -c 'kill -TERM $$'; echo "signal: $?"
+slurm-v-run --launcher=ssh ./no-such-mpirun; echo "missing: $?"
+slurmv ssh /vm0 -- hostname
+
+tasks() { slurm-v-run -Q -n 2 sh -c 'pgrep -x sleep' | wc -l; }
+slurm-v-run --launcher=ssh mpirun -n 2 sleep 300 &
+until [ $(tasks) = 2 ]; do :; done
+scancel $(squeue -h -s -j $SLURM_JOB_ID -o '%i %j' | awk '$2 == "mpirun" { print $1 }')
+wait $!; echo "cancelled: $?"
+until [ $(tasks) = 0 ]; do :; done
+echo no task is left`)
+	contains(t, j.completes(), "vm1\nreached\n", "signal: 143\n", "No such file or directory", "missing: 2\n", "vm0\n", "cancelled: 137\n", "no task is left")
+}

@@ -1,0 +1,17 @@
+package vmlaunch
+
+import (
+	"testing"
+
+	"github.com/slurm-v/slurm-v/sshkey"
+)
+
+func TestTheFirstHostKeyStays(t *testing.T) {
+	n := &Node{}
+	first, second := sshkey.Pair{Public: "a", Private: "A"}, sshkey.Pair{Public: "b", Private: "B"}
+	for _, offered := range []sshkey.Pair{first, second, first} {
+		if got := n.hostKey(offered); got != first {
+			t.Errorf("offered %v: host key = %v, want %v", offered, got, first)
+		}
+	}
+}
