@@ -53,19 +53,3 @@ func TestCheck(t *testing.T) {
 	}
 	contains(t, out.stdout, "libvirt", "KVM")
 }
-
-// The node loses its power: the job ends, or goes on with --no-kill, and nothing
-// of it is left when the node is back and has been cleaned.
-func TestNodeGoesDown(t *testing.T) {
-	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=5 --no-requeue", "slurm-v-run sh -c 'echo up; sleep 300'")
-	j.awaitOutput("up")
-	clusterNode(t, "n2", "off")
-	root.must(t, "scontrol update nodename=n2 state=down reason=test")
-	j.await("NODE_FAIL", "FAILED", "CANCELLED")
-	clusterNode(t, "n2", "on")
-	root.must(t, "scontrol update nodename=n2 state=resume || true")
-	if !poll(func() bool { return strings.Contains(root.must(t, "sinfo -h -n n2 -o %T"), "idle") }) {
-		t.Errorf("n2 does not come back: %s", root.must(t, "scontrol show node n2"))
-	}
-	contains(t, root.must(t, "slurmv clean --node-name n2", "--node", "n2"), "reclaimed job "+j.id)
-}
