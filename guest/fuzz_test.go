@@ -92,7 +92,7 @@ func fuzzedServer() *Server {
 func FuzzRequest(f *testing.F) {
 	for _, h := range []Header{
 		{Kind: kindSetup, Setup: &Setup{HostName: "vm0"}},
-		{Kind: kindHosts, Hosts: []Host{{"vm0", "10.0.0.1"}}},
+		{Kind: kindHosts, Hosts: []Host{{Name: "vm0", Address: "10.0.0.1"}}},
 		{Kind: kindProgram, Command: &Command{Args: []string{"true"}, Env: []string{"A=b"}}},
 		{Kind: kindStdin, Program: "id"},
 		{Kind: kindDial, Port: 22},

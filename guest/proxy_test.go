@@ -57,7 +57,7 @@ func TestProxyPassesProgramsOnly(t *testing.T) {
 	_, dial := relay.Dial(t.Context(), 22)
 	for name, err := range map[string]error{
 		"setup": setup,
-		"hosts": relay.SetHosts(t.Context(), []Host{{"vm0", "10.0.0.1"}}),
+		"hosts": relay.SetHosts(t.Context(), []Host{{Name: "vm0", Address: "10.0.0.1"}}),
 		"ssh":   relay.StartSSH(t.Context(), SSH{}),
 		"dial":  dial,
 	} {

@@ -37,7 +37,7 @@ func TestSetup(t *testing.T) {
 
 func TestHostsAndSSH(t *testing.T) {
 	v := startVM(t)
-	hosts := []Host{{"vm0", "172.30.0.1"}, {"vm1", "172.30.0.2"}}
+	hosts := []Host{{Name: "vm0", Address: "172.30.0.1"}, {Name: "vm1", Address: "172.30.0.2"}}
 	if err := v.SetHosts(t.Context(), hosts); err != nil {
 		t.Fatal(err)
 	}

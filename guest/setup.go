@@ -50,6 +50,7 @@ type NIC struct {
 type Host struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
+	MAC     string `json:"mac,omitempty"` // where it follows from the address, as on a job's own network
 }
 
 // SSH starts an SSH server for the job's owner.

@@ -87,7 +87,9 @@ slurm-v-run echo the VMs are alive`)
 func TestArray(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, small+" --array=1-4", "slurm-v-run -Q sh -c 'echo task $SLURM_ARRAY_TASK_ID in $(hostname)' > task.$SLURM_ARRAY_TASK_ID")
-	j.eventually("ends", func() bool { return alice.must(t, "squeue -h -j "+j.id+" -o %A 2>/dev/null || true") == "" })
+	if !poll(func() bool { return alice.must(t, "squeue -h -j "+j.id+" -o %A 2>/dev/null || true") == "" }) {
+		t.Fatalf("the array %s never ends", j.id)
+	}
 	for i := 1; i <= 4; i++ {
 		if got, want := j.file(fmt.Sprintf("task.%d", i)), fmt.Sprintf("task %d in vm0", i); got != want {
 			t.Errorf("array task %d prints %q, want %q", i, got, want)

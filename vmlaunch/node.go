@@ -227,6 +227,9 @@ func (n *Node) setMap(ctx context.Context, all []nodeagent.NodeVMs) error {
 	if err != nil {
 		return err
 	}
+	if n.plan.Network.Type == config.NetworkJob {
+		n.addMACs(hosts)
+	}
 	if n.network.Nodes > 1 {
 		if err := vmnet.SetPeers(ctx, n.network, peers); err != nil {
 			return err
@@ -238,6 +241,17 @@ func (n *Node) setMap(ctx context.Context, all []nodeagent.NodeVMs) error {
 		}
 	}
 	return nil
+}
+
+// addMACs adds the hardware addresses, which on a job's own network follow from the
+// VMs' numbers.
+func (n *Node) addMACs(hosts []guest.Host) {
+	for i := range hosts {
+		var number int
+		if _, err := fmt.Sscanf(hosts[i].Name, "vm%d", &number); err == nil {
+			hosts[i].MAC = vmnet.MAC(n.plan.Job.ID.Job, number).String()
+		}
+	}
 }
 
 // readMap takes from the map what this node needs. The map has come by way of

@@ -15,14 +15,21 @@ const (
 	hostsEnd   = "# slurm-v: end"
 )
 
-// SetHosts writes the names of the VM cluster into /etc/hosts.
+// SetHosts writes the names of the VM cluster into /etc/hosts, and tells the kernel
+// the hardware addresses that are given.
 func (m *Machine) SetHosts(_ context.Context, hosts []guest.Host) error {
 	for _, h := range hosts {
 		if _, err := netip.ParseAddr(h.Address); err != nil || !validName(h.Name) {
 			return fmt.Errorf("write /etc/hosts: %.80q %.80q is not an address and a name", h.Address, h.Name)
 		}
 	}
-	return edit(m.path("etc/hosts"), func(text string) string { return withHosts(text, hosts) })
+	if err := edit(m.path("etc/hosts"), func(text string) string { return withHosts(text, hosts) }); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(hosts, func(h guest.Host) bool { return h.MAC != "" }) {
+		return setNeighbours(hosts)
+	}
+	return nil
 }
 
 // withHosts is the text of /etc/hosts with a block of the job's VMs, first, so
