@@ -134,7 +134,7 @@ func (j *job) state() string {
 func (j *job) over() bool {
 	j.t.Helper()
 	switch j.state() {
-	case "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD":
+	case "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "REQUEUED", "REQUEUE_HOLD":
 		return false
 	}
 	return true

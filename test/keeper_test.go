@@ -74,16 +74,6 @@ slurm-v-run echo the VMs are alive`)
 	contains(t, j.completes(), "program got USR1", "the VMs are alive")
 }
 
-// --signal of sbatch goes to every step: the programs, and the VM step, which
-// does not mind.
-func TestSignalBeforeTheTimeLimit(t *testing.T) {
-	t.Parallel()
-	j := alice.submit(t, "--nodes=1 --vm-per-node=1 --memory-per-vm=384M --time=1 --signal=USR1@30", `
-slurm-v-run bash -c 'trap "echo program got USR1; exit 0" USR1; echo running; while :; do sleep 0.2; done'
-slurm-v-run echo the VMs are alive`)
-	contains(t, j.completes(), "program got USR1", "the VMs are alive")
-}
-
 func TestArray(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, small+" --array=1-4", "slurm-v-run -Q sh -c 'echo task $SLURM_ARRAY_TASK_ID in $(hostname)' > task.$SLURM_ARRAY_TASK_ID")
