@@ -95,7 +95,7 @@ lint: $(LINT)
 	$(LINT) run --build-tags $(TAGS) ./...
 	shellcheck -x $(SCRIPTS)
 
-SCRIPTS := .ci/run $(wildcard scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/test)
+SCRIPTS := .ci/run $(wildcard scripts/bench-plugin scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/test)
 
 unit:
 	$(GO) test -race -tags $(TAGS) ./...
