@@ -36,23 +36,24 @@ func (n *Node) tap(vm VMPlan) (vmnet.Tap, error) {
 	return t, nil
 }
 
+// readUserData reads the user's file for cloud-init, if he has one.
+func (n *Node) readUserData(ctx context.Context) (err error) {
+	if path := n.plan.Job.Spec.UserData; path != "" {
+		n.userData, err = images.ReadUserData(ctx, path, n.owner())
+	}
+	return err
+}
+
 // prepareDisks makes the VM's overlay and its seed disk.
 func (n *Node) prepareDisks(ctx context.Context, m *machine, image images.Info) error {
 	if err := images.CreateOverlay(ctx, image, m.plan.Overlay, n.plan.Job.Spec.DiskMiB, n.owner()); err != nil {
 		return err
 	}
-	var userData []byte
-	if path := n.plan.Job.Spec.UserData; path != "" {
-		var err error
-		if userData, err = images.ReadUserData(ctx, path, n.owner()); err != nil {
-			return err
-		}
-	}
 	seed := images.Seed{
 		InstanceID:  m.plan.Domain,
 		Hostname:    m.plan.Name,
 		GuestBinary: filepath.Join(config.Libexec, "slurmv-guest"),
-		UserData:    userData,
+		UserData:    n.userData,
 	}
 	return images.WriteSeed(m.plan.Seed, seed, n.owner())
 }

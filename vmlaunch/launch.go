@@ -119,6 +119,7 @@ func (n *Node) launch(ctx context.Context, cfg config.Config) error {
 		image, err = images.Inspect(sharedCtx, cfg, n.plan.Image, n.owner())
 		return err
 	})
+	shared.Go(func() error { return n.readUserData(sharedCtx) })
 	shared.Go(func() error { return n.connectNetwork(sharedCtx) })
 	shared.Go(func() error { return n.openHypervisor(cfg) })
 	if err := shared.Wait(); err != nil {

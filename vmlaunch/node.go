@@ -29,6 +29,7 @@ type Node struct {
 	hypervisor *hypervisor
 	network    vmnet.Network
 	mtu        int
+	userData   []byte // for cloud-init, the same in every VM
 	log        *slog.Logger
 	logFile    *boundedLog
 	progress   func(vmstep.Progress)
@@ -223,12 +224,9 @@ func (n *Node) SetMap(ctx context.Context, all []nodeagent.NodeVMs) error {
 }
 
 func (n *Node) setMap(ctx context.Context, all []nodeagent.NodeVMs) error {
-	hosts, peers, err := readMap(all, n.plan.Job)
+	hosts, peers, err := n.plan.readMap(all)
 	if err != nil {
 		return err
-	}
-	if n.plan.Network.Type == config.NetworkJob {
-		n.addMACs(hosts)
 	}
 	if n.network.Nodes > 1 {
 		if err := vmnet.SetPeers(ctx, n.network, peers); err != nil {
@@ -243,22 +241,11 @@ func (n *Node) setMap(ctx context.Context, all []nodeagent.NodeVMs) error {
 	return nil
 }
 
-// addMACs adds the hardware addresses, which on a job's own network follow from the
-// VMs' numbers.
-func (n *Node) addMACs(hosts []guest.Host) {
-	for i := range hosts {
-		var number int
-		if _, err := fmt.Sscanf(hosts[i].Name, "vm%d", &number); err == nil {
-			hosts[i].MAC = vmnet.MAC(n.plan.Job.ID.Job, number).String()
-		}
-	}
-}
-
 // readMap takes from the map what this node needs. The map has come by way of
 // the user's own processes, so it can only be about his own VMs' names.
-func readMap(all []nodeagent.NodeVMs, job Job) (hosts []guest.Host, peers []netip.Addr, err error) {
-	if len(all) != job.Nodes {
-		return nil, nil, fmt.Errorf("the map of the job's VMs has %d nodes instead of %d", len(all), job.Nodes)
+func (p Plan) readMap(all []nodeagent.NodeVMs) (hosts []guest.Host, peers []netip.Addr, err error) {
+	if len(all) != p.Job.Nodes {
+		return nil, nil, fmt.Errorf("the map of the job's VMs has %d nodes instead of %d", len(all), p.Job.Nodes)
 	}
 	for _, node := range all {
 		for _, vm := range node.VMs {
@@ -266,9 +253,13 @@ func readMap(all []nodeagent.NodeVMs, job Job) (hosts []guest.Host, peers []neti
 			if err != nil {
 				return nil, nil, fmt.Errorf("the map of the job's VMs: %w", err)
 			}
-			hosts = append(hosts, guest.Host{Name: fmt.Sprintf("vm%d", vm.Number), Address: addr.String()})
+			host := guest.Host{Name: fmt.Sprintf("vm%d", vm.Number), Address: addr.String()}
+			if p.Network.Type == config.NetworkJob {
+				host.MAC = vmnet.MAC(p.Job.ID.Job, vm.Number).String()
+			}
+			hosts = append(hosts, host)
 		}
-		if node.Rank == job.Rank || node.Underlay == "" {
+		if node.Rank == p.Job.Rank || node.Underlay == "" {
 			continue
 		}
 		peer, err := netip.ParseAddr(node.Underlay)

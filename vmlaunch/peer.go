@@ -37,26 +37,37 @@ var (
 
 // jobOfProcess returns the Slurm job that a process below proc belongs to.
 func jobOfProcess(proc string, pid int) (uint32, error) {
-	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
-	if err != nil {
-		return 0, fmt.Errorf("find the job of process %d: %w", pid, err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if job, found := jobOfCgroup(strings.TrimSuffix(line, "\n")); found {
-			return job, nil
-		}
-	}
-	return 0, fmt.Errorf("process %d is not in the cgroup of a Slurm job", pid)
+	return searchCgroups(proc, pid, "job", jobOfCgroup)
 }
 
-// jobOfCgroup reads one line of /proc/PID/cgroup, "id:controllers:path".
-func jobOfCgroup(line string) (uint32, bool) {
+// searchCgroups returns what read finds in the first line of /proc/PID/cgroup that
+// it knows; unit is the thing of Slurm that read looks for.
+func searchCgroups[T any](proc string, pid int, unit string, read func(line string) (T, bool)) (none T, err error) {
+	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return none, fmt.Errorf("find the job of process %d: %w", pid, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if found, ok := read(strings.TrimSuffix(line, "\n")); ok {
+			return found, nil
+		}
+	}
+	return none, fmt.Errorf("process %d is not in the cgroup of a Slurm %s", pid, unit)
+}
+
+// cgroupPath returns the path in a line of /proc/PID/cgroup, "id:controllers:path".
+func cgroupPath(line string) string {
 	fields := strings.SplitN(line, ":", 3)
 	if len(fields) != 3 {
-		return 0, false
+		return ""
 	}
+	return fields[2]
+}
+
+// jobOfCgroup reads one line of /proc/PID/cgroup.
+func jobOfCgroup(line string) (uint32, bool) {
 	for _, pattern := range []*regexp.Regexp{cgroupV1, cgroupV2} {
-		if found := pattern.FindStringSubmatch(fields[2]); found != nil {
+		if found := pattern.FindStringSubmatch(cgroupPath(line)); found != nil {
 			job, err := strconv.ParseUint(found[1], 10, 32)
 			return uint32(job), err == nil
 		}

@@ -1,12 +1,8 @@
 package vmlaunch
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 )
 
 // A Place is where in Slurm a process runs, as its cgroup says.
@@ -26,25 +22,12 @@ var placePattern = regexp.MustCompile(`^/(?:slurm(?:_([^/]+))?/uid_[0-9]+|system
 // PlaceOf returns where the process pid below proc runs. A process cannot choose
 // that: the cgroups are root's.
 func PlaceOf(proc string, pid int) (Place, error) {
-	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
-	if err != nil {
-		return Place{}, fmt.Errorf("find the job of process %d: %w", pid, err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if place, found := placeOfCgroup(strings.TrimSuffix(line, "\n")); found {
-			return place, nil
-		}
-	}
-	return Place{}, fmt.Errorf("process %d is not in the cgroup of a Slurm step", pid)
+	return searchCgroups(proc, pid, "step", placeOfCgroup)
 }
 
-// placeOfCgroup reads one line of /proc/PID/cgroup, "id:controllers:path".
+// placeOfCgroup reads one line of /proc/PID/cgroup.
 func placeOfCgroup(line string) (Place, bool) {
-	fields := strings.SplitN(line, ":", 3)
-	if len(fields) != 3 {
-		return Place{}, false
-	}
-	found := placePattern.FindStringSubmatch(fields[2])
+	found := placePattern.FindStringSubmatch(cgroupPath(line))
 	if found == nil {
 		return Place{}, false
 	}

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"libvirt.org/go/libvirtxml"
-
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/journal"
@@ -114,13 +112,4 @@ func (p Plan) uuid(number int) string {
 	u[6] = u[6]&0x0f | 0x80
 	u[8] = u[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
-}
-
-// domains returns the libvirt domain of every VM.
-func (p Plan) domains() []*libvirtxml.Domain {
-	all := make([]*libvirtxml.Domain, len(p.VMs))
-	for i, vm := range p.VMs {
-		all[i] = p.domain(vm)
-	}
-	return all
 }

@@ -72,9 +72,9 @@ func TestPlanRefusesAnUnknownNetwork(t *testing.T) {
 
 func TestDomainRunsAsTheOwner(t *testing.T) {
 	p := somePlan(t)
-	for _, d := range p.domains() {
+	for _, vm := range p.VMs {
 		want := []libvirtxml.DomainSecLabel{{Type: "static", Model: "dac", Relabel: "no", Label: "+6001:+6001"}}
-		if diff := cmp.Diff(want, d.SecLabel); diff != "" {
+		if diff := cmp.Diff(want, p.domain(vm).SecLabel); diff != "" {
 			t.Errorf("label differs (-want +got):\n%s", diff)
 		}
 	}

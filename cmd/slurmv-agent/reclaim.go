@@ -114,10 +114,16 @@ func nodeName(name string) (string, error) {
 			return n, nil
 		}
 	}
-	host, err := os.Hostname()
+	host, err := hostName()
 	if err != nil {
 		return "", fmt.Errorf("name this node with --node: %w", err)
 	}
-	host, _, _ = strings.Cut(host, ".")
 	return host, nil
+}
+
+// hostName is the host's name without its domain, which node names do not have.
+func hostName() (string, error) {
+	host, err := os.Hostname()
+	host, _, _ = strings.Cut(host, ".")
+	return host, err
 }

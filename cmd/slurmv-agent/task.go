@@ -176,11 +176,11 @@ func hostNames(ctx context.Context, list string) ([]string, error) {
 func thisNode(place vmlaunch.Place, nodes []string) (string, error) {
 	name := place.Node
 	if name == "" {
-		host, err := os.Hostname()
+		host, err := hostName()
 		if err != nil {
 			return "", err
 		}
-		name, _, _ = strings.Cut(host, ".")
+		name = host
 	}
 	if !slices.Contains(nodes, name) {
 		return "", fmt.Errorf("this host, %s, is none of its nodes (%s)", name, strings.Join(nodes, ", "))
