@@ -1,15 +1,13 @@
 package vmnet
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
-	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/bridgeport"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -18,7 +16,7 @@ import (
 //
 //	table bridge slurmv-4217-0 {
 //		map taps { type ifname : verdict; elements = { "svt395-0" : jump svt395-0 } }
-//		chain svt395-0 { …the rules of ownRules or siteRules… ; drop }
+//		chain svt395-0 { …the rules of ownRules or GuestRules… ; drop }
 //		chain prerouting { type filter hook prerouting priority -200; iifname vmap @taps }
 //		map input { type ifname : verdict; elements = { "svt395-0" : drop, "svx395" : drop } }
 //		chain input { type filter hook input priority -200; iifname vmap @input }
@@ -62,7 +60,7 @@ func (b *batch) table(family nftables.TableFamily, name string) *nftables.Table 
 
 // chain makes a chain with these rules and no others. Without a hook it only
 // takes jumps.
-func (b *batch) chain(table *nftables.Table, name string, hook *nftables.ChainHook, priority *nftables.ChainPriority, rules ...rule) {
+func (b *batch) chain(table *nftables.Table, name string, hook *nftables.ChainHook, priority *nftables.ChainPriority, rules ...bridgeport.Rule) {
 	chain := &nftables.Chain{Table: table, Name: name}
 	if hook != nil {
 		chain.Type, chain.Hooknum, chain.Priority = nftables.ChainTypeFilter, hook, priority
@@ -81,14 +79,6 @@ func (b *batch) set(set *nftables.Set, elements ...nftables.SetElement) *nftable
 	return set
 }
 
-func verdictMap(table *nftables.Table, name string) *nftables.Set {
-	return &nftables.Set{
-		Table: table, Name: name, IsMap: true,
-		KeyType: nftables.TypeIFName, DataType: nftables.TypeVerdict,
-		KeyByteOrder: binaryutil.NativeEndian, // else nft shows the names as ""
-	}
-}
-
 // filterTap lets pass from the tap only what its VM may send.
 func filterTap(id journal.ID, tap Tap) error {
 	b, err := newBatch()
@@ -101,22 +91,22 @@ func filterTap(id journal.ID, tap Tap) error {
 	if tap.Bridge != "" {
 		// The host may have an address on its own bridge. Frames of bridges among
 		// themselves come by this hook only.
-		toHost, rules = jump, siteRules(tap.MAC)
+		toHost, rules = jump, bridgeport.GuestRules(tap.MAC)
 	}
 	b.chain(table, name, nil, nil, rules...)
 	b.hooks(table,
-		[]nftables.SetElement{{Key: ifname(name), VerdictData: jump}},
-		[]nftables.SetElement{{Key: ifname(name), VerdictData: toHost}})
+		[]nftables.SetElement{{Key: bridgeport.PortKey(name), VerdictData: jump}},
+		[]nftables.SetElement{{Key: bridgeport.PortKey(name), VerdictData: toHost}})
 	return b.commit()
 }
 
 // hooks makes the maps and chains by which frames from a port come to its
 // verdict: before they are bridged, and on the way to the host.
 func (b *batch) hooks(table *nftables.Table, bridged, toHost []nftables.SetElement) {
-	taps := b.set(verdictMap(table, "taps"), bridged...)
-	b.chain(table, "prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityRef(-200), byPort(taps))
-	input := b.set(verdictMap(table, "input"), toHost...)
-	b.chain(table, "input", nftables.ChainHookInput, nftables.ChainPriorityRef(-200), byPort(input))
+	taps := b.set(bridgeport.VerdictMap(table, "taps"), bridged...)
+	b.chain(table, "prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityRef(-200), bridgeport.ByPort(taps))
+	input := b.set(bridgeport.VerdictMap(table, "input"), toHost...)
+	b.chain(table, "input", nftables.ChainHookInput, nftables.ChainPriorityRef(-200), bridgeport.ByPort(input))
 }
 
 // filterJob keeps what other nodes' VMs send off this host, VXLAN packets of the
@@ -129,7 +119,7 @@ func filterJob(n Network) error {
 	}
 	bridge := b.table(nftables.TableFamilyBridge, table(n.ID))
 	b.hooks(bridge, nil, []nftables.SetElement{
-		{Key: ifname(VXLAN(n.ID.Job)), VerdictData: &expr.Verdict{Kind: expr.VerdictDrop}},
+		{Key: bridgeport.PortKey(VXLAN(n.ID.Job)), VerdictData: &expr.Verdict{Kind: expr.VerdictDrop}},
 	})
 	if n.Nodes > 1 {
 		b.peers(n, nil)
@@ -157,11 +147,3 @@ func (b *batch) peers(n Network, peers []netip.Addr) {
 	set := b.set(&nftables.Set{Table: t, Name: "peers", KeyType: nftables.TypeIPAddr}, elements...)
 	b.chain(t, "vxlan", nftables.ChainHookInput, nftables.ChainPriorityFilter, notFromPeer(n, set))
 }
-
-func ifname(name string) []byte {
-	key := make([]byte, unix.IFNAMSIZ)
-	copy(key, name)
-	return key
-}
-
-func uint16Bytes(v uint16) []byte { return binary.BigEndian.AppendUint16(nil, v) }

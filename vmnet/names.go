@@ -66,6 +66,15 @@ func MAC(job uint32, number int) net.HardwareAddr {
 	return mac
 }
 
+// VFMAC returns the hardware address of a VM's VF: that of the VM with another
+// first byte for each of its at most 63 VFs, 6, 10, 14 …, locally administered and
+// not multicast.
+func VFMAC(job uint32, number, vf int) net.HardwareAddr {
+	mac := MAC(job, number)
+	mac[0] += byte(4 * (1 + vf))
+	return mac
+}
+
 // Address returns the address of a VM in the job's subnet by its number in the job.
 func Address(subnet netip.Prefix, number int) (netip.Addr, error) {
 	subnet = subnet.Masked()

@@ -234,3 +234,14 @@ func TestTapIsValidated(t *testing.T) {
 		}
 	}
 }
+
+func TestVFMACsAreTheirOwn(t *testing.T) {
+	seen := map[string]bool{MAC(7, 3).String(): true}
+	for vf := range 63 {
+		mac := VFMAC(7, 3, vf)
+		if seen[mac.String()] || mac[0]&3 != 2 {
+			t.Errorf("VF %d has %v, which is another's or not locally administered", vf, mac)
+		}
+		seen[mac.String()] = true
+	}
+}

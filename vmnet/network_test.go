@@ -13,6 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/bridgeport"
+	"github.com/slurm-v/slurm-v/bridgeport/netlab"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -33,10 +35,10 @@ func TestTheVMsOfAJobReachEachOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, to := tt.from, tt.to
-			if !from.arrives(arpFrame(from.mac, from.mac, from.addr, to.addr), to) {
+			if !from.arrives(netlab.ARP(from.MAC, from.MAC, from.Addr, to.Addr), to) {
 				t.Error("its ARP request does not arrive")
 			}
-			full := ipFrame(from.mac, to.mac, from.addr, to.addr, make([]byte, from.mtu-28))
+			full := ipFrame(from.MAC, to.MAC, from.Addr, to.Addr, make([]byte, from.mtu-28))
 			if !from.arrives(full, to) {
 				t.Errorf("a packet of %d bytes, the MTU, does not arrive", from.mtu)
 			}
@@ -51,7 +53,7 @@ func TestAJobOfOneNode(t *testing.T) {
 	n := newNode(t)
 	vms := connect(t, job1, n)
 	other := n.addVM(job1, 1, 1)
-	if !vms[0].arrives(ipFrame(vms[0].mac, other.mac, vms[0].addr, other.addr, nil), other) || other.mtu != 1500 {
+	if !vms[0].arrives(ipFrame(vms[0].MAC, other.MAC, vms[0].Addr, other.Addr, nil), other) || other.mtu != 1500 {
 		t.Errorf("nothing arrives, or MTU %d is not 1500", other.mtu)
 	}
 }
@@ -60,13 +62,13 @@ func TestJobsDoNotReachEachOther(t *testing.T) {
 	a, b := newPair(t)
 	first, second := connect(t, job1, a, b), connect(t, job2, a, b)
 	near, far := a.addVM(job1, 2, 1), a.addVM(job2, 2, 1)
-	frame := ipFrame(near.mac, broadcast, near.addr, far.addr, []byte("to another job"))
+	frame := ipFrame(near.MAC, netlab.Broadcast, near.Addr, far.Addr, []byte("to another job"))
 	if !near.arrives(frame, first[1]) {
 		t.Fatal("a broadcast does not arrive in the own job")
 	}
 	for _, foreign := range []*vm{second[0], second[1], far} {
 		if has(foreign.received(nil), frame) {
-			t.Errorf("a broadcast arrives in another job, at %v", foreign.addr)
+			t.Errorf("a broadcast arrives in another job, at %v", foreign.Addr)
 		}
 	}
 }
@@ -77,24 +79,24 @@ func TestWhatAVMMayNotSend(t *testing.T) {
 	beside := a.addVM(job1, 2, 1)
 	me, victim := vms[0], vms[1]
 	none := netip.IPv4Unspecified()
-	format := arpFrame(me.mac, me.mac, me.addr, beside.addr)
+	format := netlab.ARP(me.MAC, me.MAC, me.Addr, beside.Addr)
 	format[18] = 8 // bytes of a hardware address
-	vlan := ipFrame(me.mac, broadcast, me.addr, victim.addr, []byte("tagged"))
+	vlan := ipFrame(me.MAC, netlab.Broadcast, me.Addr, victim.Addr, []byte("tagged"))
 	for name, frame := range map[string][]byte{
-		"another's MAC":           ipFrame(victim.mac, broadcast, me.addr, victim.addr, nil),
-		"another's address":       ipFrame(me.mac, broadcast, victim.addr, beside.addr, nil),
-		"a foreign address":       ipFrame(me.mac, broadcast, netip.MustParseAddr("10.9.0.1"), victim.addr, nil),
-		"no address":              ipFrame(me.mac, broadcast, none, victim.addr, nil),
-		"ARP for another":         arpFrame(me.mac, me.mac, victim.addr, beside.addr),
-		"ARP with another's MAC":  arpFrame(me.mac, victim.mac, me.addr, beside.addr),
-		"ARP from another's MAC":  arpFrame(victim.mac, me.mac, me.addr, beside.addr),
+		"another's MAC":           ipFrame(victim.MAC, netlab.Broadcast, me.Addr, victim.Addr, nil),
+		"another's address":       ipFrame(me.MAC, netlab.Broadcast, victim.Addr, beside.Addr, nil),
+		"a foreign address":       ipFrame(me.MAC, netlab.Broadcast, netip.MustParseAddr("10.9.0.1"), victim.Addr, nil),
+		"no address":              ipFrame(me.MAC, netlab.Broadcast, none, victim.Addr, nil),
+		"ARP for another":         netlab.ARP(me.MAC, me.MAC, victim.Addr, beside.Addr),
+		"ARP with another's MAC":  netlab.ARP(me.MAC, victim.MAC, me.Addr, beside.Addr),
+		"ARP from another's MAC":  netlab.ARP(victim.MAC, me.MAC, me.Addr, beside.Addr),
 		"ARP of another format":   format,
-		"IPv6":                    ip6Frame(me.mac, unix.IPPROTO_NONE),
+		"IPv6":                    netlab.IPv6(me.MAC, unix.IPPROTO_NONE),
 		"a VLAN tag":              slices.Concat(vlan[:12], []byte{0x81, 0, 0, 5}, vlan[12:]),
 		"a tag of another kind":   slices.Concat(vlan[:12], []byte{0x88, 0xa8, 0, 5}, vlan[12:]),
-		"a protocol of bridges":   frameOf(me.mac, net.HardwareAddr{1, 0x80, 0xc2, 0, 0, 0}, 38, []byte{0x42, 0x42, 3}),
-		"an unknown protocol":     frameOf(me.mac, broadcast, 0x1234),
-		"a frame that is cut off": frameOf(me.mac, broadcast, unix.ETH_P_IP)[:15],
+		"a protocol of bridges":   netlab.Frame(me.MAC, net.HardwareAddr{1, 0x80, 0xc2, 0, 0, 0}, 38, []byte{0x42, 0x42, 3}),
+		"an unknown protocol":     netlab.Frame(me.MAC, netlab.Broadcast, 0x1234),
+		"a frame that is cut off": netlab.Frame(me.MAC, netlab.Broadcast, unix.ETH_P_IP)[:15],
 	} {
 		for where, to := range map[string]*vm{"beside": beside, "on the other node": victim} {
 			if me.arrives(frame, to) {
@@ -128,8 +130,8 @@ func TestAVMDoesNotReachTheHost(t *testing.T) {
 		return errors.Join(err, looseReversePath())
 	})
 	defer socket.Close()
-	toHost := ipFrame(me.mac, bridge.Attrs().HardwareAddr, me.addr, netip.MustParseAddr("10.9.0.1"), []byte("hello"))
-	ask := arpFrame(me.mac, me.mac, me.addr, netip.MustParseAddr("10.9.0.1"))
+	toHost := ipFrame(me.MAC, bridge.Attrs().HardwareAddr, me.Addr, netip.MustParseAddr("10.9.0.1"), []byte("hello"))
+	ask := netlab.ARP(me.MAC, me.MAC, me.Addr, netip.MustParseAddr("10.9.0.1"))
 	before := delivered(t, a)
 	me.arrives(toHost, beside)
 	me.arrives(ask, beside)
@@ -146,7 +148,7 @@ func TestAVMDoesNotReachTheHost(t *testing.T) {
 func TestThePacketsOfStrangersAreDropped(t *testing.T) {
 	a, b := newPair(t)
 	vms := connect(t, job1, a, b)
-	frame := ipFrame(MAC(1, 7), broadcast, vms[0].addr, vms[1].addr, []byte("injected"))
+	frame := ipFrame(MAC(1, 7), netlab.Broadcast, vms[0].Addr, vms[1].Addr, []byte("injected"))
 	packet := slices.Concat([]byte{8, 0, 0, 0, 0, byte(job1.Job >> 8), byte(job1.Job), 0}, frame)
 	inject := func(from string, uid int) error {
 		return a.try(func() error { return sendAs(uid, from, "10.9.0.2:4789", packet) })
@@ -174,7 +176,7 @@ func TestNothingComesInBeforeThePeersAreKnown(t *testing.T) {
 	b.do(func() error { return Create(t.Context(), network(b)) })
 	from, to := a.addVM(job1, 0, 0), b.addVM(job1, 1, 0)
 	a.do(func() error { return SetPeers(t.Context(), network(a), []netip.Addr{b.underlay.Addr}) })
-	frame := ipFrame(from.mac, broadcast, from.addr, to.addr, nil)
+	frame := ipFrame(from.MAC, netlab.Broadcast, from.Addr, to.Addr, nil)
 	from.send(frame)
 	if has(to.received(nil), frame) {
 		t.Error("a frame of a node not known yet arrives")
@@ -189,11 +191,11 @@ func TestNothingComesInBeforeThePeersAreKnown(t *testing.T) {
 func TestABridgeOfTheSite(t *testing.T) {
 	n := newNode(t)
 	n.do(func() error {
-		return errors.Join(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0", MTU: 1400}}), setUp("br0"))
+		return errors.Join(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0", MTU: 1400}}), netlab.SetUp("br0"))
 	})
 	site := func(index int) Tap { return Tap{Index: index, UID: 1000, MAC: MAC(job1.Job, index), Bridge: "br0"} }
 	me, other := n.plug(job1, site(0)), n.plug(job2, site(1))
-	me.addr, other.addr = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
+	me.Addr, other.Addr = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
 	none := netip.IPv4Unspecified()
 	if me.mtu != 1400 {
 		t.Errorf("MTU = %d, want the bridge's 1400", me.mtu)
@@ -202,18 +204,18 @@ func TestABridgeOfTheSite(t *testing.T) {
 		frame  []byte
 		passes bool
 	}{
-		"any address":                    {ipFrame(me.mac, broadcast, none, other.addr, nil), true},
-		"a DHCP request":                 {udpFrame(me.mac, broadcast, none, other.addr, 68, nil), true},
-		"a DHCP answer":                  {udpFrame(me.mac, broadcast, me.addr, other.addr, 67, nil), false},
-		"ARP":                            {arpFrame(me.mac, me.mac, me.addr, other.addr), true},
-		"ARP with another's MAC":         {arpFrame(me.mac, other.mac, me.addr, other.addr), false},
-		"another's MAC":                  {ipFrame(other.mac, broadcast, me.addr, other.addr, nil), false},
-		"IPv6 neighbour discovery":       {ip6Frame(me.mac, unix.IPPROTO_ICMPV6, 135, 0, 0, 0, 0, 0, 0, 0), true},
-		"an IPv6 router's advertisement": {ip6Frame(me.mac, unix.IPPROTO_ICMPV6, 134, 0, 0, 0, 0, 0, 0, 0), false},
-		"an IPv6 redirect":               {ip6Frame(me.mac, unix.IPPROTO_ICMPV6, 137, 0, 0, 0, 0, 0, 0, 0), false},
-		"a DHCPv6 answer":                {ip6Frame(me.mac, unix.IPPROTO_UDP, 2, 35, 2, 34, 0, 8, 0, 0), false},
-		"a VLAN tag":                     {frameOf(me.mac, broadcast, unix.ETH_P_8021Q, []byte{0, 5, 8, 0}), false},
-		"a protocol of bridges":          {frameOf(me.mac, net.HardwareAddr{1, 0x80, 0xc2, 0, 0, 0}, 38, []byte{0x42, 0x42, 3}), false},
+		"any address":                    {ipFrame(me.MAC, netlab.Broadcast, none, other.Addr, nil), true},
+		"a DHCP request":                 {udpFrame(me.MAC, netlab.Broadcast, none, other.Addr, 68, nil), true},
+		"a DHCP answer":                  {udpFrame(me.MAC, netlab.Broadcast, me.Addr, other.Addr, 67, nil), false},
+		"ARP":                            {netlab.ARP(me.MAC, me.MAC, me.Addr, other.Addr), true},
+		"ARP with another's MAC":         {netlab.ARP(me.MAC, other.MAC, me.Addr, other.Addr), false},
+		"another's MAC":                  {ipFrame(other.MAC, netlab.Broadcast, me.Addr, other.Addr, nil), false},
+		"IPv6 neighbour discovery":       {netlab.IPv6(me.MAC, unix.IPPROTO_ICMPV6, 135, 0, 0, 0, 0, 0, 0, 0), true},
+		"an IPv6 router's advertisement": {netlab.IPv6(me.MAC, unix.IPPROTO_ICMPV6, 134, 0, 0, 0, 0, 0, 0, 0), false},
+		"an IPv6 redirect":               {netlab.IPv6(me.MAC, unix.IPPROTO_ICMPV6, 137, 0, 0, 0, 0, 0, 0, 0), false},
+		"a DHCPv6 answer":                {netlab.IPv6(me.MAC, unix.IPPROTO_UDP, 2, 35, 2, 34, 0, 8, 0, 0), false},
+		"a VLAN tag":                     {netlab.Frame(me.MAC, netlab.Broadcast, unix.ETH_P_8021Q, []byte{0, 5, 8, 0}), false},
+		"a protocol of bridges":          {netlab.Frame(me.MAC, net.HardwareAddr{1, 0x80, 0xc2, 0, 0, 0}, 38, []byte{0x42, 0x42, 3}), false},
 	}
 	for name, tt := range tests {
 		if got := me.arrives(tt.frame, other); got != tt.passes {
@@ -278,7 +280,7 @@ func TestDeleteKeepsTheNextRunOfAJob(t *testing.T) {
 func TestDeleteTakesWhatACrashLeftUnmarked(t *testing.T) {
 	n := newNode(t)
 	n.do(func() error {
-		_, err := makeTap(TapName(job1.Job, 3), 0)
+		_, err := bridgeport.MakeTap(TapName(job1.Job, 3), 0, bridgeport.NoGroup)
 		return errors.Join(err, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "svbzz"}}))
 	})
 	n.do(func() error { return Delete(t.Context(), job1) })

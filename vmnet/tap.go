@@ -8,8 +8,8 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/bridgeport"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -53,11 +53,11 @@ func addTap(ctx context.Context, id journal.ID, tap Tap) (int, error) {
 	if err := filterTap(id, tap); err != nil {
 		return 0, err
 	}
-	link, err := makeTap(TapName(id.Job, tap.Index), tap.UID)
+	link, err := bridgeport.MakeTap(TapName(id.Job, tap.Index), int(tap.UID), bridgeport.NoGroup)
 	if err != nil {
 		return 0, err
 	}
-	if err := mark(id, link); err != nil {
+	if err := bridgeport.Mark(link, alias(id)); err != nil {
 		return 0, err
 	}
 	mtu := min(bridge.Attrs().MTU, tapMTU)
@@ -92,29 +92,4 @@ func (t Tap) findBridge(id journal.ID) (netlink.Link, error) {
 		return nil, fmt.Errorf("%s is a %s, not a bridge", name, link.Type())
 	}
 	return link, nil
-}
-
-// makeTap makes a tap that stays when this process ends.
-func makeTap(name string, uid uint32) (netlink.Link, error) {
-	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open /dev/net/tun: %w", err)
-	}
-	defer unix.Close(fd)
-	request, err := unix.NewIfreq(name)
-	if err != nil {
-		return nil, err
-	}
-	// Exclusive, else it would open a tap of that name which exists.
-	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR | unix.IFF_TUN_EXCL)
-	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
-		return nil, fmt.Errorf("make the device: %w", err)
-	}
-	if err := unix.IoctlSetInt(fd, unix.TUNSETOWNER, int(uid)); err != nil {
-		return nil, fmt.Errorf("give it to user %d: %w", uid, err)
-	}
-	if err := unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1); err != nil {
-		return nil, fmt.Errorf("keep it: %w", err)
-	}
-	return netlink.LinkByName(name)
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/bridgeport"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -136,22 +137,7 @@ func addLink(id journal.ID, link netlink.Link) (netlink.Link, error) {
 	case err != nil:
 		return nil, fmt.Errorf("make %s %s: %w", link.Type(), name, err)
 	}
-	return link, mark(id, link)
-}
-
-// mark makes link the job's, and keeps the host's IPv6 off it: an address that
-// the kernel gives itself would let guests reach the host.
-func mark(id journal.ID, link netlink.Link) error {
-	name := link.Attrs().Name
-	if err := netlink.LinkSetAlias(link, alias(id)); err != nil {
-		return fmt.Errorf("set alias of %s: %w", name, err)
-	}
-	const none = 1 // IN6_ADDR_GEN_MODE_NONE
-	err := netlink.LinkSetIP6AddrGenMode(link, none)
-	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("switch off IPv6 addresses on %s: %w", name, err)
-	}
-	return nil
+	return link, bridgeport.Mark(link, alias(id))
 }
 
 func enslave(link, bridge netlink.Link) error {
