@@ -44,6 +44,7 @@ type Config struct {
 	Images   Images             `toml:"images"`
 	Slurm    Slurm              `toml:"slurm"`
 	Network  map[string]Network `toml:"network"` // by the name that --vm-network gives
+	VF       VF                 `toml:"vf"`
 	QEMU     QEMU               `toml:"qemu"`
 }
 
@@ -56,16 +57,18 @@ type Paths struct {
 
 // Limits are the largest values a job may ask for.
 type Limits struct {
-	VMPerNode     int  `toml:"vm_per_node"`
-	VCPUPerVM     int  `toml:"vcpu_per_vm"`
-	MemoryPerVM   Size `toml:"memory_per_vm"`
-	DiskSize      Size `toml:"disk_size"`
-	VFPerVM       int  `toml:"vf_per_vm"`
-	IVShmemPerVM  int  `toml:"ivshmem_per_vm"` // devices
-	IVShmemSize   Size `toml:"ivshmem_size"`   // of one device
-	MountsPerVM   int  `toml:"mounts_per_vm"`
-	ReadyTimeout  int  `toml:"ready_timeout"`   // seconds
-	ProgramsPerVM int  `toml:"programs_per_vm"` // running at once
+	VMPerNode      int  `toml:"vm_per_node"`
+	VCPUPerVM      int  `toml:"vcpu_per_vm"`
+	MemoryPerVM    Size `toml:"memory_per_vm"`
+	DiskSize       Size `toml:"disk_size"`
+	VFPerVM        int  `toml:"vf_per_vm"`
+	IVShmemPerVM   int  `toml:"ivshmem_per_vm"`   // devices
+	IVShmemSize    Size `toml:"ivshmem_size"`     // of one device
+	IVShmemPerJob  Size `toml:"ivshmem_per_job"`  // of all devices of a job, on each node
+	IVShmemPerNode Size `toml:"ivshmem_per_node"` // of all jobs on a node
+	MountsPerVM    int  `toml:"mounts_per_vm"`
+	ReadyTimeout   int  `toml:"ready_timeout"`   // seconds
+	ProgramsPerVM  int  `toml:"programs_per_vm"` // running at once
 }
 
 // Defaults are the values of options that a job does not give.
@@ -96,6 +99,7 @@ type Image struct {
 type Slurm struct {
 	Resources    Resources `toml:"resources"`
 	QEMUOverhead Size      `toml:"qemu_overhead"` // per VM, beside the guest's memory
+	GRES         bool      `toml:"gres"`          // it counts VFs: GresTypes has vf and vfbw
 }
 
 // Resources says who adds the VMs' CPUs and memory to the request.
@@ -155,7 +159,8 @@ func Default() Config {
 		Paths: Paths{State: "/var/lib/slurmv/%n", Run: "/run/slurmv/%n"},
 		Limits: Limits{
 			VMPerNode: 64, VCPUPerVM: 256, MemoryPerVM: 4 << 20, DiskSize: 4 << 20,
-			VFPerVM: 16, IVShmemPerVM: 16, IVShmemSize: 16 << 10, MountsPerVM: 16,
+			VFPerVM: 16, MountsPerVM: 16,
+			IVShmemPerVM: 16, IVShmemSize: 16 << 10, IVShmemPerJob: 64 << 10, IVShmemPerNode: 1 << 20,
 			ReadyTimeout: 3600, ProgramsPerVM: 1024,
 		},
 		Defaults: Defaults{
@@ -165,6 +170,7 @@ func Default() Config {
 		Images:  Images{Directories: []string{"/"}, Catalogue: map[string]Image{}},
 		Slurm:   Slurm{Resources: ResourcesUser, QEMUOverhead: 256},
 		Network: map[string]Network{"default": defaultNetwork(NetworkJob)},
+		VF:      VF{PFs: []string{}, Mode: VFStrict, Reserve: 5, Software: map[string]SoftwarePF{}},
 		QEMU:    QEMU{Machine: "q35", Accel: AccelAuto},
 	}
 }

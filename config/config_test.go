@@ -79,6 +79,34 @@ func TestParse(t *testing.T) {
 				c.Network["default"] = Network{Type: NetworkBridge, Bridge: "br0", Addresses: "dhcp"}
 			},
 		},
+		"Slurm may count VFs": {"slurm.gres = true", func(c *Config) { c.Slurm.GRES = true }},
+		"VFs as a site may want them": {
+			"[vf]\npfs = [\"ens1f0\", \"ens1f1\"]\nmode = \"soft\"\nreserve = 0\nvlans = \"2000-2999\"\nrequeue = true",
+			func(c *Config) {
+				c.VF = VF{PFs: []string{"ens1f0", "ens1f1"}, Mode: VFSoft, VLANs: "2000-2999", Requeue: true, Software: map[string]SoftwarePF{}}
+			},
+		},
+		"a software PF keeps what is not said": {
+			"[vf.software.soft0]\nbridge = \"br0\"\nrate = \"10g\"",
+			func(c *Config) {
+				c.VF.Software = map[string]SoftwarePF{"soft0": {Bridge: "br0", Rate: 10000, VFs: 16, NUMA: -1}}
+			},
+		},
+		"software PFs inline, with a bare rate": {
+			"vf.software = {a = {bridge = \"br0\", rate = 500}, b = {bridge = \"br1\", rate = \"500m\", vfs = 2, numa = 0}}",
+			func(c *Config) {
+				c.VF.Software = map[string]SoftwarePF{
+					"a": {Bridge: "br0", Rate: 500, VFs: 16, NUMA: -1}, "b": {Bridge: "br1", Rate: 500, VFs: 2},
+				}
+			},
+		},
+		"networks inline keep what is not said, too": {
+			`network = {default = {vxlan_port = 4790}, lan = {type = "bridge", bridge = "br0"}}`,
+			func(c *Config) {
+				c.Network["default"] = Network{Type: NetworkJob, Subnet: "172.30.0.0/16", VXLANPort: 4790}
+				c.Network["lan"] = Network{Type: NetworkBridge, Bridge: "br0", Addresses: "dhcp"}
+			},
+		},
 		"a second network stands beside the default": {
 			"[network.fast]\ntype = \"job\"\nunderlay = \"fd00::/64\"",
 			func(c *Config) {
@@ -138,8 +166,10 @@ func TestParseRefuses(t *testing.T) {
 		"a negative vCPU limit":                           {`limits.vcpu_per_vm = -1`, `limits.vcpu_per_vm: -1 is not allowed; use 1 to 4096`},
 		"a memory limit below any guest":                  {`limits.memory_per_vm = "1M"`, `limits.memory_per_vm: 1M is not allowed; use 64M to 1024T`},
 		"a disk limit of nothing":                         {`limits.disk_size = 0`, `limits.disk_size: 0 is not allowed`},
-		"too many VFs":                                    {`limits.vf_per_vm = 257`, `limits.vf_per_vm: 257 is not allowed; use 0 to 256`},
-		"too many shared devices":                         {`limits.ivshmem_per_vm = 257`, `limits.ivshmem_per_vm: 257 is not allowed`},
+		"too many VFs":                                    {`limits.vf_per_vm = 64`, `limits.vf_per_vm: 64 is not allowed; use 0 to 63`},
+		"too many shared devices":                         {`limits.ivshmem_per_vm = 32`, `limits.ivshmem_per_vm: 32 is not allowed; use 0 to 31`},
+		"no shared memory for a job":                      {`limits.ivshmem_per_job = "0"`, `limits.ivshmem_per_job: 0 is not allowed`},
+		"no shared memory for a node":                     {`limits.ivshmem_per_node = "0"`, `limits.ivshmem_per_node: 0 is not allowed`},
 		"shared memory of nothing":                        {`limits.ivshmem_size = "0"`, `limits.ivshmem_size: 0 is not allowed`},
 		"too many mounts":                                 {`limits.mounts_per_vm = 65`, `limits.mounts_per_vm: 65 is not allowed`},
 		"a time limit of nothing":                         {`limits.ready_timeout = 0`, `limits.ready_timeout: 0 is not allowed; use 1 to 86400`},
@@ -159,6 +189,7 @@ func TestParseRefuses(t *testing.T) {
 		"an unknown resources word":                       {`slurm.resources = "lua"`, `slurm.resources: lua is not allowed; use "user" or "job_submit" or "cli_filter"`},
 		"an overhead beyond reason":                       {`slurm.qemu_overhead = "2T"`, `slurm.qemu_overhead: 2T is not allowed; use 0 to 1T`},
 		"a network without type":                          {`network.lan.bridge = "br0"`, `network.lan.type: "" is not allowed; use "job" or "bridge"`},
+		"a default network of no type":                    {`network.default.type = ""`, `network.default.type: "" is not allowed; use "job" or "bridge"`},
 		"an unknown network type":                         {`network.lan.type = "nat"`, `network.lan.type: nat is not allowed; use "job" or "bridge"`},
 		"a network name with a space":                     {"[network.\"a b\"]\ntype = \"job\"", `network.a b: not a name`},
 		"a subnet of IPv6":                                {`network.default.subnet = "fd00::/64"`, `network.default.subnet: fd00::/64 is not an IPv4 network`},
@@ -171,6 +202,29 @@ func TestParseRefuses(t *testing.T) {
 		"a bridge name with a slash":                      {"[network.lan]\ntype = \"bridge\"\nbridge = \"br/0\"", `network.lan.bridge: br/0 is not an interface name`},
 		"addresses of an unknown kind":                    {"[network.lan]\ntype = \"bridge\"\nbridge = \"br0\"\naddresses = \"ra\"", `network.lan.addresses: ra is not allowed; use "dhcp"`},
 		"a subnet of a bridge":                            {"[network.lan]\ntype = \"bridge\"\nbridge = \"br0\"\nsubnet = \"10.0.0.0/8\"", `network.lan.subnet: has no meaning in a network of type "bridge"`},
+		"a text for a truth value":                        {`slurm.gres = "yes"`, `test.toml:1: slurm.gres: not true or false, without quotes`},
+		"a PF that is no interface":                       {`vf.pfs = ["ens1f0", "0000:01:00.0"]`, `vf.pfs: 0000:01:00.0 is not an interface name; use 1 to 15 letters`},
+		"PFs without a list":                              {`vf.pfs = "ens1f0"`, `test.toml:1: vf.pfs: not a list of texts in quotes`},
+		"an unknown mode of VFs":                          {`vf.mode = "lax"`, `vf.mode: lax is not allowed; use "strict" or "soft"`},
+		"a reserve of everything":                         {`vf.reserve = 100`, `vf.reserve: 100 is not allowed; use 0 to 99`},
+		"a reserve below zero":                            {`vf.reserve = -1`, `vf.reserve: -1 is not allowed`},
+		"VF addresses of IPv6":                            {`vf.subnet = "fd00::/64"`, `vf.subnet: fd00::/64 is not an IPv4 network`},
+		"one VLAN tag":                                    {`vf.vlans = "2000"`, `vf.vlans: 2000 is not a range of VLAN tags; write FIRST-LAST within 1-4094, such as 2000-2999, or "" for none`},
+		"a VLAN tag for untagged":                         {`vf.vlans = "0-10"`, `vf.vlans: 0-10 is not a range`},
+		"the VLAN tag that is reserved":                   {`vf.vlans = "1-4095"`, `vf.vlans: 1-4095 is not a range`},
+		"VLAN tags backwards":                             {`vf.vlans = "20-10"`, `vf.vlans: 20-10 is not a range`},
+		"VLAN tags below zero":                            {`vf.vlans = "-5-10"`, `vf.vlans: -5-10 is not a range`},
+		"VLAN tags beyond an integer":                     {`vf.vlans = "1-99999999999999999999"`, `is not a range`},
+		"a text for requeue":                              {`vf.requeue = "no"`, `vf.requeue: not true or false`},
+		"an unknown key of VFs":                           {`vf.vlan = "1-2"`, `vf.vlan: unknown key; known here: pfs, mode, reserve, vlans, subnet, requeue, software`},
+		"a software PF without bridge":                    {`vf.software.s.rate = "1g"`, `vf.software.s.bridge: "" is not an interface name`},
+		"a software PF without rate":                      {`vf.software.s.bridge = "br0"`, `vf.software.s.rate: 0 is not allowed; use 1m to 10000g`},
+		"a software PF of another unit":                   {"[vf.software.s]\nbridge = \"br0\"\nrate = \"1T\"", `test.toml:3: vf.software.s.rate: 1T is not a rate; use a whole number of Mb/s, such as 500`},
+		"a software PF without VFs":                       {"[vf.software.s]\nbridge = \"br0\"\nrate = \"1g\"\nvfs = 0", `vf.software.s.vfs: 0 is not allowed; use 1 to 256`},
+		"a software PF nowhere":                           {"[vf.software.s]\nbridge = \"br0\"\nrate = \"1g\"\nnuma = -2", `vf.software.s.numa: -2 is not allowed; use -1 to 1023`},
+		"a software PF with a long name":                  {"[vf.software.abcdefghijklmnop]\nbridge = \"br0\"\nrate = \"1g\"", `vf.software.abcdefghijklmnop: abcdefghijklmnop is not an interface name`},
+		"a list of software PFs":                          {"[[vf.software]]\nbridge = \"br0\"", `test.toml:1: vf.software: not a list; write [vf.software] with one pair of brackets`},
+		"a value for a software PF":                       {"vf.software.s = 3", `test.toml:1: vf.software.s: not a section`},
 		"an emulator not absolute":                        {`qemu.emulator = "qemu"`, `qemu.emulator: qemu is not a plain absolute path`},
 		"a machine with a comma":                          {`qemu.machine = "q35,smm=on"`, `qemu.machine: q35,smm=on is not a name of QEMU's`},
 		"an unknown accelerator":                          {`qemu.accel = "hvf"`, `qemu.accel: hvf is not allowed; use "auto" or "kvm" or "tcg"`},
@@ -249,6 +303,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("[network.lan]\ntype = \"bridge\"\nbridge = \"br0\""))
 	f.Add([]byte("limits = {vm_per_node = 1}\n[images.catalogue.a]\npath=\"/a\""))
 	f.Add([]byte("[[network]]\n"))
+	f.Add([]byte("[vf]\nvlans = \"1-4094\"\n[vf.software.s]\nbridge = \"br0\"\nrate = 500"))
 	f.Add([]byte("a.b.c.d = 1\nnetwork.\"\\n\".x = 2"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cfg, err := Parse("fuzz.toml", data)
@@ -263,6 +318,9 @@ func FuzzParse(f *testing.F) {
 		}
 		if _, ok := cfg.Network["default"]; !ok {
 			t.Error("there is no default network")
+		}
+		if tag := cfg.VF.VLAN(4217); (tag == 0) != (cfg.VF.VLANs == "") {
+			t.Errorf("of VLANs %q a job gets %d", cfg.VF.VLANs, tag)
 		}
 	})
 }

@@ -25,7 +25,7 @@ func Parse(name string, data []byte) (Config, error) {
 			return Config{}, fmt.Errorf("%s:%d: %w", name, key.line, err)
 		}
 	}
-	cfg, err := decode(data)
+	cfg, err := decode(data, stated)
 	if err != nil {
 		return Config{}, explain(name, stated, err)
 	}
@@ -35,24 +35,51 @@ func Parse(name string, data []byte) (Config, error) {
 	return cfg, nil
 }
 
-// decode lays the file over the defaults. What a network starts from hangs on
-// its type, so the types are read in a pass of their own.
-func decode(data []byte) (Config, error) {
-	var types struct {
-		Network map[string]struct{ Type NetworkType } `toml:"network"`
-	}
-	if err := toml.Unmarshal(data, &types); err != nil {
+// decode lays the file over the defaults.
+func decode(data []byte, stated []statedKey) (Config, error) {
+	cfg := Default()
+	decoder := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields()
+	if err := decoder.Decode(&cfg); err != nil {
 		return Config{}, err
 	}
-	cfg := Default()
-	for name, network := range types.Network {
-		if network.Type != "" || name != "default" {
-			cfg.Network[name] = defaultNetwork(network.Type)
+	paths := pathsOf(stated)
+	for name, network := range cfg.Network {
+		kind := network.Type
+		if name == "default" && kind == "" {
+			kind = NetworkJob
+		}
+		setUnstated(&network, defaultNetwork(kind), paths, "network", name)
+		cfg.Network[name] = network
+	}
+	for name, pf := range cfg.VF.Software {
+		setUnstated(&pf, defaultSoftwarePF(), paths, "vf", "software", name)
+		cfg.VF.Software[name] = pf
+	}
+	return cfg, nil
+}
+
+// setUnstated gives a section that the site has named the defaults of those keys
+// that the file does not state. They could not be there before the file is read:
+// they hang on other keys, and the decoder forgets what an inline table replaces.
+func setUnstated[T any](section *T, defaults T, stated map[string]bool, path ...string) {
+	to, from := reflect.ValueOf(section).Elem(), reflect.ValueOf(defaults)
+	for i, key := range fieldKeys(to.Type()) {
+		if !stated[joinPath(append(path, key))] {
+			to.Field(i).Set(from.Field(i))
 		}
 	}
-	decoder := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields()
-	return cfg, decoder.Decode(&cfg)
 }
+
+func pathsOf(keys []statedKey) map[string]bool {
+	paths := map[string]bool{}
+	for _, key := range keys {
+		paths[joinPath(key.path)] = true
+	}
+	return paths
+}
+
+// joinPath makes one text of a path, whose parts may contain dots.
+func joinPath(path []string) string { return strings.Join(path, "\x00") }
 
 // explain turns the decoder's error into a sentence that names file, line and key.
 func explain(name string, stated []statedKey, err error) error {
@@ -85,6 +112,8 @@ func kindWord(kind reflect.Type) string {
 	switch kind.Kind() {
 	case reflect.Int:
 		return "a whole number"
+	case reflect.Bool:
+		return "true or false, without quotes"
 	case reflect.String:
 		return "a text in quotes"
 	case reflect.Slice:

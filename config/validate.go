@@ -18,7 +18,7 @@ import (
 func (c Config) Validate() error {
 	checks := []func() error{
 		c.Paths.validate, c.Limits.validate, c.validateDefaults,
-		c.Images.validate, c.Slurm.validate, c.validateNetworks, c.QEMU.validate,
+		c.Images.validate, c.Slurm.validate, c.validateNetworks, c.VF.validate, c.QEMU.validate,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -74,14 +74,20 @@ func (l Limits) validate() error {
 		within("limits.vcpu_per_vm", l.VCPUPerVM, 1, 4096),
 		sizeWithin("limits.memory_per_vm", l.MemoryPerVM, MinMemory, 1<<30),
 		sizeWithin("limits.disk_size", l.DiskSize, 1, 1<<34),
-		within("limits.vf_per_vm", l.VFPerVM, 0, 256),
-		within("limits.ivshmem_per_vm", l.IVShmemPerVM, 0, 256),
+		within("limits.vf_per_vm", l.VFPerVM, 0, 63),
+		within("limits.ivshmem_per_vm", l.IVShmemPerVM, 0, MaxIVShmem),
 		sizeWithin("limits.ivshmem_size", l.IVShmemSize, 1, 1<<24),
+		sizeWithin("limits.ivshmem_per_job", l.IVShmemPerJob, 1, 1<<28),
+		sizeWithin("limits.ivshmem_per_node", l.IVShmemPerNode, 1, 1<<28),
 		within("limits.mounts_per_vm", l.MountsPerVM, 0, 64),
 		within("limits.ready_timeout", l.ReadyTimeout, 1, 86400),
 		within("limits.programs_per_vm", l.ProgramsPerVM, 1, 65536),
 	)
 }
+
+// MaxIVShmem is how many shared-memory devices a VM can have: the slots of the PCI
+// bridge that they are plugged into.
+const MaxIVShmem = 31
 
 // MinMemory is the least memory of a VM: below it no Linux guest comes up.
 const MinMemory Size = 64
@@ -202,10 +208,18 @@ func underlay(key, text string) error {
 	return nil
 }
 
-// interfaceName allows what the kernel does, less what would need quoting.
-func interfaceName(key, name string) error {
+// CheckInterface refuses what cannot be the name of a network interface. It
+// allows what the kernel does, less what would need quoting.
+func CheckInterface(name string) error {
 	if len(name) > 15 || !interfacePattern.MatchString(name) {
-		return fmt.Errorf("%s: %s is not an interface name; use 1 to 15 letters, digits, '.', '_' and '-'", key, Quote(name))
+		return fmt.Errorf("%s is not an interface name; use 1 to 15 letters, digits, '.', '_' and '-'", Quote(name))
+	}
+	return nil
+}
+
+func interfaceName(key, name string) error {
+	if err := CheckInterface(name); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
 	}
 	return nil
 }

@@ -11,8 +11,9 @@ import (
 )
 
 // maxEncoded bounds the text of a Spec, in bytes. The longest that option
-// values can give is well below it.
-const maxEncoded = 64 << 10
+// values can give is well below it, and it is below the 128 KiB that the kernel
+// lets a variable have.
+const maxEncoded = 96 << 10
 
 // maxCount bounds every number of things that Decode lets through, and
 // [config.MaxSize] every size, so that what is computed from them cannot overflow.
@@ -54,7 +55,7 @@ func Decode(text string) (Spec, error) {
 
 func (s Spec) bounded() error {
 	for name, n := range map[string]int{
-		"VMs": s.VMsPerNode, "vCPUs": s.VCPUs, "VFs": s.SRIOV.VFs, "devices": s.IVShmem.Devices, "mounts": len(s.Mounts),
+		"VMs": s.VMsPerNode, "vCPUs": s.VCPUs, "VFs": len(s.SRIOV.VFs), "devices": s.IVShmem.Devices, "mounts": len(s.Mounts),
 	} {
 		if n < 0 || n > maxCount {
 			return fmt.Errorf("%d %s are out of range", n, name)
@@ -65,6 +66,11 @@ func (s Spec) bounded() error {
 	} {
 		if mib < 0 || mib > config.MaxSize.MiB() {
 			return fmt.Errorf("%d MiB of %s are out of range", mib, name)
+		}
+	}
+	for _, vf := range s.SRIOV.VFs {
+		if rate := max(vf.MinMbps, vf.MaxMbps); rate > uint32(config.MaxRate) {
+			return fmt.Errorf("%d Mb/s of a VF are out of range", rate)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package jobspec
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +13,11 @@ import (
 
 func TestEncodeIsStable(t *testing.T) {
 	spec := plain()
-	spec.SRIOV = SRIOV{1, `[{"min_tx_rate":5}]`}
+	spec.SRIOV.VFs = []VF{{}, {10000, 40000, "ens1f0", NUMARequire, true}}
 	spec.IVShmem = IVShmem{2, 16}
 	spec.Mounts = append(spec.Mounts, Mount{"/<data>", "/mnt", true})
 	const want = `{"vms_per_node":2,"vcpus":1,"memory_mib":1024,"disk_mib":0,"image":"rocky9",` +
-		`"sriov":{"vfs":1,"text":"[{\"min_tx_rate\":5}]"},"ivshmem":{"devices":2,"size_mib":16},"network":"default",` +
+		`"sriov":{"vfs":[{},{"min":10000,"max":40000,"pf":"ens1f0","numa":"require","spread":true}]},"ivshmem":{"devices":2,"size_mib":16},"network":"default",` +
 		`"mounts":[{"host":"/home/u/run","guest":"/home/u/run"},{"host":"/<data>","guest":"/mnt","ro":true}],` +
 		`"ready_timeout_ns":300000000000,"work_dir":"/home/u/run"}`
 	if diff := cmp.Diff(want, spec.Encode()); diff != "" {
@@ -52,10 +53,15 @@ func TestDecodeRefuses(t *testing.T) {
 		"vCPUs below zero":         {replaced(`"vcpus":1`, `"vcpus":-1`), "-1 vCPUs are out of range"},
 		"memory below zero":        {replaced(`1024`, `-1024`), "-1024 MiB of memory are out of range"},
 		"a disk beyond any":        {replaced(`"disk_mib":0`, `"disk_mib":9223372036854775807`), "9223372036854775807 MiB of disk are out of range"},
-		"VFs below zero":           {replaced(`"vfs":0`, `"vfs":-1`), "-1 VFs are out of range"},
+		"an empty list of VFs":     {replaced(`"sriov":{}`, `"sriov":{"vfs":[]}`), "not as Slurm-V writes it"},
+		"a number of VFs":          {replaced(`"sriov":{}`, `"sriov":{"vfs":2}`), "cannot unmarshal number"},
+		"an unknown key of a VF":   {replaced(`"sriov":{}`, `"sriov":{"vfs":[{"trust":true}]}`), `unknown field "trust"`},
+		"a rate below zero":        {replaced(`"sriov":{}`, `"sriov":{"vfs":[{"min":-1}]}`), "cannot unmarshal number"},
+		"a rate that sums up past": {replaced(`"sriov":{}`, `"sriov":{"vfs":[{},{"min":10000001}]}`), "10000001 Mb/s of a VF are out of range"},
+		"a cap beyond any":         {replaced(`"sriov":{}`, `"sriov":{"vfs":[{"max":4294967295}]}`), "4294967295 Mb/s of a VF are out of range"},
 		"devices below zero":       {replaced(`"devices":0`, `"devices":-1`), "-1 devices are out of range"},
 		"shared memory below zero": {replaced(`"size_mib":0`, `"size_mib":-1`), "-1 MiB of shared memory are out of range"},
-		"too long a text":          {`{"image":"` + strings.Repeat("x", maxEncoded) + `"}`, "bytes long; at most 65536 are allowed"},
+		"too long a text":          {`{"image":"` + strings.Repeat("x", maxEncoded) + `"}`, "bytes long; at most 98304 are allowed"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -73,13 +79,20 @@ func TestTheLongestSpecCanTravel(t *testing.T) {
 	long := func(prefix string, n int) string { return prefix + strings.Repeat(`"`, n-len(prefix)) }
 	values := map[string]string{
 		"vm-per-node": "1", "vm-image": long("/", config.MaxText), "vm-user-data": long("/", config.MaxText),
-		"vm-mount": long("/a", config.MaxText), "sriov": "1:" + strings.Repeat("x", maxSRIOV-2),
+		"vm-mount": long("/a", config.MaxText),
+		"sriov":    "63:min=9999999,max=9999999,pf=enp225s0f1np10x,numa=require",
 	}
-	spec, err := ParseIn(long("/b", config.MaxText), values, noEnv, site())
+	cfg := site()
+	cfg.Limits.VFPerVM = 63 // the most that a site can allow
+	spec, err := ParseIn(long("/b", config.MaxText), values, noEnv, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkRoundTrip(t, spec, site())
+	for i := range spec.SRIOV.VFs {
+		spec.SRIOV.VFs[i].Spread = true
+		spec.SRIOV.VFs[i].PF = strings.Repeat("x", 12) + strconv.Itoa(100+i)
+	}
+	checkRoundTrip(t, spec, cfg)
 }
 
 // Whatever is typed, Parse refuses it with one printable line, or makes a Spec
@@ -87,6 +100,7 @@ func TestTheLongestSpecCanTravel(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add("2", "4", "8G", "20G", "rocky9", "1:min=10g+2:max=5g", "2:32M", "campus", "/data:/mnt:ro,/x", "u.yaml", "60", "/home/u")
 	f.Add("2", "", "", "0", "../i", `[{"min_tx_rate":1}]`, "0", "", "none,/a", "/u", "", "/")
+	f.Add("1", "1", "1G", "0", "rocky9", "2:min=10g,max=40g,pf=ens1f0,numa=require,spread+1", "0", "default", "none", "u", "1", "/")
 	f.Add("1", "\x00", "8Q", "1500K", "\u202e", "[null]", "1:24M", "x", "/a:/a:/a", "\xff", "-1", "rel")
 	f.Fuzz(func(t *testing.T, vms, vcpus, memory, disk, image, sriov, ivshmem, network, mount, userData, timeout, dir string) {
 		values := map[string]string{"vm-per-node": vms}
@@ -110,6 +124,7 @@ func FuzzParse(f *testing.F) {
 // nothing that is computed from it overflows.
 func FuzzDecode(f *testing.F) {
 	f.Add(plain().Encode())
+	f.Add(strings.Replace(plain().Encode(), `"sriov":{}`, `"sriov":{"vfs":[{},{"min":10000,"numa":"any","spread":true}]}`, 1))
 	f.Add(`{"vms_per_node":65536,"vcpus":65536}`)
 	f.Add(`{}`)
 	f.Fuzz(func(t *testing.T, text string) {
@@ -120,7 +135,7 @@ func FuzzDecode(f *testing.F) {
 		if spec.Encode() != text {
 			t.Errorf("%s became %s", text, spec.Encode())
 		}
-		if r := spec.Resources(site()); r.CPUsPerNode < 0 || r.MemoryMiBPerNode < 0 || r.VFsPerNode < 0 {
+		if r := spec.Resources(site()); r.CPUsPerNode < 0 || r.MemoryMiBPerNode < 0 || r.VFsPerNode < 0 || r.VFMbpsPerNode < 0 {
 			t.Errorf("resources overflow: %+v", r)
 		}
 		if err := spec.Validate(site()); err == nil && spec.ReadyTimeout < time.Second {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,8 +12,8 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 )
 
-// Granted reports whether a submission itself asks for the CPUs and the memory
-// that r says each node needs, for sites where no Lua script adds them. The
+// Granted reports whether a submission itself asks for the CPUs, the memory and the
+// VFs that r says each node needs, for sites where no Lua script adds them. The
 // parameters are those of [ReadSubmission].
 //
 // It counts only what Slurm promises for every node of the job; 16 tasks on two
@@ -22,7 +23,7 @@ import (
 func Granted(r Resources, argv []string, script string, env func(string) string) error {
 	sub := ReadSubmission(argv, script, env)
 	short := shortage{sub: sub, need: r, cpus: sub.cpus(), mib: sub.memory(r.CPUsPerNode)}
-	if short.cpus >= r.CPUsPerNode && short.mib >= r.MemoryMiBPerNode {
+	if short.cpus >= r.CPUsPerNode && short.mib >= r.MemoryMiBPerNode && !short.ofVFs() {
 		return nil
 	}
 	return short
@@ -36,12 +37,18 @@ type shortage struct {
 	mib  int64
 }
 
+// ofVFs reports whether VFs or their bandwidth are short, which are in one option.
+func (s shortage) ofVFs() bool {
+	list := s.sub.options["gres"].value
+	return s.need.VFsCounted && (gresCount(list, gresVF) < int64(s.need.VFsPerNode) || gresCount(list, gresVFBW) < s.need.VFMbpsPerNode)
+}
+
 // Error says what is short, and what to write and to remove.
 func (s shortage) Error() string {
 	needs, lines := s.missing()
-	text := fmt.Sprintf("the VMs need %s on every node, and the job does not ask for that; ", strings.Join(needs, " and "))
+	text := fmt.Sprintf("the VMs need %s on every node, and the job does not ask for that; ", joinAnd(needs))
 	if remove := s.inTheWay(); len(remove) > 0 {
-		text += "remove " + strings.Join(remove, " and ") + ", and "
+		text += "remove " + joinAnd(remove) + ", and "
 	}
 	if s.sub.command == "salloc" {
 		return text + "add to salloc: " + strings.ReplaceAll(strings.Join(lines, " "), "#SBATCH ", "")
@@ -59,7 +66,38 @@ func (s shortage) missing() (needs, lines []string) {
 		needs = append(needs, fmt.Sprintf("%s of memory", config.Size(s.need.MemoryMiBPerNode)))
 		lines = append(lines, s.need.memoryDirective())
 	}
+	if s.ofVFs() {
+		needs = append(needs, s.need.vfWords())
+		lines = append(lines, s.need.gresDirective(s.otherGRES()...))
+	}
 	return needs, lines
+}
+
+// vfWords returns "4 VFs", or "4 VFs with 80000 Mb/s".
+func (r Resources) vfWords() string {
+	words := fmt.Sprintf("%d VFs", r.VFsPerNode)
+	if r.VFMbpsPerNode > 0 {
+		words += fmt.Sprintf(" with %d Mb/s", r.VFMbpsPerNode)
+	}
+	return words
+}
+
+// plainGRES is an item that Slurm takes and that needs no quotes.
+var plainGRES = regexp.MustCompile(`^[A-Za-z0-9_.:=/-]+$`)
+
+// otherGRES returns what the user's own --gres has beside the VFs.
+func (s shortage) otherGRES() []string {
+	return slices.DeleteFunc(gresItems(s.sub.options["gres"].value), func(item string) bool {
+		return gresName(item) == gresVF || gresName(item) == gresVFBW || !plainGRES.MatchString(item)
+	})
+}
+
+func joinAnd(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
 // inTheWay names the options with which the missing lines would be void, or
@@ -74,6 +112,9 @@ func (s shortage) inTheWay() []string {
 	}
 	if s.mib < s.need.MemoryMiBPerNode {
 		names = append(names, "mem", "mem-per-cpu", "mem-per-gpu")
+	}
+	if s.ofVFs() {
+		names = append(names, "gres")
 	}
 	return s.sub.given(names...)
 }

@@ -123,13 +123,65 @@ func TestGranted(t *testing.T) {
 }
 
 func TestGrantedSaysEverything(t *testing.T) {
-	need := Resources{CPUsPerNode: 4, MemoryMiBPerNode: 2560}
-	err := Granted(need, []string{"sbatch", "-O", "job.sh"}, "#SBATCH --mem-per-cpu=1G\n", noEnv)
-	const want = "the VMs need 4 CPUs and 2560M of memory on every node, and the job does not ask for that; " +
-		"remove --overcommit from the command line and --mem-per-cpu from the batch script, and add to the batch script:\n" +
-		"#SBATCH --mincpus=4\n#SBATCH --mem=2560M"
+	need := Resources{CPUsPerNode: 4, MemoryMiBPerNode: 2560, VFsPerNode: 4, VFMbpsPerNode: 80000, VFsCounted: true}
+	err := Granted(need, []string{"sbatch", "-O", "job.sh"}, "#SBATCH --mem-per-cpu=1G --gres=gpu:1,vf:4\n", noEnv)
+	const want = "the VMs need 4 CPUs, 2560M of memory and 4 VFs with 80000 Mb/s on every node, and the job does not ask for that; " +
+		"remove --overcommit from the command line, --mem-per-cpu from the batch script and --gres from the batch script, " +
+		"and add to the batch script:\n#SBATCH --mincpus=4\n#SBATCH --mem=2560M\n#SBATCH --gres=gpu:1,vf:4,vfbw:80000"
 	if err == nil || err.Error() != want {
 		t.Errorf("error = %v\nwant    %s", err, want)
+	}
+}
+
+func TestGrantedVFs(t *testing.T) {
+	reserved := Resources{VFsPerNode: 4, VFMbpsPerNode: 80000, VFsCounted: true}
+	plain := Resources{VFsPerNode: 4, VFsCounted: true}
+	tests := map[string]struct {
+		need     Resources
+		argv     string
+		variable string
+		missing  string
+		remove   string
+	}{
+		"nothing is asked":                {reserved, "sbatch x.sh", "", "vf:4,vfbw:80000", ""},
+		"everything is asked":             {reserved, "sbatch --gres=vf:4,vfbw:80000 x.sh", "", "", ""},
+		"in other forms":                  {reserved, "sbatch --gres gres/vfbw=80000,gres:vf:4 x.sh", "", "", ""},
+		"in parts":                        {reserved, "sbatch --gres=vf:fast:3,vf,vfbw:40000,vfbw:a:40000 x.sh", "", "", ""},
+		"nothing reserved":                {plain, "sbatch --gres=vf:4 x.sh", "", "", ""},
+		"one VF short":                    {plain, "sbatch --gres=vf:3 x.sh", "", "vf:4", "--gres from the command line"},
+		"one Mb/s short":                  {reserved, "sbatch --gres=vf:4,vfbw:79999 x.sh", "", "vf:4,vfbw:80000", "--gres from the command line"},
+		"no bandwidth":                    {reserved, "sbatch --gres=vf:4 x.sh", "", "vf:4,vfbw:80000", "--gres from the command line"},
+		"a letter is a power of 1024":     {reserved, "sbatch --gres=vf:4,vfbw:79k x.sh", "", "", ""},
+		"which may be too little":         {reserved, "sbatch --gres=vf:4,vfbw:78K x.sh", "", "vf:4,vfbw:80000", "--gres from the command line"},
+		"a number beyond any is enough":   {reserved, "sbatch --gres=vf:16384P,vfbw:9999999999999p x.sh", "", "", ""},
+		"a number that is none":           {plain, "sbatch --gres=vf:many x.sh", "", "vf:4", "--gres from the command line"},
+		"other devices are kept":          {plain, "sbatch --gres=gpu:a:2,vf,fpga x.sh", "", "gpu:a:2,fpga,vf:4", "--gres from the command line"},
+		"an odd one is not":               {plain, "sbatch --gres=gpu,x'y,vf x.sh", "", "gpu,vf:4", "--gres from the command line"},
+		"a similar name is another":       {plain, "sbatch --gres=vfx:4 x.sh", "", "vfx:4,vf:4", "--gres from the command line"},
+		"a variable":                      {plain, "sbatch x.sh", "SBATCH_GRES=vf:4", "", ""},
+		"a variable that is too little":   {plain, "sbatch x.sh", "SBATCH_GRES=vf:1", "vf:4", "the variable SBATCH_GRES"},
+		"a job without VFs":               {Resources{VFsCounted: true}, "sbatch x.sh", "", "", ""},
+		"a site that does not count them": {Resources{VFsPerNode: 4}, "sbatch x.sh", "", "", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := ""
+			if tt.missing != "" {
+				words := map[bool]string{true: "4 VFs with 80000 Mb/s", false: "4 VFs"}[tt.need.VFMbpsPerNode > 0]
+				want = "the VMs need " + words + " on every node, and the job does not ask for that; "
+				if tt.remove != "" {
+					want += "remove " + tt.remove + ", and "
+				}
+				want += "add to the batch script:\n#SBATCH --gres=" + tt.missing
+			}
+			got := ""
+			if err := Granted(tt.need, strings.Fields(tt.argv), "", variablesOf(tt.variable)); err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("error = %s\nwant    %s", got, want)
+			}
+		})
 	}
 }
 
@@ -197,11 +249,12 @@ func FuzzGranted(f *testing.F) {
 	f.Add("sbatch\n-O\n-c3\n--mem=1G\nx.sh", "#SBATCH --mem-per-cpu=1G\n#SBATCH -n 4", "2", uint8(8))
 	f.Add("salloc\n-Hc4\n--exclusive=user\n:", "", "1G", uint8(1))
 	f.Add("", "#SBATCH 'a\\\n#SBATCH --ntasks-per-node 3 -c5 --mincpus=9", "", uint8(64))
+	f.Add("sbatch\n--gres=gpu:1,vf:2k,vfbw\nx.sh", "#SBATCH --gres=vf", "vf:3", uint8(3))
 	f.Add("sbatch\n-\xff\xffc", "", "", uint8(1))
 	f.Fuzz(func(t *testing.T, argv, script, variable string, cpus uint8) {
-		need := Resources{CPUsPerNode: 1 + int(cpus), MemoryMiBPerNode: 17 << 10}
+		need := Resources{CPUsPerNode: 1 + int(cpus), MemoryMiBPerNode: 17 << 10, VFsPerNode: 2, VFMbpsPerNode: 5000, VFsCounted: true}
 		env := func(name string) string {
-			if strings.HasSuffix(name, "_MEM_PER_NODE") {
+			if strings.HasSuffix(name, "_MEM_PER_NODE") || strings.HasSuffix(name, "_GRES") {
 				return variable
 			}
 			return ""
@@ -215,7 +268,7 @@ func FuzzGranted(f *testing.F) {
 			t.Fatalf("%v is not about a shortage", err)
 		}
 		followed := short.sub
-		for _, name := range []string{"mincpus", "cpus-per-task", "overcommit", "mem", "mem-per-cpu", "mem-per-gpu"} {
+		for _, name := range []string{"mincpus", "cpus-per-task", "overcommit", "mem", "mem-per-cpu", "mem-per-gpu", "gres"} {
 			if slices.ContainsFunc(short.inTheWay(), func(text string) bool {
 				o := followed.options[name]
 				return text == "--"+name+" from "+o.source || text == "the variable "+o.source && o.byVariable
@@ -227,6 +280,9 @@ func FuzzGranted(f *testing.F) {
 		followed.readArguments(splitDirective(strings.ReplaceAll(strings.Join(lines, " "), "#SBATCH", "")), fromScript)
 		if followed.cpus() < need.CPUsPerNode || followed.memory(need.CPUsPerNode) < need.MemoryMiBPerNode {
 			t.Errorf("after %v\nthe job has %d CPUs and %d MiB", err, followed.cpus(), followed.memory(need.CPUsPerNode))
+		}
+		if (shortage{sub: followed, need: need}).ofVFs() {
+			t.Errorf("after %v\nthe job has the GRES %q", err, followed.options["gres"].value)
 		}
 	})
 }

@@ -44,9 +44,27 @@ type Spec struct {
 
 // SRIOV asks for virtual functions.
 type SRIOV struct {
-	VFs  int    `json:"vfs"`            // of one VM
-	Text string `json:"text,omitempty"` // the option as given, if it has settings beside the number
+	VFs []VF `json:"vfs,omitempty"` // of one VM, in the order given
 }
+
+// A VF is one virtual function of a VM. Rates are in Mb/s.
+type VF struct {
+	MinMbps uint32 `json:"min,omitempty"` // 0 is no reservation
+	MaxMbps uint32 `json:"max,omitempty"` // 0 is no cap
+	PF      string `json:"pf,omitempty"`  // name of the physical function; "" is any
+	NUMA    NUMA   `json:"numa,omitempty"`
+	Spread  bool   `json:"spread,omitempty"` // on another PF than the VM's other VFs that say so
+}
+
+// NUMA says how near to the VM's CPUs the physical function must be.
+type NUMA string
+
+// The values of NUMA.
+const (
+	NUMAPrefer  NUMA = "" // on the same NUMA node if there is a place, else elsewhere
+	NUMARequire NUMA = "require"
+	NUMAAny     NUMA = "any"
+)
 
 // IVShmem asks for shared-memory devices, which all VMs of the job on a node share.
 type IVShmem struct {

@@ -50,9 +50,9 @@ var Options = []Option{
 		Usage: "[slurm-v] disk image to start from: a file, or a name of the site's catalogue",
 		parse: parseImage, check: checkImage,
 	}, {
-		Name: "sriov", Arg: "N[:SETTINGS]", Env: "SLURMV_SRIOV",
-		Usage: "[slurm-v] SR-IOV virtual functions of each VM; join lists with +, as in 1:min=10g+2:max=5g",
-		parse: parseSRIOVOption, check: checkSRIOV,
+		Name: "sriov", Arg: "N[:SETTINGS][+...]", Env: "SLURMV_SRIOV",
+		Usage: "[slurm-v] SR-IOV virtual functions of each VM, as in 2, or 1:min=10g+2:max=5g for different ones",
+		parse: parseSRIOV, check: checkSRIOV,
 	}, {
 		Name: "ivshmem", Arg: "N[:SIZE]", Env: "SLURMV_IVSHMEM",
 		Usage: "[slurm-v] shared-memory devices of each VM: MPI jobs that may run at once",

@@ -11,35 +11,57 @@ type Resources struct {
 	CPUsPerNode      int
 	MemoryMiBPerNode int64
 	VFsPerNode       int
+	VFMbpsPerNode    int64 // reserved for them, the sum of their minima
+	VFsCounted       bool  // by Slurm, so that a job must ask for them
 }
 
 // Resources returns the sum over a node's VMs: their vCPUs; their memory and
-// QEMU's own beside it; the shared memory, which is there once per node; their VFs.
+// QEMU's own beside it; the shared memory, which is there once per node; their VFs and
+// what these reserve.
 func (s Spec) Resources(cfg config.Config) Resources {
 	perVM := s.MemoryMiB + cfg.Slurm.QEMUOverhead.MiB()
 	shared := int64(s.IVShmem.Devices) * s.IVShmem.SizeMiB
 	return Resources{
 		CPUsPerNode:      s.VMsPerNode * s.VCPUs,
 		MemoryMiBPerNode: int64(s.VMsPerNode)*perVM + shared,
-		VFsPerNode:       s.VMsPerNode * s.SRIOV.VFs,
+		VFsPerNode:       s.VMsPerNode * len(s.SRIOV.VFs),
+		VFMbpsPerNode:    int64(s.VMsPerNode) * s.SRIOV.MinMbps(),
+		VFsCounted:       cfg.Slurm.GRES,
 	}
 }
 
+// MinMbps returns the sum of the minima of one VM, in Mb/s.
+func (s SRIOV) MinMbps() (sum int64) {
+	for _, vf := range s.VFs {
+		sum += int64(vf.MinMbps)
+	}
+	return sum
+}
+
 // Flat returns the resources in a form that a few lines of Lua can read:
-// "cpus:4,mem:2560,vf:2", memory in MiB, without the last part if there are no VFs.
+// "cpus:4,mem:2560,vf:4,vfbw:80000", memory in MiB and bandwidth in Mb/s, without
+// the last parts if there are no VFs or none of them reserves any.
 func (r Resources) Flat() string {
 	flat := fmt.Sprintf("cpus:%d,mem:%d", r.CPUsPerNode, r.MemoryMiBPerNode)
 	if r.VFsPerNode > 0 {
 		flat += fmt.Sprintf(",vf:%d", r.VFsPerNode)
 	}
+	if r.VFMbpsPerNode > 0 {
+		flat += fmt.Sprintf(",vfbw:%d", r.VFMbpsPerNode)
+	}
 	return flat
 }
 
-// Directives returns the lines of a batch script that ask Slurm for the CPUs and
-// the memory. Unlike --ntasks-per-node and --cpus-per-task, --mincpus gives
-// every node its CPUs without changing how many tasks the job has.
+// Directives returns the lines of a batch script that ask Slurm for the CPUs, the
+// memory and, where Slurm counts them, the VFs. Unlike --ntasks-per-node and
+// --cpus-per-task, --mincpus gives every node its CPUs without changing how many
+// tasks the job has.
 func (r Resources) Directives() []string {
-	return []string{r.cpuDirective(), r.memoryDirective()}
+	lines := []string{r.cpuDirective(), r.memoryDirective()}
+	if r.VFsCounted && r.VFsPerNode > 0 {
+		lines = append(lines, r.gresDirective())
+	}
+	return lines
 }
 
 func (r Resources) cpuDirective() string {
@@ -48,4 +70,9 @@ func (r Resources) cpuDirective() string {
 
 func (r Resources) memoryDirective() string {
 	return fmt.Sprintf("#SBATCH --mem=%s", config.Size(r.MemoryMiBPerNode))
+}
+
+// gresDirective keeps the items that the user's own --gres has beside the VFs.
+func (r Resources) gresDirective(others ...string) string {
+	return "#SBATCH --gres=" + r.gres(others...)
 }

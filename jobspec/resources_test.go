@@ -19,9 +19,19 @@ func TestResources(t *testing.T) {
 			[]string{"#SBATCH --mincpus=4", "#SBATCH --mem=2560M"},
 		},
 		"VFs of all VMs": {
-			Spec{VMsPerNode: 2, VCPUs: 2, MemoryMiB: 1024, SRIOV: SRIOV{VFs: 1}},
+			Spec{VMsPerNode: 2, VCPUs: 2, MemoryMiB: 1024, SRIOV: SRIOV{[]VF{{MaxMbps: 5000}}}},
 			Resources{CPUsPerNode: 4, MemoryMiBPerNode: 2560, VFsPerNode: 2}, "cpus:4,mem:2560,vf:2",
 			[]string{"#SBATCH --mincpus=4", "#SBATCH --mem=2560M"},
+		},
+		"what the VFs of all VMs reserve": {
+			Spec{VMsPerNode: 2, VCPUs: 2, MemoryMiB: 1024, SRIOV: SRIOV{[]VF{{MinMbps: 30000}, {MinMbps: 10000, MaxMbps: 20000}}}},
+			Resources{CPUsPerNode: 4, MemoryMiBPerNode: 2560, VFsPerNode: 4, VFMbpsPerNode: 80000}, "cpus:4,mem:2560,vf:4,vfbw:80000",
+			[]string{"#SBATCH --mincpus=4", "#SBATCH --mem=2560M"},
+		},
+		"one VF in all": {
+			Spec{VMsPerNode: 1, VCPUs: 1, MemoryMiB: 768, SRIOV: SRIOV{[]VF{{}}}},
+			Resources{CPUsPerNode: 1, MemoryMiBPerNode: 1024, VFsPerNode: 1}, "cpus:1,mem:1024,vf:1",
+			[]string{"#SBATCH --mincpus=1", "#SBATCH --mem=1G"},
 		},
 		"shared memory once per node": {
 			Spec{VMsPerNode: 4, VCPUs: 1, MemoryMiB: 768, IVShmem: IVShmem{Devices: 2, SizeMiB: 512}},
@@ -42,5 +52,19 @@ func TestResources(t *testing.T) {
 				t.Errorf("directives differ (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestVFsThatSlurmCountsAreAskedFor(t *testing.T) {
+	cfg := site()
+	cfg.Slurm.GRES = true
+	spec := Spec{VMsPerNode: 2, VCPUs: 2, MemoryMiB: 1024, SRIOV: SRIOV{[]VF{{MinMbps: 40000}, {}}}}
+	want := []string{"#SBATCH --mincpus=4", "#SBATCH --mem=2560M", "#SBATCH --gres=vf:4,vfbw:80000"}
+	if diff := cmp.Diff(want, spec.Resources(cfg).Directives()); diff != "" {
+		t.Errorf("directives differ (-want +got):\n%s", diff)
+	}
+	spec.SRIOV.VFs = nil
+	if diff := cmp.Diff(want[:2], spec.Resources(cfg).Directives()); diff != "" {
+		t.Errorf("directives of a job without VFs differ (-want +got):\n%s", diff)
 	}
 }

@@ -128,10 +128,10 @@ func cutWord(line string) (word, rest string, comment bool) {
 	return text.String(), "", false
 }
 
-// variables are those that say something about CPUs and memory, without the
+// variables are those that say something about CPUs, memory and VFs, without the
 // command's prefix.
 var variables = map[string]string{
-	"EXCLUSIVE": "exclusive", "MEM_PER_CPU": "mem-per-cpu", "MEM_PER_GPU": "mem-per-gpu",
+	"EXCLUSIVE": "exclusive", "GRES": "gres", "MEM_PER_CPU": "mem-per-cpu", "MEM_PER_GPU": "mem-per-gpu",
 	"MEM_PER_NODE": "mem", "OVERCOMMIT": "overcommit",
 }
 

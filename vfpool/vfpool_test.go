@@ -1,49 +1,337 @@
 package vfpool
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
-	"path/filepath"
+	"os/exec"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vfpool/device"
+	"github.com/slurm-v/slurm-v/vfpool/lease"
+	"github.com/slurm-v/slurm-v/vfpool/sriov/sriovtest"
 )
 
-func TestCheck(t *testing.T) {
+// A lab is a made-up node and the directory of its records.
+type lab struct {
+	node  *sriovtest.Node
+	state string
+}
+
+func newLab(t *testing.T, cards ...sriovtest.Card) lab {
+	t.Helper()
+	return lab{sriovtest.New(t, cards...), t.TempDir()}
+}
+
+// pool opens the node's pool, as any process on it would. before is called before
+// every step that a crash can come at.
+func (l lab) pool(before func(step string)) (*Pool, error) {
+	cfg := config.Default()
+	cfg.Paths.State = l.state
+	cards := l.node.Open()
+	if before != nil {
+		cards.Before = before
+	}
+	p, err := open(cfg, "n1", cards)
+	if err == nil && before != nil {
+		p.step = func(r lease.Record) { before("record " + string(r.Step)) }
+	}
+	return p, err
+}
+
+func (l lab) mustPool(t *testing.T) *Pool {
+	t.Helper()
+	p, err := l.pool(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+var twoCards = []sriovtest.Card{
+	{Name: "eth0", Driver: "mlx5_core", Speed: 100000, VFs: 4, HostDriver: "mlx5_core", NUMA: 0},
+	{Name: "eth1", Driver: "igb", Speed: 1000, VFs: 7, HostDriver: "igbvf", NUMA: 1},
+}
+
+func claim(job uint32, vfs ...jobspec.VF) Claim {
+	c := Claim{Job: journal.ID{Job: job}, VLAN: 100, Owner: device.Owner{UID: 6001, GID: 6001}}
+	for i, vf := range vfs {
+		c.Requests = append(c.Requests, Request{VM: i, NUMA: -1, MAC: fmt.Sprintf("06:00:00:00:%02x:%02x", job, i), VF: vf})
+	}
+	return c
+}
+
+func TestAJobGetsItsVFsAndGivesThemBack(t *testing.T) {
+	l := newLab(t, twoCards...)
+	p := l.mustPool(t)
+	before := l.node.Snapshot(t)
+	grants, err := p.Acquire(t.Context(), claim(7, jobspec.VF{MinMbps: 40000, MaxMbps: 50000}, jobspec.VF{PF: "eth1"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grants[0].VF.PF != "eth0" || grants[1].VF.PF != "eth1" {
+		t.Errorf("VFs of %s and %s", grants[0].VF.PF, grants[1].VF.PF)
+	}
+	pfs, err := p.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pf := pfs[0]; pf.Used != 40000 || pf.Capacity != 95000 || pf.UsedVFs != 1 || pf.CapVFs != 4 {
+		t.Errorf("eth0 is %+v", pf)
+	}
+	if vf := pfs[1].VFs[grants[1].VF.Index]; vf.Job != "7.0" || vf.State != lease.Attached || vf.VLAN != 100 || !vf.SpoofCheck || vf.VM != 1 {
+		t.Errorf("the VF of eth1 is %+v", vf)
+	}
+	if l.node.Snapshot(t) == before {
+		t.Error("nothing was set")
+	}
+	for range 2 { // it may be called any number of times
+		if err := p.Release(t.Context(), journal.ID{Job: 7}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.checkClean(t, before)
+}
+
+// checkClean looks for what a job could have left.
+func (l lab) checkClean(t *testing.T, before string) {
+	t.Helper()
+	if after := l.node.Snapshot(t); after != before {
+		t.Errorf("the VFs are not what they were:\n%s\nwas\n%s", after, before)
+	}
+	records, err := l.mustPool(t).leases.Read()
+	if err != nil || len(records) != 0 {
+		t.Errorf("%d records are left, %v: %+v", len(records), err, records)
+	}
+}
+
+func TestAClaimThatDoesNotFitTakesNothing(t *testing.T) {
 	tests := map[string]struct {
-		devices map[string]string // sriov_totalvfs by PCI address, "" for no such file
-		vfs     int
-		want    string // DIR stands for the directory of devices
+		claim Claim
+		want  string
 	}{
-		"a job without VFs":         {vfs: 0},
-		"a node without PCI":        {vfs: 1, want: "not available on node n1: no SR-IOV physical function (no device under DIR has sriov_totalvfs above 0)"},
-		"a node without SR-IOV":     {vfs: 1, devices: map[string]string{"0000:00:02.0": ""}, want: "no SR-IOV physical function"},
-		"a card with it turned off": {vfs: 1, devices: map[string]string{"0000:00:02.0": "0\n"}, want: "no SR-IOV physical function"},
-		"a node with two cards": {
-			vfs:     1,
-			devices: map[string]string{"0000:01:00.0": "7\n", "0000:00:02.0": "", "0000:02:00.0": "8\n"},
-			want:    "not available on node n1: VFs (--sriov): this release of Slurm-V does not lease VFs yet, though the node has SR-IOV physical functions: 0000:01:00.0, 0000:02:00.0",
-		},
-		"a file that makes no sense": {vfs: 1, devices: map[string]string{"0000:01:00.0": "many\n"}, want: `not available on node n1: VFs (--sriov): DIR/0000:01:00.0/sriov_totalvfs: strconv.Atoi: parsing "many"`},
+		"more than the line has left": {claim(7, jobspec.VF{MinMbps: 96000}), "eth0"},
+		"more VFs than there are":     {claim(7, make([]jobspec.VF, 12)...), ""},
+		"a minimum on igb":            {claim(7, jobspec.VF{MinMbps: 10, PF: "eth1"}), "eth1"},
+		"a PF that is not there":      {claim(7, jobspec.VF{PF: "eth9"}), "eth9"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			sysfs := t.TempDir()
-			for address, total := range tt.devices {
-				dir := filepath.Join(devices(sysfs), address)
-				if err := os.MkdirAll(dir, 0o755); err != nil {
-					t.Fatal(err)
+			l := newLab(t, twoCards...)
+			before := l.node.Snapshot(t)
+			_, err := l.mustPool(t).Acquire(t.Context(), tt.claim)
+			if !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v", err)
+			}
+			l.checkClean(t, before)
+		})
+	}
+}
+
+func TestSoftModeCountsWhatItCannotSet(t *testing.T) {
+	l := newLab(t, twoCards[1])
+	p := l.mustPool(t)
+	p.cfg.Mode = config.VFSoft
+	grants, err := p.Acquire(t.Context(), claim(7, jobspec.VF{MinMbps: 600}))
+	if err != nil || grants[0].Settings.MinRate != 0 || !strings.Contains(grants[0].Note, "accounted only") {
+		t.Fatalf("%v, %+v", err, grants)
+	}
+	if _, err := p.Acquire(t.Context(), claim(8, jobspec.VF{MinMbps: 600})); !errors.Is(err, ErrNoFit) {
+		t.Errorf("a second minimum of 600 Mb/s on a line of 1000: %v", err)
+	}
+}
+
+func TestAVLANNeedsADriverThatSetsIt(t *testing.T) {
+	l := newLab(t, sriovtest.Card{Name: "hsn0", Driver: "cxi_core", VFs: 2})
+	_, err := l.mustPool(t).Acquire(t.Context(), claim(7, jobspec.VF{}))
+	if !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "hsn0") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestOnlyThePFsOfTheSite(t *testing.T) {
+	l := newLab(t, twoCards...)
+	p := l.mustPool(t)
+	p.cfg.PFs = []string{"eth1"}
+	if pfs, err := p.List(); err != nil || len(pfs) != 1 || pfs[0].Name != "eth1" {
+		t.Errorf("%+v, %v", pfs, err)
+	}
+}
+
+func TestAVFThatCannotBeRestoredIsInQuarantine(t *testing.T) {
+	l := newLab(t, twoCards[0])
+	p := l.mustPool(t)
+	before := l.node.Snapshot(t)
+	if _, err := p.Acquire(t.Context(), claim(7, jobspec.VF{})); err != nil {
+		t.Fatal(err)
+	}
+	l.node.OnEffect = func(op string) error {
+		if op == "set vlan" {
+			return unix.EINVAL
+		}
+		return nil
+	}
+	if err := p.Release(t.Context(), journal.ID{Job: 7}); err == nil {
+		t.Fatal("the VLAN stays and nobody says so")
+	}
+	pfs, err := p.List()
+	if err != nil || pfs[0].UsedVFs != 1 || pfs[0].VFs[0].Quarantine == "" {
+		t.Errorf("%v, %+v", err, pfs)
+	}
+	l.node.OnEffect = nil
+	if err := p.Release(t.Context(), journal.ID{Job: 7}); err != nil {
+		t.Fatal(err)
+	}
+	l.checkClean(t, before)
+}
+
+func TestOrphansAreReleasedAndOthersAreNot(t *testing.T) {
+	l := newLab(t, twoCards...)
+	p := l.mustPool(t)
+	for _, job := range []uint32{7, 8} {
+		if _, err := p.Acquire(t.Context(), claim(job, jobspec.VF{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	released, err := p.ReleaseOrphans(t.Context(), func(id journal.ID) bool { return id.Job == 8 })
+	if err != nil || len(released) != 1 || released[0].Job != 7 {
+		t.Errorf("released %v, %v", released, err)
+	}
+	if records, _ := p.leases.Read(); len(records) != 1 || records[0].Job.Job != 8 {
+		t.Errorf("left: %+v", records)
+	}
+}
+
+func TestJobsAtOnceShareNoVF(t *testing.T) {
+	l := newLab(t, twoCards...)
+	before := l.node.Snapshot(t)
+	var jobs errgroup.Group
+	for job := range uint32(16) {
+		jobs.Go(func() error {
+			p, err := l.pool(nil)
+			if err != nil {
+				return err
+			}
+			id := journal.ID{Job: job + 1}
+			for range 5 {
+				_, err := p.Acquire(context.Background(), claim(id.Job, jobspec.VF{}, jobspec.VF{}))
+				if err != nil && !errors.Is(err, ErrNoFit) {
+					return err
 				}
-				if total == "" {
-					continue
-				}
-				if err := os.WriteFile(filepath.Join(dir, "sriov_totalvfs"), []byte(total), 0o644); err != nil {
-					t.Fatal(err)
+				if err := p.Release(context.Background(), id); err != nil {
+					return err
 				}
 			}
-			err := Check(sysfs, "n1", tt.vfs)
-			want := strings.ReplaceAll(tt.want, "DIR", devices(sysfs))
-			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-				t.Errorf("error\n%v\nwant\n%s", err, want)
+			return nil
+		})
+	}
+	if err := jobs.Wait(); err != nil {
+		t.Error(err)
+	}
+	l.checkClean(t, before)
+}
+
+// A process is killed with SIGKILL at each step of taking and giving back; whoever
+// comes after it finds all that it left.
+func TestKilledAtEveryStep(t *testing.T) {
+	if os.Getenv("VFPOOL_LAB") != "" {
+		liveAndDie(t)
+		return
+	}
+	for _, doing := range []string{"acquire", "release"} {
+		t.Run(doing, func(t *testing.T) {
+			for step, killed := 1, true; killed; step++ {
+				l := newLab(t, twoCards...)
+				before := l.node.Snapshot(t)
+				if killed = l.runAndKill(t, doing, step); !killed && step < 10 {
+					t.Fatalf("there are only %d steps", step)
+				}
+				if err := l.mustPool(t).Release(t.Context(), journal.ID{Job: 7}); err != nil {
+					t.Errorf("killed at step %d: %v", step, err)
+				}
+				l.checkClean(t, before)
 			}
 		})
+	}
+}
+
+func (l lab) runAndKill(t *testing.T, doing string, step int) (killed bool) {
+	t.Helper()
+	c := exec.Command(os.Args[0], "-test.run=^TestKilledAtEveryStep$")
+	c.Env = append(os.Environ(), "VFPOOL_LAB="+l.node.Root, "VFPOOL_STATE="+l.state,
+		"VFPOOL_DOING="+doing, "VFPOOL_STEP="+strconv.Itoa(step))
+	out, err := c.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == unix.SIGKILL {
+		return true
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return false
+}
+
+// liveAndDie takes two VFs, or takes and gives them back, and dies at a step.
+func liveAndDie(t *testing.T) {
+	node, err := sriovtest.Reopen(os.Getenv("VFPOOL_LAB"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, _ := strconv.Atoi(os.Getenv("VFPOOL_STEP"))
+	steps := make(chan int, 1)
+	steps <- 0
+	die := func(string) {
+		n := <-steps + 1
+		steps <- n
+		if n >= last {
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			select {}
+		}
+	}
+	l := lab{node, os.Getenv("VFPOOL_STATE")}
+	if os.Getenv("VFPOOL_DOING") == "acquire" {
+		l.take(t, die)
+		return
+	}
+	l.take(t, nil)
+	p, err := l.pool(die)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Release(t.Context(), journal.ID{Job: 7}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l lab) take(t *testing.T, before func(string)) {
+	p, err := l.pool(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Acquire(t.Context(), claim(7, jobspec.VF{PF: "eth0", MinMbps: 100}, jobspec.VF{PF: "eth1", MaxMbps: 100})); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestGRESLines(t *testing.T) {
+	var text strings.Builder
+	pfs := []PF{{CapVFs: 8, Capacity: 95000}, {CapVFs: 7, Capacity: 950}, {CapVFs: 4, Capacity: 9, Unusable: "down"}}
+	if err := WriteGRES(&text, "n1", pfs); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"NodeName=n1 Name=vf Count=15 Flags=CountOnly\n", "NodeName=n1 Name=vfbw Count=95950 Flags=CountOnly\n", "Gres=vf:15,vfbw:95950"} {
+		if !strings.Contains(text.String(), line) {
+			t.Errorf("%q is missing in\n%s", line, text.String())
+		}
 	}
 }

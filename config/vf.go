@@ -1,0 +1,125 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// VF says which virtual functions jobs may have, and how.
+type VF struct {
+	PFs     []string `toml:"pfs"` // names of those that may be used; none is every one that has VFs
+	Mode    VFMode   `toml:"mode"`
+	Reserve int      `toml:"reserve"` // percent of a PF's speed that is kept for the node
+	VLANs   string   `toml:"vlans"`   // "FIRST-LAST", of which each job gets one; "" is none
+	Subnet  string   `toml:"subnet"`  // IPv4 prefix in which VFs get addresses; "" is none
+	Requeue bool     `toml:"requeue"` // a job that does not fit on a node after all
+	// Software has the bridges that stand for PFs, by the PF's name.
+	Software map[string]SoftwarePF `toml:"software"`
+}
+
+// VFMode is what is done about a setting that a PF's driver cannot make.
+type VFMode string
+
+// The values of VFMode.
+const (
+	VFStrict VFMode = "strict" // the VF is refused
+	VFSoft   VFMode = "soft"   // a minimum is kept count of, and no more
+)
+
+// A SoftwarePF is a bridge whose taps are VFs.
+type SoftwarePF struct {
+	Bridge string `toml:"bridge"`
+	Rate   Rate   `toml:"rate"` // of all its VFs together
+	VFs    int    `toml:"vfs"`
+	NUMA   int    `toml:"numa"` // -1 is none
+}
+
+func defaultSoftwarePF() SoftwarePF { return SoftwarePF{VFs: 16, NUMA: -1} }
+
+// VLANRange returns the first and the last tag that jobs get. It is false if
+// there are none, or if VLANs, unlike that of a Config from [Parse], is no range.
+func (v VF) VLANRange() (first, last uint16, ok bool) {
+	from, to, isRange := strings.Cut(v.VLANs, "-")
+	first, last = vlanTag(from), vlanTag(to)
+	if !isRange || first == 0 || last < first {
+		return 0, 0, false
+	}
+	return first, last, true
+}
+
+// VLAN returns the tag of a job's VFs, 0 for untagged. It is the same on every
+// node. Two jobs have the same one if their ids are a multiple of the number of
+// tags apart.
+func (v VF) VLAN(job uint32) uint16 {
+	first, last, ok := v.VLANRange()
+	if !ok {
+		return 0
+	}
+	return first + uint16(job%(uint32(last-first)+1))
+}
+
+// vlanTag returns 0, which is no VLAN, for what is no tag. 4095 is reserved.
+func vlanTag(text string) uint16 {
+	n, err := parseDigits(text)
+	if err != nil || n > 4094 {
+		return 0
+	}
+	return uint16(n)
+}
+
+func (v VF) validate() error {
+	for _, name := range v.PFs {
+		if err := interfaceName("vf.pfs", name); err != nil {
+			return err
+		}
+	}
+	return firstOf(
+		oneOf("vf.mode", v.Mode, VFStrict, VFSoft),
+		within("vf.reserve", v.Reserve, 0, 99),
+		v.validateVLANs(),
+		v.validateSubnet(),
+		v.validateSoftware(),
+	)
+}
+
+func (v VF) validateVLANs() error {
+	if _, _, ok := v.VLANRange(); !ok && v.VLANs != "" {
+		return fmt.Errorf(`vf.vlans: %s is not a range of VLAN tags; write FIRST-LAST within 1-4094, such as 2000-2999, or "" for none`, Quote(v.VLANs))
+	}
+	return nil
+}
+
+func (v VF) validateSubnet() error {
+	if v.Subnet == "" {
+		return nil
+	}
+	return vmSubnet("vf.subnet", v.Subnet)
+}
+
+func (v VF) validateSoftware() error {
+	for _, name := range slices.Sorted(maps.Keys(v.Software)) {
+		key := "vf.software." + Quote(name)
+		if err := firstOf(interfaceName(key, name), v.Software[name].validate(key)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p SoftwarePF) validate(key string) error {
+	return firstOf(
+		interfaceName(key+".bridge", p.Bridge),
+		rateWithin(key+".rate", p.Rate, 1, MaxRate),
+		within(key+".vfs", p.VFs, 1, 256),
+		within(key+".numa", p.NUMA, -1, 1023),
+	)
+}
+
+func rateWithin(key string, rate, least, most Rate) error {
+	if rate < least || rate > most {
+		return fmt.Errorf("%s: %s is not allowed; use %s to %s", key, rate, least, most)
+	}
+	return nil
+}

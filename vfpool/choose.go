@@ -1,0 +1,178 @@
+package vfpool
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/vfpool/device"
+	"github.com/slurm-v/slurm-v/vfpool/lease"
+	"github.com/slurm-v/slurm-v/vfpool/place"
+)
+
+// A Request is one VF that a VM wants.
+type Request struct {
+	VM    int // on the node
+	Index int // among the VFs of the VM
+	NUMA  int // node of the VM's cores; -1 if they have none or several
+	MAC   string
+	VF    jobspec.VF
+}
+
+// ErrNoFit matches the refusal of a claim that this node has no VFs for, now.
+var ErrNoFit = errors.New("VFs do not fit")
+
+// A NoFitError says why a claim does not fit on this node.
+type NoFitError struct {
+	Reason string
+	Unused []string // PFs that nobody can use, each with the reason
+}
+
+func (e *NoFitError) Error() string {
+	return strings.Join(append([]string{e.Reason}, e.Unused...), "; ")
+}
+
+// Is reports whether target is [ErrNoFit].
+func (e *NoFitError) Is(target error) bool { return target == ErrNoFit }
+
+// A use is a PF with what is left of it.
+type use struct {
+	device.PF
+	capacity uint32               // in Mb/s, for VFs
+	used     uint32               // sum of the minima
+	records  map[int]lease.Record // by the index of the VF
+}
+
+// left is what new minima can have, in Mb/s.
+func (u use) left() uint32 { return u.capacity - min(u.used, u.capacity) }
+
+// free returns the VFs that nobody has.
+func (u use) free() []device.VF {
+	var vfs []device.VF
+	for _, vf := range u.VFs {
+		if _, taken := u.records[vf.Index]; !taken && vf.Unusable == "" {
+			vfs = append(vfs, vf)
+		}
+	}
+	return vfs
+}
+
+// allowed returns those PFs that the site lets jobs use.
+func allowed(cfg config.VF, pfs []device.PF) []device.PF {
+	if len(cfg.PFs) == 0 {
+		return pfs
+	}
+	return slices.DeleteFunc(slices.Clone(pfs), func(pf device.PF) bool {
+		return pf.Kind == device.SRIOV && !slices.Contains(cfg.PFs, pf.Name)
+	})
+}
+
+// count holds the records against the PFs. A record from before the last boot has
+// nothing to say any more: the settings are gone with the power.
+func count(cfg config.VF, pfs []device.PF, records []lease.Record) []use {
+	held := map[lease.Key]lease.Record{}
+	for _, r := range records {
+		if !r.OldBoot {
+			held[r.Key()] = r
+		}
+	}
+	uses := make([]use, len(pfs))
+	for i, pf := range pfs {
+		uses[i] = use{PF: pf, capacity: capacity(cfg, pf), records: map[int]lease.Record{}}
+		for _, vf := range pf.VFs {
+			if r, taken := held[lease.KeyOf(vf)]; taken {
+				uses[i].records[vf.Index] = r
+				uses[i].used += r.Want.MinRate
+			}
+		}
+	}
+	return uses
+}
+
+// capacity is what the minima of a PF's VFs may add up to, in Mb/s.
+func capacity(cfg config.VF, pf device.PF) uint32 {
+	return uint32(uint64(pf.Speed) * uint64(100-cfg.Reserve) / 100)
+}
+
+// choose decides which VF each request gets. It is pure.
+func choose(uses []use, c Claim, soft bool) ([]Grant, error) {
+	usable, unused := split(uses, c.VLAN)
+	free := make([]place.Free, len(usable))
+	for i, u := range usable {
+		free[i] = place.Free{
+			PF: u.Name, NUMA: u.NUMA, Mbps: u.left(), VFs: len(u.free()),
+			MinRate: u.Caps.MinRate, MaxRate: u.Caps.MaxRate,
+		}
+	}
+	requests := make([]place.Request, len(c.Requests))
+	for i, r := range c.Requests {
+		requests[i] = place.Request{VM: r.VM, NUMA: r.NUMA, VF: r.VF}
+	}
+	chosen, err := place.Place(free, requests, soft)
+	if errors.Is(err, place.ErrNoFit) {
+		return nil, &NoFitError{Reason: err.Error(), Unused: unused}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return grants(usable, c, chosen, soft), nil
+}
+
+// split parts the PFs that the job's VFs may be on from those which can serve
+// nobody, or nobody with a VLAN, of which it says why.
+func split(uses []use, vlan uint16) (usable []use, unused []string) {
+	for _, u := range uses {
+		switch {
+		case u.Unusable != "":
+			unused = append(unused, fmt.Sprintf("%s: %s", u.Name, u.Unusable))
+		case vlan != 0 && !u.Caps.VLAN:
+			unused = append(unused, fmt.Sprintf("%s: its driver, %s, cannot put VFs into the job's VLAN", u.Name, u.Driver))
+		default:
+			usable = append(usable, u)
+		}
+	}
+	if len(uses) == 0 {
+		unused = append(unused, "it has no physical function with VFs; see 'slurmv check' there")
+	}
+	return usable, unused
+}
+
+// grants gives each request the next free VF of its PF.
+func grants(uses []use, c Claim, chosen []int, soft bool) []Grant {
+	free := make([][]device.VF, len(uses))
+	for i, u := range uses {
+		free[i] = u.free()
+	}
+	result := make([]Grant, len(c.Requests))
+	for i, r := range c.Requests {
+		pf := chosen[i]
+		settings, note := settingsOf(r, c.VLAN, uses[pf].PF, soft)
+		result[i] = Grant{Request: r, VF: free[pf][0], Settings: settings, Note: note}
+		free[pf] = free[pf][1:]
+	}
+	return result
+}
+
+// settingsOf is what the VF is told: in soft mode without what the driver cannot
+// do, which the note names.
+func settingsOf(r Request, vlan uint16, pf device.PF, soft bool) (device.Settings, string) {
+	s := device.Settings{
+		MAC: r.MAC, VLAN: vlan, MinRate: r.VF.MinMbps, MaxRate: r.VF.MaxMbps,
+		SpoofCheck: true, Link: device.LinkAuto,
+	}
+	var missing []string
+	if soft && s.MinRate > 0 && !pf.Caps.MinRate {
+		s.MinRate, missing = 0, append(missing, "a minimum")
+	}
+	if soft && s.MaxRate > 0 && !pf.Caps.MaxRate {
+		s.MaxRate, missing = 0, append(missing, "a maximum")
+	}
+	if missing == nil {
+		return s, ""
+	}
+	return s, fmt.Sprintf("the rate of VF %d on %s is accounted only: its driver, %s, has not %s",
+		r.Index, pf.Name, pf.Driver, strings.Join(missing, " and "))
+}

@@ -1,0 +1,94 @@
+// Package device is what a node has of virtual functions, as plain values: the
+// physical functions (PFs), their virtual functions (VFs) and what a VF is set to.
+//
+// A PF is an SR-IOV network card's, or a bridge that the site has declared to be
+// one; see the packages sriov and software, which read, set and restore them.
+package device
+
+// Kind tells real functions from those made of software.
+type Kind string
+
+// The values of Kind.
+const (
+	SRIOV    Kind = "sriov"
+	Software Kind = "software"
+)
+
+// A PF is one physical function. Rates are in Mb/s.
+type PF struct {
+	Name      string // of its network interface, or of the software PF in the configuration
+	Kind      Kind
+	PCI       string // "0000:01:00.0"; "" for software
+	Driver    string
+	LinkLayer string // "ether" or "infiniband"
+	Speed     uint32 // of the link; 0 where it is down or does not say
+	Up        bool
+	NUMA      int // -1 where there are no NUMA nodes
+	TotalVFs  int // that the card could have
+	Caps      Caps
+	VFs       []VF     // that exist, by their Index
+	Unusable  string   // why no VF of it can be used and what to do; "" if some can
+	Notes     []string // what its VFs lack, though they can be used
+}
+
+// A VF is one virtual function.
+type VF struct {
+	PF       string // name of its PF
+	Index    int    // on the PF, from 0
+	Kind     Kind
+	PCI      string // "0000:01:10.0"; "" for software
+	NUMA     int
+	Group    int    // IOMMU group; -1 if it has none
+	Device   string // what a VM is given: the PCI address, or the tap's name
+	Unusable string // why it cannot be given to a VM and what to do; "" if it can
+}
+
+// Caps is what a driver lets the PF set for a VF (Linux 6.12).
+type Caps struct {
+	MAC, VLAN, SpoofCheck, Trust, LinkState bool
+
+	MinRate, MaxRate bool
+	MinIsWeight      bool   // shares in proportion to the minima, not a floor by itself (mlx5)
+	MaxNeedsLink     bool   // set only while the link is up
+	MaxRateFrom      uint32 // the smallest and
+	MaxRateTo        uint32 // the largest maximum that it takes; 0 is the speed of the link
+}
+
+// LinkState is what a VF shows its owner of the link.
+type LinkState string
+
+// The values of LinkState.
+const (
+	LinkAuto    LinkState = "auto" // the PF's own
+	LinkEnable  LinkState = "enable"
+	LinkDisable LinkState = "disable"
+)
+
+// Settings is what a VF is told through its PF. Rates are in Mb/s, 0 for none.
+type Settings struct {
+	MAC        string    `json:"mac,omitempty"`  // "" leaves it
+	VLAN       uint16    `json:"vlan,omitempty"` // 0 is untagged
+	QoS        uint8     `json:"qos,omitempty"`  // priority of the VLAN's frames
+	MinRate    uint32    `json:"min_rate,omitempty"`
+	MaxRate    uint32    `json:"max_rate,omitempty"`
+	SpoofCheck bool      `json:"spoof_check"`
+	Trust      bool      `json:"trust"`
+	Link       LinkState `json:"link,omitempty"`
+}
+
+// A State is all that a VF is restored to.
+type State struct {
+	Settings Settings `json:"settings"`
+	Driver   string   `json:"driver,omitempty"`   // bound to it; "" is none
+	Override string   `json:"override,omitempty"` // driver_override
+
+	// Of /dev/vfio/GROUP, where it was there: Mode is 0 where it was not.
+	Owner Owner  `json:"owner"`
+	Mode  uint32 `json:"mode,omitempty"`
+}
+
+// An Owner is whom a VF is given to: the account that QEMU runs as.
+type Owner struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
+}

@@ -1,0 +1,152 @@
+package lease
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// A file is the open, locked file of a VF. That lock is held for a write only: it
+// keeps whoever writes from the one who does the same, or reads.
+type file struct {
+	*os.File
+	contents
+}
+
+// The name of a VF's file says whether it may be leased, so that looking for
+// leases reads no others. It is renamed to heldSuffix before a lease is written,
+// and to freeSuffix after one has ended.
+const (
+	heldSuffix = ".held"
+	freeSuffix = ".free"
+	newFile    = "new" // a file that is not finished
+)
+
+// openFile opens and locks a file that exists and reads it.
+func openFile(path string) (*file, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	text, err := readFull(int(f.Fd()), path, make([]byte, fileSize))
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &file{f, parse(text)}, nil
+}
+
+// readContents reads a file without locking it.
+func readContents(path string, buffer []byte) (contents, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return contents{}, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	text, err := readFull(fd, path, buffer)
+	return parse(text), err
+}
+
+// peek reads a file. It locks it only where somebody seems to be writing.
+func peek(path string, buffer []byte) (contents, error) {
+	c, err := readContents(path, buffer)
+	if err != nil || c.bad == 0 {
+		return c, err
+	}
+	f, err := openFile(path)
+	if err != nil {
+		return contents{}, err
+	}
+	return f.contents, f.Close()
+}
+
+// readFull reads what of a VF's file there is. All leases are read for each new
+// one, hence no os.File here, which makes more calls, and one buffer for all.
+func readFull(fd int, path string, buffer []byte) ([]byte, error) {
+	n, err := unix.Pread(fd, buffer[:fileSize], 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return buffer[:n], nil
+}
+
+// write replaces a slot. A nil record frees the VF.
+func (f *file) write(record *Record) error {
+	body, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	text, err := encodeSlot(f.number+1, body)
+	if err != nil {
+		return err
+	}
+	at := f.replaceable()
+	if _, err := f.WriteAt(text, int64(at)*slotSize); err != nil {
+		return err
+	}
+	f.number, f.last, f.record = f.number+1, at, record
+	return nil
+}
+
+// replaceable returns the slot that the power may spoil: the older or bad one.
+// But the write that frees a VF is not synced: then it is that one, and the older
+// slot is all that is sure to be on disk.
+func (f *file) replaceable() int {
+	if f.record == nil && f.bad == 0 {
+		return f.last
+	}
+	return 1 - f.last
+}
+
+// free frees the VF. It makes a bad slot good.
+func (f *file) free() error {
+	err := f.write(nil)
+	if f.bad > 0 {
+		err = errors.Join(err, f.write(nil))
+	}
+	return err
+}
+
+// create makes the file of a VF that was never leased. It gets its name, for
+// good, when all of it is on disk: a file that is shorter is damaged.
+func (s *Store) create(path string) error {
+	temporary := filepath.Join(filepath.Dir(path), newFile)
+	f, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	empty := &file{f, parse(nil)}
+	err = errors.Join(empty.free(), s.sync(f), f.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir puts the names in dir on disk.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// flock waits for the lock of f.
+func flock(f *os.File) error {
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

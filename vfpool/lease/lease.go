@@ -1,0 +1,165 @@
+// Package lease keeps which job has which virtual function (VF) of a node, such
+// that a crash at any instant neither loses a VF nor gives it to two jobs.
+//
+// A [Store] is a directory with a file per VF that was ever leased. Who wants to
+// change the ownership of VFs takes the store's lock ([Store.Lock]), looks at all
+// leases ([Locked.All]) and adds ([Locked.Put]) or ends them ([Locked.Delete]).
+// The lock says that somebody is deciding, and vanishes with its process; the
+// [Record] says who owns a VF, and stays. Once Put has returned, the lease
+// survives a power cut. A Delete may not: the VF is then still leased to a job
+// that has ended, as if it had never been released.
+//
+// Whoever has a lease notes in it how far the VF has been changed
+// ([Store.Update]) and needs no lock for that.
+//
+// A record that cannot be read is a VF in quarantine: it is listed, and not
+// leased again before somebody has looked. The package touches no VF.
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vfpool/device"
+)
+
+// A Record is the lease of one VF.
+type Record struct {
+	VF    device.VF       `json:"vf"`
+	Job   journal.ID      `json:"job"`
+	VM    int             `json:"vm"`
+	Index int             `json:"index"` // among the VFs of the VM
+	Want  device.Settings `json:"want"`
+
+	Original   *device.State `json:"original,omitempty"` // what to restore; from Saved on
+	Step       Step          `json:"step"`
+	Quarantine string        `json:"quarantine,omitempty"` // why nobody else may get the VF; "" if somebody may
+
+	// Put fills these in.
+
+	BootID string `json:"boot_id"` // of the boot in which the VF was leased
+	Epoch  uint64 `json:"epoch"`   // tells this lease of the VF from those before and after
+
+	// OldBoot is that the node has booted since. The VF's settings went with the
+	// power: there is nothing to restore.
+	OldBoot bool `json:"-"`
+}
+
+// Step is how far a leased VF has been changed. It is written before the change.
+type Step string
+
+// The steps, in their order.
+const (
+	Leased    Step = "leased"    // and nothing else
+	Saved     Step = "saved"     // Original is known; settings may be half changed
+	Applied   Step = "applied"   // settings are those wanted; drivers may be half changed
+	Attached  Step = "attached"  // ready for the VM, which may have it
+	Releasing Step = "releasing" // may be half restored
+)
+
+var steps = []Step{Leased, Saved, Applied, Attached, Releasing}
+
+// Key returns the key of the record's VF.
+func (r Record) Key() Key { return KeyOf(r.VF) }
+
+// same reports whether r and other are the same lease, however far it is.
+func (r Record) same(other Record) bool {
+	return r.Job == other.Job && r.VM == other.VM && r.Index == other.Index && r.Epoch == other.Epoch
+}
+
+// checkAfter says what is wrong with r as what old becomes.
+func (r Record) checkAfter(old Record) error {
+	switch {
+	case slices.Index(steps, r.Step) < slices.Index(steps, old.Step):
+		return fmt.Errorf("step %q does not come after %q", r.Step, old.Step)
+	case old.Original != nil && !reflect.DeepEqual(r.Original, old.Original):
+		// What is read off a VF that has been changed is not what it was.
+		return errors.New("the original state of the VF is known already and cannot be another")
+	}
+	return nil
+}
+
+// maxReason bounds the text of a quarantine, in bytes: as JSON, which can make
+// six bytes of one, it must fit a slot beside the rest.
+const maxReason = 400
+
+func (r Record) bounded() Record {
+	if cut := maxReason; len(r.Quarantine) > cut {
+		for !utf8.RuneStart(r.Quarantine[cut]) {
+			cut--
+		}
+		r.Quarantine = r.Quarantine[:cut] + "…"
+	}
+	r.VF.Unusable = "" // it was usable, and the text is long
+	return r
+}
+
+// A Key names a VF on its node. That of a real VF is its PCI address: its PF may
+// get another name while the VF is leased.
+type Key string
+
+// KeyOf returns the key of a VF. Only Kind and PCI matter or, in software, PF
+// and Index.
+func KeyOf(vf device.VF) Key {
+	if vf.Kind == device.SRIOV {
+		return Key(string(vf.Kind) + "-" + url.PathEscape(vf.PCI))
+	}
+	return Key(string(vf.Kind) + "-" + url.PathEscape(vf.PF) + "." + strconv.Itoa(vf.Index))
+}
+
+// vf returns what the key says of its VF.
+func (k Key) vf() (device.VF, error) {
+	kind, rest, _ := strings.Cut(string(k), "-")
+	vf := device.VF{Kind: device.Kind(kind), Group: -1, NUMA: -1}
+	var err error
+	switch vf.Kind {
+	case device.SRIOV:
+		vf.PCI, err = url.PathUnescape(rest)
+	case device.Software:
+		dot := max(strings.LastIndexByte(rest, '.'), 0)
+		vf.Index, err = strconv.Atoi(strings.TrimPrefix(rest[dot:], "."))
+		vf.PF = rest[:dot]
+		if pf, unescape := url.PathUnescape(vf.PF); unescape == nil {
+			vf.PF = pf
+		}
+	}
+	if err != nil || KeyOf(vf) != k || vf.PF+vf.PCI == "" || vf.Index < 0 {
+		return device.VF{}, fmt.Errorf("%q does not name a VF", k)
+	}
+	return vf, nil
+}
+
+var (
+	// ErrTaken matches every [TakenError].
+	ErrTaken = errors.New("the VF is taken")
+	// ErrLost is the error for a lease that its job has no more.
+	ErrLost = errors.New("the lease has ended")
+)
+
+// A TakenError says who has a VF.
+type TakenError struct{ Holder Record }
+
+func (e *TakenError) Error() string {
+	if e.Holder.Quarantine != "" {
+		return "in quarantine: " + e.Holder.Quarantine
+	}
+	return fmt.Sprintf("leased to VM %d of job %s", e.Holder.VM, e.Holder.Job)
+}
+
+// Is reports whether target is [ErrTaken].
+func (e *TakenError) Is(target error) bool { return target == ErrTaken }
+
+// name is what people call the VF.
+func name(vf device.VF) string {
+	if vf.PCI != "" {
+		return vf.PCI
+	}
+	return fmt.Sprintf("%s.%d", vf.PF, vf.Index)
+}

@@ -1,0 +1,169 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+// A Store is the directory of a node's leases. Several goroutines and several
+// processes may use it.
+type Store struct {
+	dir  string
+	boot string
+	sync func(*os.File) error // fdatasync
+}
+
+// Open returns the store in dir, which is made with the first lock. It is root's
+// alone: who can open its files can lock them for ever.
+func Open(dir string) (*Store, error) {
+	boot, err := journal.BootID()
+	if err != nil {
+		return nil, fmt.Errorf("open VF leases: %w", err)
+	}
+	return &Store{dir: dir, boot: boot, sync: fdatasync}, nil
+}
+
+// fdatasync is enough for a file that keeps its size, and does not write the
+// time of the change, which costs as much again.
+func fdatasync(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }
+
+// Read returns the leases as [Locked.All] does, but without the lock: of what
+// changes meanwhile it may return either state, or nothing.
+func (s *Store) Read() ([]Record, error) {
+	swept := s.swept()
+	suffixes := []string{heldSuffix}
+	if !swept {
+		suffixes = append(suffixes, freeSuffix)
+	}
+	records, err := s.records(swept, suffixes...)
+	if err != nil {
+		return nil, fmt.Errorf("read VF leases: %w", err)
+	}
+	return records, nil
+}
+
+// records reads the files whose names have one of the suffixes.
+func (s *Store) records(swept bool, suffixes ...string) ([]Record, error) {
+	keys, err := s.keys(suffixes...)
+	if err != nil {
+		return nil, err
+	}
+	records, buffer := []Record(nil), make([]byte, fileSize)
+	for _, k := range keys {
+		c, err := peek(k.path, buffer)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // renamed since it was listed
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r, leased := s.judge(k.key, c, swept); leased {
+			records = append(records, r)
+		}
+	}
+	return records, nil
+}
+
+type keyFile struct {
+	key  Key
+	path string
+}
+
+// keys lists the files whose names have one of the suffixes, by key.
+func (s *Store) keys(suffixes ...string) ([]keyFile, error) {
+	dir, err := os.Open(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	names, err := dir.Readdirnames(-1)
+	slices.Sort(names)
+	var files []keyFile
+	for _, name := range names {
+		dot := max(strings.LastIndexByte(name, '.'), 0)
+		if slices.Contains(suffixes, name[dot:]) {
+			files = append(files, keyFile{Key(name[:dot]), s.dir + "/" + name})
+		}
+	}
+	return files, errors.Join(err, dir.Close())
+}
+
+func (s *Store) path(key Key, suffix string) string {
+	return filepath.Join(s.dir, string(key)+suffix)
+}
+
+// judge says what a file with these contents means. Before the first sweep of a
+// boot, one bad slot is a write that the power interrupted: nobody was told of
+// it. Later it is damage, for no process dies within the write of one page.
+func (s *Store) judge(key Key, c contents, swept bool) (r Record, leased bool) {
+	damage := c.err
+	if c.bad == 1 && !swept {
+		damage = nil
+	}
+	if c.record != nil {
+		r = *c.record
+		r.OldBoot = r.BootID != s.boot
+		if damage == nil && r.Key() != key {
+			damage = fmt.Errorf("it is of VF %s", name(r.VF))
+		}
+	}
+	if damage == nil {
+		return r, c.record != nil
+	}
+	if r.Key() != key {
+		vf, err := key.vf()
+		if err != nil {
+			return Record{}, false // no file of ours
+		}
+		r = Record{VF: vf, BootID: s.boot}
+	}
+	r.Quarantine = fmt.Sprintf("its record %s is damaged (%v); see that no VM has the VF, then delete the file",
+		s.path(key, heldSuffix), damage)
+	return r, true
+}
+
+// Update writes a lease that one has: another Step, its Original, a Quarantine.
+// The error is [ErrLost] if one has it no more.
+func (s *Store) Update(r Record) error {
+	if err := s.update(r.bounded()); err != nil {
+		return fmt.Errorf("lease of VF %s: %w", name(r.VF), err)
+	}
+	return nil
+}
+
+func (s *Store) update(r Record) error {
+	f, err := openFile(s.path(r.Key(), heldSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrLost
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.replace(f, r), f.Close())
+}
+
+func (s *Store) replace(f *file, r Record) error {
+	old, leased := s.judge(r.Key(), f.contents, true)
+	switch {
+	case !leased || !old.same(r):
+		return ErrLost
+	case f.bad > 0:
+		return &TakenError{Holder: old}
+	}
+	if err := r.checkAfter(old); err != nil {
+		return err
+	}
+	r.BootID = old.BootID
+	return errors.Join(f.write(&r), s.sync(f.File))
+}

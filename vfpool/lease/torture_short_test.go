@@ -1,0 +1,11 @@
+//go:build !soak
+
+package lease
+
+// The torture of every run of the tests. In long: go test -tags soak.
+const (
+	tortureProcesses  = 8
+	tortureVFs        = 24
+	tortureOperations = 2000
+	tortureDeath      = 30 // one of so many operations begins with a timer that kills
+)

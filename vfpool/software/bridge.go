@@ -1,0 +1,205 @@
+package software
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// A bridgeError says why a declared bridge is none, and what to do.
+type bridgeError struct{ text string }
+
+func (e *bridgeError) Error() string { return e.text }
+
+func (p pf) findBridge() (*netlink.Bridge, error) {
+	link, err := find(p.Bridge)
+	if err != nil {
+		return nil, err
+	}
+	if link == nil {
+		return nil, &bridgeError{fmt.Sprintf("there is no bridge %s on this node; make it, or declare another in [vf.software.%s]", p.Bridge, p.name)}
+	}
+	bridge, ok := link.(*netlink.Bridge)
+	if !ok {
+		return nil, &bridgeError{fmt.Sprintf("%s is a %s, not a bridge; declare another in [vf.software.%s]", p.Bridge, link.Type(), p.name)}
+	}
+	return bridge, nil
+}
+
+func filtersVLANs(bridge *netlink.Bridge) bool {
+	return bridge.VlanFiltering != nil && *bridge.VlanFiltering
+}
+
+// seat is where a tap is put: a bridge, and the VLAN that the bridge is told.
+type seat struct {
+	bridge  netlink.Link
+	pvid    uint16
+	private bool // the bridge is of one VLAN, and ours
+}
+
+// seat finds or makes it.
+func (p port) seat() (seat, error) {
+	declared, err := p.pf.findBridge()
+	switch {
+	case err != nil:
+		return seat{}, err
+	case p.want.VLAN == 0:
+		return seat{bridge: declared}, nil
+	case filtersVLANs(declared):
+		return seat{bridge: declared, pvid: p.want.VLAN}, nil
+	}
+	bridge, err := tagBridge(declared, p.want.VLAN)
+	return seat{bridge: bridge, private: true}, err
+}
+
+// tagBridge finds or makes the bridge of a VLAN. It belongs to the declared
+// bridge, not to a PF: two PFs may share that, and an uplink has a tag only once.
+func tagBridge(declared *netlink.Bridge, tag uint16) (netlink.Link, error) {
+	name := tagBridgeName(declared.Name, tag)
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = name, declared.MTU
+	snooping := false // it would wait for a multicast querier, and there may be none
+	bridge, err := makeLink(&netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snooping}, mark+"VLAN of "+declared.Name)
+	if err != nil {
+		return nil, err
+	}
+	up, err := uplinkOf(declared)
+	if err != nil {
+		return nil, err
+	}
+	if up.link != nil {
+		if err := connect(bridge, up.link, tag); err != nil {
+			return nil, err
+		}
+	}
+	return bridge, setUp(bridge)
+}
+
+// connect lets the bridge of a tag out by uplink. It takes the frames with the tag
+// from there before the declared bridge sees them. Kernels without 802.1Q stay
+// without.
+func connect(bridge, uplink netlink.Link, tag uint16) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.ParentIndex = uplinkName(bridge.Attrs().Name), uplink.Attrs().Index
+	link, err := makeLink(&netlink.Vlan{LinkAttrs: attrs, VlanId: int(tag), VlanProtocol: netlink.VLAN_PROTOCOL_8021Q},
+		mark+"uplink of "+bridge.Attrs().Name)
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return nil
+	case errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("VLAN %d of %s is taken by another device; set vlans in [vf] to tags which the node does not use: %w",
+			tag, uplink.Attrs().Name, err)
+	case err != nil:
+		return err
+	}
+	if err := errors.Join(keepOffHost(link.Attrs().Name), enslave(link, bridge)); err != nil {
+		return err
+	}
+	return setUp(link)
+}
+
+// An uplink is by what a bridge is connected to other nodes, or why that is not
+// known.
+type uplink struct {
+	link netlink.Link
+	none string
+}
+
+func uplinkOf(bridge *netlink.Bridge) (uplink, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return uplink{}, fmt.Errorf("list the ports of %s: %w", bridge.Name, err)
+	}
+	ports := slices.DeleteFunc(links, func(l netlink.Link) bool { return l.Attrs().MasterIndex != bridge.Index })
+	return chooseUplink(bridge.Name, ports), nil
+}
+
+// chooseUplink takes the one port that is neither a VM's nor, if there are
+// others, a container's. With two the bridges of the tags would be a loop.
+func chooseUplink(bridge string, ports []netlink.Link) uplink {
+	ports = without(ports, "tuntap")
+	if outside := without(ports, "veth"); len(outside) > 0 {
+		ports = outside
+	}
+	switch len(ports) {
+	case 0:
+		return uplink{none: fmt.Sprintf("bridge %s has no port that leads to other nodes", bridge)}
+	case 1:
+		return uplink{link: ports[0]}
+	}
+	var names []string
+	for _, l := range ports {
+		names = append(names, l.Attrs().Name)
+	}
+	slices.Sort(names)
+	return uplink{none: fmt.Sprintf("which port of bridge %s leads to other nodes is not clear (%s; a bond would be one)", bridge, strings.Join(names, ", "))}
+}
+
+func without(links []netlink.Link, kind string) (others []netlink.Link) {
+	for _, l := range links {
+		if l.Type() != kind {
+			others = append(others, l)
+		}
+	}
+	return others
+}
+
+// vlanNotes says where VLANs end at this node.
+func (p pf) vlanNotes() ([]string, error) {
+	bridge, err := p.findBridge()
+	if err != nil || filtersVLANs(bridge) {
+		return nil, err
+	}
+	up, err := uplinkOf(bridge)
+	if err != nil {
+		return nil, err
+	}
+	const end = "; VMs in a VLAN reach those on this node only"
+	if up.link == nil {
+		return []string{up.none + end}, nil
+	}
+	if !has8021Q(up.link) {
+		return []string{"the kernel has no 802.1Q (module 8021q)" + end}, nil
+	}
+	return nil, nil
+}
+
+// has8021Q asks for a VLAN that cannot be: a kernel which knows VLANs says so,
+// another does not get that far.
+func has8021Q(parent netlink.Link) bool {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.ParentIndex = uplinkPrefix+"-probe", parent.Attrs().Index
+	err := netlink.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: 4095})
+	return !errors.Is(err, unix.EOPNOTSUPP)
+}
+
+// sweepBridges removes the bridges of tags that have no tap any more, whoever made
+// them: a crash may have come before there was one.
+func sweepBridges() error {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	taps := map[int]bool{}
+	for _, l := range links {
+		if l.Type() == "tuntap" {
+			taps[l.Attrs().MasterIndex] = true
+		}
+	}
+	for _, l := range links {
+		a := l.Attrs()
+		_, _, named := split(bridgePrefix, a.Name)
+		if !named || l.Type() != "bridge" || !ours(a.Alias) || taps[a.Index] {
+			continue
+		}
+		up := uplinkName(a.Name)
+		if err := errors.Join(remove(up, "vlan"), removeFilterOf(up), remove(a.Name, "bridge")); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,235 @@
+package software
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/bridgeport"
+)
+
+// What nft would call the table of all VFs of the node, of which one is attached:
+//
+//	table bridge slurmv-vf {
+//		map taps { type ifname : verdict; elements = { "svfsoft0-0" : jump svfsoft0-0 } }
+//		map input { type ifname : verdict; elements = { "svfsoft0-0" : jump svfsoft0-0, "svubr0-2000" : drop } }
+//		chain svfsoft0-0 { …the rules of bridgeport.GuestRules… ; drop }
+//		chain prerouting { type filter hook prerouting priority -200; iifname vmap @taps }
+//		chain input { type filter hook input priority -200; iifname vmap @input }
+//	}
+//
+// The host may have an address on its own bridge, but none on that of a VLAN, where
+// it would take packets for any of its addresses nevertheless. Frames of bridges
+// among themselves come by the hook input only.
+const filterTable = "slurmv-vf"
+
+// filter lets pass from the tap only what its VM may send. It may be repeated:
+// what exists stays, and the chain is emptied first.
+func (p port) filter(at seat) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	table := conn.AddTable(ourTable)
+	chain := conn.AddChain(&nftables.Chain{Table: table, Name: p.tap})
+	conn.FlushChain(chain)
+	for _, r := range bridgeport.GuestRules(p.mac) {
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: r})
+	}
+	own := jumpTo(p.tap)
+	toHost := own
+	if at.private {
+		toHost = drop
+	}
+	if err := errors.Join(bridged.add(conn, table, p.tap, own), input.add(conn, table, p.tap, toHost)); err != nil {
+		return err
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("make the filter of %s: %w", p.tap, lacking(err, "nftables for bridges"))
+	}
+	return nil
+}
+
+// keepOffHost drops what comes in by the link for the host itself.
+func keepOffHost(link string) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	if err := input.add(conn, conn.AddTable(ourTable), link, drop); err != nil {
+		return err
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("keep what comes by %s off the host: %w", link, lacking(err, "nftables for bridges"))
+	}
+	return nil
+}
+
+var ourTable = &nftables.Table{Family: nftables.TableFamilyBridge, Name: filterTable}
+
+// A hook is where frames come to a verdict by the link that they came in by.
+type hook struct {
+	name   string
+	number *nftables.ChainHook
+	links  string // the map's name
+}
+
+var (
+	bridged = hook{"prerouting", nftables.ChainHookPrerouting, "taps"}
+	input   = hook{"input", nftables.ChainHookInput, "input"}
+
+	hooks = []hook{bridged, input}
+)
+
+func (h hook) add(conn *nftables.Conn, table *nftables.Table, link string, verdict *expr.Verdict) error {
+	links := h.set(table)
+	if err := conn.AddSet(links, []nftables.SetElement{{Key: bridgeport.PortKey(link), VerdictData: verdict}}); err != nil {
+		return fmt.Errorf("nftables map %s: %w", links.Name, err)
+	}
+	chain := conn.AddChain(&nftables.Chain{
+		Table: table, Name: h.name,
+		Type: nftables.ChainTypeFilter, Hooknum: h.number, Priority: nftables.ChainPriorityRef(-200),
+	})
+	conn.FlushChain(chain)
+	conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: bridgeport.ByPort(links)})
+	return nil
+}
+
+func (h hook) set(table *nftables.Table) *nftables.Set {
+	return bridgeport.VerdictMap(table, h.links)
+}
+
+func jumpTo(chain string) *expr.Verdict {
+	return &expr.Verdict{Kind: expr.VerdictJump, Chain: chain}
+}
+
+var drop = &expr.Verdict{Kind: expr.VerdictDrop}
+
+// findTable returns nil if there is no table.
+func findTable(conn *nftables.Conn) (*nftables.Table, error) {
+	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyBridge)
+	if err != nil {
+		return nil, fmt.Errorf("list nftables tables: %w", err)
+	}
+	for _, t := range tables {
+		if t.Name == filterTable {
+			return t, nil
+		}
+	}
+	return nil, nil
+}
+
+// chains returns the chains of all taps in the table.
+func chains(conn *nftables.Conn) (found []*nftables.Chain, err error) {
+	list, err := conn.ListChainsOfTableFamily(nftables.TableFamilyBridge)
+	if err != nil {
+		return nil, fmt.Errorf("list nftables chains: %w", err)
+	}
+	for _, c := range list {
+		if c.Table.Name == filterTable && c.Hooknum == nil {
+			found = append(found, c)
+		}
+	}
+	return found, nil
+}
+
+// admitted returns the MAC address with which frames from the tap pass, if there
+// is a filter.
+func admitted(tap string) (string, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return "", err
+	}
+	table, err := findTable(conn)
+	if err != nil || table == nil {
+		return "", err
+	}
+	for _, h := range hooks {
+		if there, err := h.has(conn, table, tap); err != nil || !there {
+			return "", err
+		}
+	}
+	rules, err := conn.GetRules(table, &nftables.Chain{Name: tap, Table: table})
+	if err != nil {
+		return "", fmt.Errorf("read the filter of %s: %w", tap, err)
+	}
+	return macIn(rules), nil
+}
+
+func (h hook) has(conn *nftables.Conn, table *nftables.Table, link string) (bool, error) {
+	elements, err := conn.GetSetElements(h.set(table))
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read nftables map %s: %w", h.links, err)
+	}
+	return slices.ContainsFunc(elements, func(e nftables.SetElement) bool { return slices.Equal(e.Key, bridgeport.PortKey(link)) }), nil
+}
+
+// macIn returns the address of the rules of GuestRules.
+func macIn(rules []*nftables.Rule) string {
+	if len(rules) != len(bridgeport.GuestRules(nil)) {
+		return ""
+	}
+	for _, e := range rules[0].Exprs {
+		if compare, ok := e.(*expr.Cmp); ok {
+			return net.HardwareAddr(compare.Data).String()
+		}
+	}
+	return ""
+}
+
+// removeFilterOf removes what is in the table of a link, a tap or an uplink, and
+// the table if that leaves no tap in it.
+func removeFilterOf(link string) error {
+	conn, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	table, err := findTable(conn)
+	if err != nil || table == nil {
+		return err
+	}
+	list, err := chains(conn)
+	if err != nil {
+		return err
+	}
+	own := slices.IndexFunc(list, func(c *nftables.Chain) bool { return c.Name == link })
+	if len(list) == 0 || len(list) == 1 && own == 0 {
+		conn.DelTable(table)
+	} else if err := takeOut(conn, table, link, own >= 0); err != nil {
+		return err
+	}
+	if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("delete the filter of %s: %w", link, err)
+	}
+	return nil
+}
+
+// takeOut takes a link out of the maps, and then deletes its chain.
+func takeOut(conn *nftables.Conn, table *nftables.Table, link string, hasChain bool) error {
+	for _, h := range hooks {
+		there, err := h.has(conn, table, link)
+		if err != nil {
+			return err
+		}
+		if !there {
+			continue
+		}
+		if err := conn.SetDeleteElements(h.set(table), []nftables.SetElement{{Key: bridgeport.PortKey(link)}}); err != nil {
+			return fmt.Errorf("nftables map %s: %w", h.links, err)
+		}
+	}
+	if hasChain {
+		chain := &nftables.Chain{Table: table, Name: link}
+		conn.FlushChain(chain)
+		conn.DelChain(chain)
+	}
+	return nil
+}

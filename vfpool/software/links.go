@@ -1,0 +1,126 @@
+package software
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/bridgeport"
+)
+
+// patience is how long something that is busy is tried again.
+const patience = 2 * time.Second
+
+// again repeats f, which must bear it, while the kernel says that something is
+// busy, or that what it listed changed meanwhile.
+func again(ctx context.Context, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := f()
+		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// inTurn does the steps in order up to the first that fails.
+func inTurn(ctx context.Context, steps ...func() error) error {
+	for _, step := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := again(ctx, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find returns the link of that name, or nil if there is none.
+func find(name string) (netlink.Link, error) {
+	link, err := netlink.LinkByName(name)
+	var none netlink.LinkNotFoundError
+	if errors.As(err, &none) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for link %s: %w", name, err)
+	}
+	return link, nil
+}
+
+// makeLink makes a link of this package unless it exists, and marks it. The host's
+// IPv6 is kept off it: with an address of its own the host could be reached.
+func makeLink(link netlink.Link, alias string) (netlink.Link, error) {
+	name := link.Attrs().Name
+	found, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	if found == nil {
+		if err := netlink.LinkAdd(link); err != nil {
+			return nil, fmt.Errorf("make %s %s: %w", link.Type(), name, lacking(err, link.Type()))
+		}
+		found = link
+	} else if err := checkOurs(found, link.Type()); err != nil {
+		return nil, err
+	}
+	return found, bridgeport.Mark(found, alias)
+}
+
+// lacking explains the errors by which a kernel says that it does not know of
+// something.
+func lacking(err error, what string) error {
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("this kernel seems to have no %s; is there a module for it that was not loaded?: %w", what, err)
+	}
+	return err
+}
+
+func checkOurs(link netlink.Link, kind string) error {
+	a := link.Attrs()
+	if link.Type() != kind || !ours(a.Alias) {
+		return fmt.Errorf("%s is not ours: a %s with alias %q; rename it", a.Name, link.Type(), a.Alias)
+	}
+	return nil
+}
+
+func setUp(link netlink.Link) error {
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set %s up: %w", link.Attrs().Name, err)
+	}
+	return nil
+}
+
+func enslave(link, bridge netlink.Link) error {
+	if err := netlink.LinkSetMaster(link, bridge); err != nil {
+		return fmt.Errorf("put %s on bridge %s: %w", link.Attrs().Name, bridge.Attrs().Name, err)
+	}
+	return nil
+}
+
+// remove deletes the link of that name if there is one; it must be of this kind
+// and ours.
+func remove(name, kind string) error {
+	link, err := find(name)
+	if err != nil || link == nil {
+		return err
+	}
+	if err := checkOurs(link, kind); err != nil {
+		return err
+	}
+	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("delete %s %s: %w", kind, name, err)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package software
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/vfpool/device"
+)
+
+// An interface name has at most 15 bytes: three for what it is, up to seven for
+// the PF or bridge, and up to five for a number.
+const (
+	tapPrefix    = "svf" // and the PF, and the VF's index
+	ifbPrefix    = "svi" // and the PF
+	bridgePrefix = "svv" // and the declared bridge, and the tag
+	uplinkPrefix = "svu" // as the bridge that it belongs to
+)
+
+func tapName(pf string, index int) string { return numbered(tapPrefix, pf, index) }
+
+func ifbName(pf string) string { return ifbPrefix + short(pf) }
+
+func tagBridgeName(bridge string, tag uint16) string {
+	return numbered(bridgePrefix, bridge, int(tag))
+}
+
+func uplinkName(tagBridge string) string {
+	return uplinkPrefix + strings.TrimPrefix(tagBridge, bridgePrefix)
+}
+
+func numbered(prefix, name string, number int) string {
+	return fmt.Sprintf("%s%s-%d", prefix, short(name), number)
+}
+
+// short returns a name that leaves room, and in place of a longer one a hash. That
+// has one letter more than any name which stays.
+func short(name string) string {
+	const most = 6
+	if len(name) <= most {
+		return name
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name))
+	return fmt.Sprintf("%0*s", most+1, strconv.FormatUint(uint64(hash.Sum32()), 36))
+}
+
+// split undoes numbered, as far as it can be: name is what short has left of it.
+func split(prefix, link string) (name string, number int, ok bool) {
+	rest, ours := strings.CutPrefix(link, prefix)
+	at := strings.LastIndexByte(rest, '-')
+	if !ours || at < 1 {
+		return "", 0, false
+	}
+	number, err := strconv.Atoi(rest[at+1:])
+	return rest[:at], number, err == nil && number >= 0
+}
+
+// isTapOf reports whether a link has the name of one of the PF's taps.
+func isTapOf(pf, link string) bool {
+	name, _, ok := split(tapPrefix, link)
+	return ok && name == short(pf)
+}
+
+// mark is the alias of all links of this package.
+const mark = "slurmv vf "
+
+func (p port) alias() string { return alias(p.vf) }
+
+func alias(vf device.VF) string { return fmt.Sprintf("%s%s/%d", mark, vf.PF, vf.Index) }
+
+// ours reports whether a link with a name of this package is of this package:
+// without any alias, a crash came between making and marking it.
+func ours(alias string) bool { return alias == "" || strings.HasPrefix(alias, mark) }

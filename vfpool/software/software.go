@@ -1,0 +1,227 @@
+// Package software makes virtual functions (VFs) without a card that has any: the
+// site declares a bridge to be a physical function (PF), and a VF is a tap on it.
+//
+// A VF is made when it is attached and is gone when it is restored. It has what
+// one of a card has:
+//
+//   - A MAC address which the guest cannot change: frames with another source, in
+//     ARP too, are dropped, and so are those with a VLAN tag of the guest's own,
+//     those of bridges among themselves, and answers that only servers and routers
+//     give (DHCP, router advertisements).
+//   - Rates of what its VM sends. All VFs of a PF are classes below one of the PF's
+//     rate, so what one leaves others may have, in proportion to their minima.
+//   - A VLAN. A bridge that filters VLANs is told of it. Beside any other there is
+//     a bridge per tag, which goes out by an 802.1Q device on the bridge's uplink
+//     where the kernel has those, and else stays on this node; [Node.PFs] notes it.
+//
+// The guests' frames come in by the taps. Each tap redirects them to one device of
+// the PF, an IFB, on which the classes are, and from where they come back to their
+// tap and to the bridge. Only frames with the VM's own source take that way, since
+// the source says which class pays; the others come to the bridge at once, whose
+// filter drops them.
+//
+// Links carry an alias, so that what a crash left is found. Everything happens in
+// the network namespace of the calling thread.
+package software
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/vfpool/device"
+)
+
+// A Node is the software PFs of this node.
+type Node struct {
+	cfg config.VF
+
+	mu      sync.Mutex
+	applied map[string]device.Settings // by the tap's name
+}
+
+// Open returns the PFs that the configuration declares.
+func Open(cfg config.VF) *Node {
+	return &Node{cfg: cfg, applied: map[string]device.Settings{}}
+}
+
+// PFs returns the PFs by their names. All VFs that one may have do exist: they are
+// no more than names until they are attached.
+func (n *Node) PFs() ([]device.PF, error) {
+	var found []device.PF
+	for _, name := range slices.Sorted(maps.Keys(n.cfg.Software)) {
+		p := n.pf(name)
+		described, err := p.describe()
+		if err != nil {
+			return nil, fmt.Errorf("software PF %s: %w", name, err)
+		}
+		if described.Unusable == "" && n.cfg.VLANs != "" {
+			if described.Notes, err = p.vlanNotes(); err != nil {
+				return nil, fmt.Errorf("software PF %s: %w", name, err)
+			}
+		}
+		found = append(found, described)
+	}
+	return found, nil
+}
+
+// State returns what the VF is set to, which is nothing unless a job has it, or
+// had and it was not restored.
+func (n *Node) State(ctx context.Context, vf device.VF) (device.State, error) {
+	var seen facts
+	err := again(ctx, func() (err error) {
+		seen, err = read(vf)
+		return err
+	})
+	if err != nil {
+		return device.State{}, about("read the state of", vf, err)
+	}
+	if !seen.exists {
+		return device.State{}, nil
+	}
+	return device.State{Settings: n.pf(vf.PF).settings(seen)}, nil
+}
+
+// Apply takes down what Attach is to make. An error is about what cannot be made.
+func (n *Node) Apply(ctx context.Context, vf device.VF, want device.Settings) error {
+	err := again(ctx, func() error {
+		_, err := n.port(vf, want)
+		return err
+	})
+	if err != nil {
+		return about("set", vf, err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.applied[tapName(vf.PF, vf.Index)] = want
+	return nil
+}
+
+// Attach makes the VF as Apply was told, for owner, and compares what there is
+// with what was wanted. If it fails, call Restore. Attach and Restore of VFs of
+// one node must not run at the same time: they share devices.
+func (n *Node) Attach(ctx context.Context, vf device.VF, owner device.Owner) error {
+	n.mu.Lock()
+	want, ok := n.applied[tapName(vf.PF, vf.Index)]
+	n.mu.Unlock()
+	if !ok {
+		return about("attach", vf, errors.New("its settings were not applied"))
+	}
+	p, err := n.port(vf, want)
+	if err == nil {
+		err = p.attach(ctx, owner)
+	}
+	if err != nil {
+		return about("attach", vf, err)
+	}
+	return nil
+}
+
+// Restore removes the VF, and what its PF's VFs share if it was the last. It takes
+// what it finds, so that it may be called after any crash, more than once, and for
+// PFs that the configuration does not declare any more. There is nothing of the
+// original that would have to come back.
+func (n *Node) Restore(ctx context.Context, vf device.VF, _ device.State) error {
+	if err := restore(ctx, vf); err != nil {
+		return about("restore", vf, err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.applied, tapName(vf.PF, vf.Index))
+	return nil
+}
+
+func about(what string, vf device.VF, err error) error {
+	return fmt.Errorf("%s VF %d of %s (%s): %w", what, vf.Index, vf.PF, tapName(vf.PF, vf.Index), err)
+}
+
+// A pf is a declared PF.
+type pf struct {
+	config.SoftwarePF
+	name    string
+	reserve int // percent
+}
+
+// pf returns the PF of that name; it is empty if it is not declared.
+func (n *Node) pf(name string) pf {
+	return pf{SoftwarePF: n.cfg.Software[name], name: name, reserve: n.cfg.Reserve}
+}
+
+func (p pf) describe() (device.PF, error) {
+	d := device.PF{
+		Name: p.name, Kind: device.Software, Driver: "bridge " + p.Bridge, LinkLayer: "ether",
+		Speed: uint32(p.Rate), NUMA: p.NUMA, TotalVFs: p.VFs,
+		Caps: device.Caps{MAC: true, VLAN: true, SpoofCheck: true, MinRate: true, MaxRate: true},
+	}
+	for i := range p.VFs {
+		d.VFs = append(d.VFs, device.VF{
+			PF: p.name, Index: i, Kind: device.Software, NUMA: p.NUMA, Group: -1, Device: tapName(p.name, i),
+		})
+	}
+	bridge, err := p.findBridge()
+	var unusable *bridgeError
+	switch {
+	case errors.As(err, &unusable):
+		d.Unusable = unusable.Error()
+		return d, nil
+	case err != nil:
+		return d, err
+	}
+	d.Up = bridge.Attrs().Flags&net.FlagUp != 0
+	if !d.Up {
+		d.Unusable = fmt.Sprintf("bridge %s is down; set it up: ip link set %s up", p.Bridge, p.Bridge)
+	}
+	return d, nil
+}
+
+// A port is one VF as it shall be.
+type port struct {
+	pf   pf
+	vf   device.VF
+	tap  string
+	mac  net.HardwareAddr
+	want device.Settings
+}
+
+// port checks that the VF can be what it shall be.
+func (n *Node) port(vf device.VF, want device.Settings) (port, error) {
+	p := port{pf: n.pf(vf.PF), vf: vf, tap: tapName(vf.PF, vf.Index), want: want}
+	if _, ok := n.cfg.Software[vf.PF]; !ok {
+		return p, fmt.Errorf("no software PF of that name is declared; see [vf.software.%s] in the configuration", vf.PF)
+	}
+	var err error
+	if p.mac, err = net.ParseMAC(want.MAC); err != nil || len(p.mac) != 6 || p.mac[0]&1 != 0 {
+		return p, fmt.Errorf("MAC %q is not a station's address", want.MAC)
+	}
+	if err := p.validate(); err != nil {
+		return p, err
+	}
+	_, err = p.pf.findBridge()
+	return p, err
+}
+
+func (p port) validate() error {
+	rate := uint32(p.pf.Rate)
+	switch want := p.want; {
+	case p.vf.Index < 0 || p.vf.Index >= p.pf.VFs:
+		return fmt.Errorf("it has VFs 0 to %d", p.pf.VFs-1)
+	case want.VLAN > 4094:
+		return fmt.Errorf("VLAN %d is not a tag from 1 to 4094, or 0 for none", want.VLAN)
+	case want.MinRate > rate:
+		return fmt.Errorf("the minimum of %d Mb/s is above the PF's %d", want.MinRate, rate)
+	case want.MaxRate != 0 && want.MaxRate < want.MinRate:
+		return fmt.Errorf("the maximum of %d Mb/s is below the minimum of %d", want.MaxRate, want.MinRate)
+	case !want.SpoofCheck:
+		return errors.New("the check of source addresses cannot be switched off")
+	case want.Trust:
+		return errors.New("a software VF cannot be trusted: what its guest may send is fixed")
+	case want.Link != "" && want.Link != device.LinkAuto:
+		return fmt.Errorf("link state %s cannot be set, only %s", want.Link, device.LinkAuto)
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package sriov
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/vfpool/device"
+)
+
+const (
+	// zeroMAC lets the VF choose its own.
+	zeroMAC = "00:00:00:00:00:00"
+	// noMAC stands for it where the driver takes only addresses of stations.
+	noMAC = "02:00:00:00:00:00"
+)
+
+func (o *operation) can(a Attribute) bool {
+	c := o.pf.Caps
+	switch a {
+	case MAC:
+		return c.MAC
+	case VLAN:
+		return c.VLAN
+	case SpoofCheck:
+		return c.SpoofCheck
+	case Trust:
+		return c.Trust
+	case Rates:
+		return c.MinRate || c.MaxRate
+	default:
+		return c.LinkState
+	}
+}
+
+// refuse says what of want the card cannot do, before anything is changed.
+func (o *operation) refuse(want device.Settings) error {
+	c := o.pf.Caps
+	switch {
+	case want.VLAN != 0 && !c.VLAN:
+		return o.unsupported("vlan")
+	case want.MinRate != 0 && !c.MinRate:
+		return o.unsupported("min_tx_rate")
+	case want.MaxRate != 0 && !c.MaxRate:
+		return o.unsupported("max_tx_rate")
+	case want.VLAN > 4094:
+		return o.fail("vlan", fmt.Sprint(want.VLAN), errors.New("no such VLAN"), "give one from 1 to 4094, or 0 for none")
+	case want.MaxRate != 0 && want.MinRate > want.MaxRate:
+		return o.fail("rate", value(Rates, want), errors.New("the minimum is above the maximum"), "give a smaller minimum or a larger maximum")
+	}
+	return o.refuseRate(want)
+}
+
+func (o *operation) refuseRate(want device.Settings) error {
+	from, to := o.pf.Caps.MaxRateFrom, o.pf.Caps.MaxRateTo
+	if to == 0 {
+		to = o.pf.Speed // 0 where the link does not say
+	}
+	if m := want.MaxRate; m == 0 || m >= from && (to == 0 || m <= to) {
+		return nil
+	}
+	return o.fail("max_tx_rate", fmt.Sprint(want.MaxRate), fmt.Errorf("the driver %s takes %d to %d Mb/s here", o.pf.Driver, from, to), "give a maximum in that range, or none")
+}
+
+func (o *operation) unsupported(attribute string) error {
+	return &UnsupportedError{PF: o.vf.PF, Driver: o.pf.Driver, Attribute: attribute}
+}
+
+// setting sets one attribute, if the driver has it.
+func (o *operation) setting(a Attribute, s device.Settings) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if !o.can(a) || a == MAC && s.MAC == "" {
+			return nil
+		}
+		if a == Rates {
+			// Some drivers take no rate while the link is down, not even the one they have.
+			if now, err := o.read(ctx); err == nil && o.same(Rates, s, now) {
+				return nil
+			}
+		}
+		return o.tell(ctx, a, s)
+	}
+}
+
+func (o *operation) tell(ctx context.Context, a Attribute, s device.Settings) error {
+	set := func() error { return o.links.Set(o.pf.Name, o.vf.Index, a, s) }
+	err := o.retry(ctx, set)
+	if a == MAC && isZero(s.MAC) && err != nil && !busy(err) && !o.gone() {
+		s.MAC = noMAC
+		err = o.retry(ctx, set)
+	}
+	return o.fail(string(a), value(a, s), err, "")
+}
+
+func isZero(mac string) bool { return mac == zeroMAC }
+
+// value is s's value of an attribute as ip-link(8) takes it.
+func value(a Attribute, s device.Settings) string {
+	switch a {
+	case MAC:
+		return s.MAC
+	case VLAN:
+		return fmt.Sprint(s.VLAN)
+	case SpoofCheck:
+		return onOff(s.SpoofCheck)
+	case Trust:
+		return onOff(s.Trust)
+	case Rates:
+		return fmt.Sprintf("min_tx_rate %d max_tx_rate %d", s.MinRate, s.MaxRate)
+	default:
+		return string(s.Link)
+	}
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// read returns what the PF says of the VF, or ErrUnreadable.
+func (o *operation) read(ctx context.Context) (s device.Settings, err error) {
+	if o.pf.Caps == (device.Caps{}) {
+		return device.Settings{}, nil // a PF that may not even have a network interface
+	}
+	err = o.retry(ctx, func() error {
+		s, err = o.links.Settings(o.pf.Name, o.vf.Index)
+		return err
+	})
+	return s, err
+}
+
+// untouched is what a VF is that nobody has set: what is restored where the
+// kernel does not tell.
+func (o *operation) untouched() device.Settings {
+	return device.Settings{MAC: zeroMAC, SpoofCheck: o.pf.Caps.SpoofCheck, Link: device.LinkAuto}
+}
+
+func (o *operation) readBack(want device.Settings) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := o.retry(ctx, func() error { return o.compare(ctx, want) })
+		if errors.Is(err, ErrUnreadable) {
+			return nil
+		}
+		return o.fail("settings", "", err, "")
+	}
+}
+
+// compare returns errNotYet where they differ: some drivers set a VF only once it
+// has come out of its reset.
+func (o *operation) compare(ctx context.Context, want device.Settings) error {
+	got, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	d := o.differences(want, got)
+	if len(d) == 0 {
+		return nil
+	}
+	err = fmt.Errorf("reads back %s: %w", value(d[0], got), errNotYet)
+	return o.fail(string(d[0]), value(d[0], want), err, "the driver took it, but did something else: leave it out of the request, or quarantine the VF")
+}
+
+// differences are the attributes that the driver has and that are not as wanted.
+func (o *operation) differences(want, got device.Settings) (d []Attribute) {
+	for _, a := range attributes {
+		if o.can(a) && !o.same(a, want, got) {
+			d = append(d, a)
+		}
+	}
+	return d
+}
+
+func (o *operation) same(a Attribute, want, got device.Settings) bool {
+	switch a {
+	case MAC:
+		return want.MAC == "" || strings.EqualFold(want.MAC, got.MAC) || isZero(want.MAC) && got.MAC == noMAC
+	case VLAN:
+		return want.VLAN == got.VLAN && want.QoS == got.QoS
+	case Rates:
+		c := o.pf.Caps
+		return (!c.MinRate || want.MinRate == got.MinRate) && (!c.MaxRate || want.MaxRate == got.MaxRate)
+	default:
+		return value(a, want) == value(a, got)
+	}
+}

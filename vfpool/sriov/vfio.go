@@ -1,0 +1,197 @@
+package sriov
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/vfpool/device"
+)
+
+const vfioPCI = "vfio-pci"
+
+// groupMode is of /dev/vfio/GROUP: what opens it can use the VF.
+const groupMode fs.FileMode = 0o600
+
+// state is what the VF is now.
+func (o *operation) state(ctx context.Context) (device.State, error) {
+	settings, err := o.read(ctx)
+	if errors.Is(err, ErrUnreadable) {
+		settings, err = o.untouched(), nil
+	}
+	if err != nil {
+		return device.State{}, o.fail("settings", "", err, "")
+	}
+	s := device.State{Settings: settings, Driver: o.driver(), Override: o.sys.override(o.vf.PCI)}
+	owner, mode, err := o.Host.Owner(o.groupFile())
+	if err == nil && s.Driver == vfioPCI {
+		s.Owner, s.Mode = owner, uint32(mode)
+	}
+	return s, nil
+}
+
+// driver is the one that the VF is bound to.
+func (o *operation) driver() string { return o.sys.target(o.sys.device(o.vf.PCI), "driver") }
+
+// groupFile is what QEMU opens to use the VF.
+func (o *operation) groupFile() string {
+	return o.sys.path("dev/vfio", o.sys.target(o.sys.device(o.vf.PCI), "iommu_group"))
+}
+
+// idle waits until no program has the VF open. What unbinds a VF in use waits in
+// the kernel, and what resets it disturbs the guest.
+func (o *operation) idle(ctx context.Context) error {
+	if o.driver() != vfioPCI {
+		return nil
+	}
+	path := o.groupFile()
+	err := o.retry(ctx, func() error { return o.Host.Free(path) })
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	advice := ""
+	if errors.Is(err, unix.EBUSY) {
+		advice = "a QEMU still has the VF: end it (fuser -v " + path + ")"
+	}
+	return o.fail("in use", path, err, advice)
+}
+
+// reset makes the function forget what a guest or a driver has told it (FLR).
+func (o *operation) reset(ctx context.Context) error {
+	path := filepath.Join(o.sys.device(o.vf.PCI), "reset")
+	if !o.sys.exists(path) && !o.gone() {
+		return nil
+	}
+	err := o.write(ctx, "reset", path, "1")
+	o.wait()
+	return err
+}
+
+// override says which driver may have the VF; "" is any.
+func (o *operation) override(driver string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if o.sys.override(o.vf.PCI) == driver && !o.gone() {
+			return nil
+		}
+		return o.write(ctx, "driver_override", filepath.Join(o.sys.device(o.vf.PCI), "driver_override"), driver)
+	}
+}
+
+func (o *operation) unbindUnless(keep string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		driver := o.driver()
+		if driver == "" || driver == keep {
+			return nil
+		}
+		err := o.write(ctx, "unbind "+driver, o.sys.driver(driver, "unbind"), o.vf.PCI)
+		if errors.Is(err, unix.ENODEV) && o.driver() == "" && !o.gone() {
+			err = nil // somebody else was faster
+		}
+		o.wait()
+		return err
+	}
+}
+
+// bind gives the VF to the driver that driver_override names.
+func (o *operation) bind(driver string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if o.driver() == driver {
+			return nil
+		}
+		if err := o.write(ctx, "drivers_probe", o.sys.path("sys/bus/pci/drivers_probe"), o.vf.PCI); err != nil {
+			return err
+		}
+		err := o.retry(ctx, func() error { return o.bound(driver) })
+		return o.fail("driver", driver, err, fmt.Sprintf("modprobe %s, and see the kernel's log (dmesg) for %s", driver, o.vf.PCI))
+	}
+}
+
+func (o *operation) bound(driver string) error {
+	switch now := o.driver(); now {
+	case driver:
+		return nil
+	case "":
+		return fmt.Errorf("the driver does not take it: %w", errNotYet)
+	default:
+		return fmt.Errorf("the driver %s took it", now)
+	}
+}
+
+// bindAgain gives the VF back to the driver that it had. Without an override the
+// kernel would not, where the administrator has set sriov_drivers_autoprobe to 0.
+func (o *operation) bindAgain(driver string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if driver == "" || o.driver() == driver {
+			return nil
+		}
+		for _, do := range []func(context.Context) error{o.load(driver), o.override(driver), o.bind(driver)} {
+			if err := do(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func (o *operation) load(driver string) func(context.Context) error {
+	return func(context.Context) error {
+		if o.sys.exists(o.sys.driver(driver, "")) {
+			return nil
+		}
+		return o.fail("load", driver, o.Host.Load(driver), fmt.Sprintf("install the kernel's module %s, and load it at boot (/etc/modules-load.d)", driver))
+	}
+}
+
+// takeBack keeps the owner from opening the VF again.
+func (o *operation) takeBack(ctx context.Context) error {
+	if o.driver() != vfioPCI {
+		return nil
+	}
+	err := o.own(device.Owner{}, groupMode)(ctx)
+	if errors.Is(err, fs.ErrNotExist) && !o.gone() {
+		return nil
+	}
+	return err
+}
+
+func (o *operation) giveBack(original device.State) func(context.Context) error {
+	if original.Driver != vfioPCI || original.Mode == 0 {
+		return func(context.Context) error { return nil }
+	}
+	return o.own(original.Owner, fs.FileMode(original.Mode))
+}
+
+// own makes /dev/vfio/GROUP owner's.
+func (o *operation) own(owner device.Owner, mode fs.FileMode) func(context.Context) error {
+	return func(ctx context.Context) error {
+		path := o.groupFile()
+		// An old udev, coming to the new file later, would make it root's.
+		_ = o.retry(ctx, func() error { return notYet(o.sys.exists(o.sys.path("run/udev/queue"))) })
+		err := o.retry(ctx, func() error {
+			if err := o.Host.SetOwner(path, owner, mode); err != nil {
+				return err
+			}
+			return o.owned(path, owner, mode)
+		})
+		return o.fail("owner", fmt.Sprintf("%d:%d %04o of %s", owner.UID, owner.GID, mode, path), err, "")
+	}
+}
+
+func notYet(waiting bool) error {
+	if waiting {
+		return errNotYet
+	}
+	return nil
+}
+
+func (o *operation) owned(path string, owner device.Owner, mode fs.FileMode) error {
+	now, has, err := o.Host.Owner(path)
+	if err == nil && (now != owner || has != mode) {
+		err = fmt.Errorf("it is %d:%d %04o", now.UID, now.GID, has)
+	}
+	return err
+}
