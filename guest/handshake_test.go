@@ -125,7 +125,9 @@ func TestAgentThatStartsAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SetHosts(t.Context(), nil); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "was started again") {
+	// Which sign of the end comes first is up to the machine's load, and so are the
+	// words.
+	if err := s.SetHosts(t.Context(), nil); !errors.Is(err, ErrLost) {
 		t.Errorf("error = %v", err)
 	}
 	_ = host.SetReadDeadline(time.Time{})

@@ -1,11 +1,14 @@
 package guest
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/yamux"
 )
@@ -26,8 +29,9 @@ func NewRelay(conn io.ReadWriteCloser) (*yamux.Session, error) {
 // Proxy passes the streams of a relay on to a VM, only those that start and
 // attend programs. For each it calls rewrite, which may change the header or
 // refuse it. When the relay, the VM's session or ctx ends, so do the relay's
-// session and its programs. Proxy returns when the guest has confirmed the end
-// of all of them or is lost itself, which is the error.
+// session and its programs. Proxy returns when the guest has ended all of them. The
+// error is that the guest is lost, or has not confirmed that nothing of a program is
+// left.
 func Proxy(ctx context.Context, relay *yamux.Session, to *Session, rewrite func(*Header) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -39,6 +43,7 @@ func Proxy(ctx context.Context, relay *yamux.Session, to *Session, rewrite func(
 		_ = relay.Close()
 	}()
 	var streams sync.WaitGroup
+	var unconfirmed atomic.Bool
 	for {
 		raw, err := relay.AcceptStream()
 		if err != nil {
@@ -48,59 +53,106 @@ func Proxy(ctx context.Context, relay *yamux.Session, to *Session, rewrite func(
 			_ = relay.Close()
 			break
 		}
-		streams.Go(func() { pass(ctx, newStream(raw), to, rewrite) })
+		streams.Go(func() {
+			if !pass(ctx, newStream(raw), to, rewrite) {
+				unconfirmed.Store(true)
+			}
+		})
 	}
 	cancel()
 	streams.Wait()
-	return to.Err()
+	if !unconfirmed.Load() {
+		return to.Err()
+	}
+	return to.cause(errors.New("the guest has not confirmed that nothing of a program is left"))
 }
 
-// pass carries one stream of a relay.
-func pass(ctx context.Context, near *stream, to *Session, rewrite func(*Header) error) {
-	far, err := forward(ctx, near, to, rewrite)
+// pass carries one stream of a relay. It returns false if it has started a program
+// of whose end nothing is known.
+func pass(ctx context.Context, near *stream, to *Session, rewrite func(*Header) error) bool {
+	far, kind, err := forward(ctx, near, to, rewrite)
 	if err != nil {
 		// Only a program's control stream has a reader for this.
 		_ = writeLine(near, event{Error: err.Error()})
 		near.Finish()
-		return
+		return true
 	}
-	splice(near, far)
+	if kind != kindProgram {
+		splice(near, far, far)
+		return true
+	}
+	said := &eventReader{from: far}
+	splice(near, far, said)
+	return said.gone || !said.started
 }
 
 // forward opens in the VM what the relay asks for.
-func forward(ctx context.Context, near *stream, to *Session, rewrite func(*Header) error) (*stream, error) {
+func forward(ctx context.Context, near *stream, to *Session, rewrite func(*Header) error) (*stream, string, error) {
 	var h Header
 	if err := near.readJSON(&h, maxHeader); err != nil {
-		return nil, fmt.Errorf("read a relay's request: %w", err)
+		return nil, "", fmt.Errorf("read a relay's request: %w", err)
 	}
 	switch h.Kind {
 	case kindProgram:
 		if err := h.Command.check(); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	case kindStdin, kindStdout, kindStderr, kindPMI:
 	default:
-		return nil, errors.New("a relay may only run programs")
+		return nil, "", errors.New("a relay may only run programs")
 	}
 	if err := rewrite(&h); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return to.open(ctx, h)
+	far, err := to.open(ctx, h)
+	return far, h.Kind, err
 }
 
 // splice joins two streams until both directions have ended. A half-close
-// passes through; when one side is gone, the other is closed.
-func splice(a, b *stream) {
+// passes through; when one side is gone, the other is closed. What comes from far
+// is read through said.
+func splice(near, far *stream, said io.Reader) {
 	var both sync.WaitGroup
-	both.Go(func() { transfer(a, b) })
-	both.Go(func() { transfer(b, a) })
+	both.Go(func() { transfer(near, said) })
+	both.Go(func() { transfer(far, near) })
 	both.Wait()
 }
 
-// transfer copies from one stream to the other up to its end.
-func transfer(to, from *stream) {
-	_, _ = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, chunk))
+// transfer copies to a stream what comes from another, up to its end.
+func transfer(to *stream, from io.Reader) {
+	from = struct{ io.Reader }{from}
+	_, _ = io.CopyBuffer(struct{ io.Writer }{to}, from, make([]byte, chunk))
 	to.CloseWrite()
 	// If the other side is gone, what still comes must not pile up.
-	_, _ = io.Copy(io.Discard, from.raw)
+	_, _ = io.Copy(io.Discard, from)
+}
+
+// An eventReader takes notice of what a guest says about a program.
+type eventReader struct {
+	from io.Reader
+	line []byte
+
+	started bool // there may be processes
+	gone    bool // there are none any more
+}
+
+func (r *eventReader) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	for rest := p[:n]; len(rest) > 0; {
+		part, after, ended := bytes.Cut(rest, []byte("\n"))
+		r.line = append(r.line, part[:min(len(part), maxAnswer-len(r.line))]...)
+		if rest = after; ended {
+			r.notice()
+		}
+	}
+	return n, err
+}
+
+func (r *eventReader) notice() {
+	var e event
+	if json.Unmarshal(r.line, &e) == nil {
+		r.started = r.started || e.Started
+		r.gone = r.gone || e.Gone
+	}
+	r.line = r.line[:0]
 }

@@ -189,3 +189,59 @@ func TestStoppedRelay(t *testing.T) {
 	_ = near.SetReadDeadline(time.Unix(1, 0))
 	_ = near.Close()
 }
+
+// Proxy says whether the guest has confirmed that nothing of a program is left.
+func TestProxyAwaitsConfirmation(t *testing.T) {
+	const accepted, started, exited, gone = `{"program":"p"}`, `{"started":true}`, `{"exit":{"code":0}}`, `{"gone":true}`
+	tests := map[string]struct {
+		events    []string
+		confirmed bool
+	}{
+		"a program that is gone":              {[]string{accepted, started, exited, gone}, true},
+		"a program of which something stays":  {[]string{accepted, started, exited}, false},
+		"a program that was not started":      {[]string{accepted, `{"error":"start a process: no"}`}, true},
+		"a refused program":                   {[]string{`{"error":"no"}`}, true},
+		"words without an end":                {[]string{accepted, started, strings.Repeat("x", 2*maxAnswer), gone}, true},
+		"a confirmation inside another event": {[]string{accepted, started, `{"error":"{\"gone\":true}"}`}, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			relay, done := startRelay(t, &vm{Session: scriptedGuest(t, tt.events)}, asIs)
+			command := shell("true")
+			st, err := relay.open(t.Context(), Header{Kind: kindProgram, Command: &command})
+			if err != nil {
+				t.Fatal(err)
+			}
+			st.Finish()
+			_ = relay.Close()
+			if err := <-done; (err == nil) != tt.confirmed {
+				t.Errorf("proxy = %v", err)
+			}
+		})
+	}
+}
+
+// scriptedGuest is a session to a guest that says the events to the first program.
+func scriptedGuest(t *testing.T, events []string) *Session {
+	t.Helper()
+	near, far := wire(t)
+	mux, err := serverSession(far)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		raw, err := mux.AcceptStream()
+		if err != nil {
+			return
+		}
+		st := newStream(raw)
+		_, _ = st.Write([]byte(strings.Join(events, "\n") + "\n"))
+		st.Finish()
+	}()
+	s, err := NewSession(near)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}

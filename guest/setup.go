@@ -11,6 +11,7 @@ type Setup struct {
 	User     User    `json:"user"`
 	Mounts   []Mount `json:"mounts,omitempty"`
 	NICs     []NIC   `json:"nics,omitempty"`
+	IVShmem  IVShmem `json:"ivshmem,omitzero"`
 	// GrowRoot lets the root file system fill its disk, as far as the image
 	// has the tools.
 	GrowRoot bool `json:"grow_root,omitempty"`
@@ -44,6 +45,13 @@ type NIC struct {
 	MAC     string `json:"mac"`
 	Address string `json:"address"` // "172.30.0.1/16" or "dhcp"
 	MTU     int    `json:"mtu,omitempty"`
+}
+
+// IVShmem is the memory that the VM shares with others: PCI devices of one size.
+// The order of their addresses is that of their numbers.
+type IVShmem struct {
+	Devices int   `json:"devices"`
+	Size    int64 `json:"size"` // bytes, of each
 }
 
 // A Host is a name of the VM cluster.

@@ -1,16 +1,181 @@
-// Package ivshmem says whether the VMs of a node can share memory (IVShmem).
+// Package ivshmem makes the memory that the VMs of a job on one node share.
 //
-// This release cannot provide it: [Check] refuses every job that asks for
-// devices.
+// A region is a file in /dev/shm. QEMU maps it as a PCI device (IVShmem) of each
+// VM: device k of all VMs of the job on the node is one [Region], and no other
+// job's VM has it. A [Node] makes regions, finds what was left of them, and
+// removes them; [Memory] is one that is open. Which regions a job has is in its
+// journal, before the files exist.
+//
+// Anybody may write to /dev/shm. So a region has a name that nobody can know
+// before, is made only where nothing is, stays root's until all of its memory is
+// there, and later counts as the region only if it is still a plain file of its
+// owner's. Its owner can do with it what he can do in his VMs, and nobody else
+// anything.
+//
+// All memory of a region is taken when it is made, in the job's cgroup: a job
+// that has too little learns it then, and not by the death of a VM. It is zero
+// then, is overwritten with zeros by [Memory.Wipe], and once more before it goes
+// back.
 package ivshmem
 
-import "fmt"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 
-// Check returns nil if a VM can have that many IVShmem devices on node, and else
-// why not.
-func Check(node string, devices int) error {
-	if devices == 0 {
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/config"
+)
+
+// Dir is where regions are: libvirt looks for the memory of a <shmem> nowhere else.
+const Dir = "/dev/shm"
+
+// A Node is the regions of one node.
+type Node struct{ dir, place string }
+
+// Open returns the regions of the node whose journals are below state.
+func Open(state, node string) Node { return Node{Dir, placeOf(state, node)} }
+
+// A Region is one, before, while and after it exists. It is what a journal keeps.
+type Region struct {
+	Name  string `json:"name"`  // of the file
+	Index int    `json:"index"` // of the device that it is in every VM
+	Size  int64  `json:"size"`  // bytes
+}
+
+// An Owner is whose QEMU maps a region.
+type Owner struct{ UID, GID uint32 }
+
+// Create makes the region, of the memory of NUMA node numa if that is not -1 and
+// has enough. If it fails, call Remove.
+func (n Node) Create(ctx context.Context, r Region, owner Owner, numa int) (*Memory, error) {
+	path := filepath.Join(n.dir, r.Name)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("make shared memory: %w", err)
+	}
+	m := &Memory{file: file, size: r.Size}
+	if err := m.prepare(ctx, owner, numa); err != nil {
+		return nil, errors.Join(fmt.Errorf("make shared memory: %w", err), file.Close())
+	}
+	return m, nil
+}
+
+// prepare gives the file its memory and only then its owner, who could otherwise
+// meddle with it.
+func (m *Memory) prepare(ctx context.Context, owner Owner, numa int) error {
+	if err := m.file.Truncate(m.size); err != nil {
+		return err
+	}
+	m.preferNode(numa)
+	if err := m.allocate(ctx); err != nil {
+		return err
+	}
+	if err := m.file.Chmod(0o600); err != nil { // whatever the umask is
+		return err
+	}
+	return m.file.Chown(int(owner.UID), int(owner.GID))
+}
+
+// step is how much is done between two looks at the context, in bytes.
+const step = 64 << 20
+
+// allocate takes all of the memory, which the kernel clears.
+func (m *Memory) allocate(ctx context.Context) error {
+	for at := int64(0); at < m.size; at += step {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		err := retry(func() error { return unix.Fallocate(int(m.file.Fd()), 0, at, min(step, m.size-at)) })
+		if errors.Is(err, unix.ENOSPC) {
+			return m.noRoom()
+		}
+		if err != nil {
+			return &fs.PathError{Op: "fallocate", Path: m.file.Name(), Err: err}
+		}
+	}
+	return nil
+}
+
+func (m *Memory) noRoom() error {
+	var has unix.Statfs_t
+	_ = unix.Fstatfs(int(m.file.Fd()), &has)
+	return fmt.Errorf("%w: %s is too small for another %s; it holds %s in all. Ask for less (--ivshmem), or have the administrator mount it larger",
+		unix.ENOSPC, filepath.Dir(m.file.Name()), inMiB(m.size), inMiB(int64(has.Blocks)*has.Bsize))
+}
+
+func inMiB(bytes int64) config.Size { return config.Size(bytes >> 20) }
+
+// retry does what a signal may interrupt, such as one of Go's own.
+func retry(do func() error) error {
+	for {
+		if err := do(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// ErrForeign matches the refusal of a file that is not, or no longer, a region of
+// the owner that it should be of.
+var ErrForeign = errors.New("not a region of that owner")
+
+// Remove wipes and removes the region of that name, which must be uid's or have
+// got no owner yet. One that is not there is removed. QEMU must be gone.
+func (n Node) Remove(ctx context.Context, name string, uid uint32) error {
+	err := n.remove(ctx, name, uid)
+	if err != nil {
+		return fmt.Errorf("remove shared memory %s: %w", filepath.Join(n.dir, name), err)
+	}
+	return nil
+}
+
+func (n Node) remove(ctx context.Context, name string, uid uint32) error {
+	if _, ok := parseName(name); !ok {
+		return ErrForeign
+	}
+	path := filepath.Join(n.dir, name)
+	m, err := openRegion(path, uid)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return fmt.Errorf("not available on node %s: shared memory between VMs (--ivshmem): this release of Slurm-V does not provide it yet", node)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if err := m.Wipe(ctx); err != nil {
+		return err
+	}
+	// A process of the owner's may have the file open, or another name for it:
+	// what it holds is then an empty file.
+	if err := m.file.Truncate(0); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// openRegion opens what may be a region. Its owner could have put anything in its
+// place, even a name of somebody else's file.
+func openRegion(path string, uid uint32) (*Memory, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENXIO):
+		return nil, ErrForeign // a link, a directory, a socket
+	case err != nil:
+		return nil, err
+	}
+	var info unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &info); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if info.Mode&unix.S_IFMT != unix.S_IFREG || info.Uid != uid && info.Uid != 0 {
+		return nil, errors.Join(ErrForeign, file.Close())
+	}
+	return &Memory{file: file, size: info.Size}, nil
 }

@@ -1,15 +1,408 @@
 package ivshmem
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/journal"
 )
 
-func TestCheck(t *testing.T) {
-	if err := Check("n1", 0); err != nil {
-		t.Errorf("a job without devices is refused: %v", err)
+var (
+	job   = journal.ID{Job: 42, Restart: 1}
+	other = journal.ID{Job: 43}
+)
+
+const (
+	size    = 4 << 20
+	nobody  = 65534
+	anyNode = -1
+)
+
+// me owns the regions of the tests: only root can give files away.
+var me = Owner{uint32(os.Getuid()), uint32(os.Getgid())}
+
+// someNode has its regions in a directory of /dev/shm.
+func someNode(t *testing.T) Node {
+	t.Helper()
+	dir, err := os.MkdirTemp(Dir, "slurmv-test-")
+	if err != nil {
+		t.Skip("no /dev/shm to write to: ", err)
 	}
-	if err := Check("n1", 1); err == nil || !strings.HasPrefix(err.Error(), "not available on node n1: shared memory") {
-		t.Errorf("error = %v", err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return Node{dir, placeOf("/state", "n1")}
+}
+
+func (n Node) path(r Region) string { return filepath.Join(n.dir, r.Name) }
+
+func make1(t *testing.T, n Node, index int) (Region, *Memory) {
+	t.Helper()
+	r := n.New(job, index, size)
+	m, err := n.Create(t.Context(), r, me, anyNode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return r, m
+}
+
+// mapped is the region as a VM sees it.
+func mapped(t *testing.T, n Node, r Region) []byte {
+	t.Helper()
+	file, err := os.OpenFile(n.path(r), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	memory, err := unix.Mmap(int(file.Fd()), 0, int(r.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(memory) })
+	return memory
+}
+
+func allZero(memory []byte) bool { return len(bytes.Trim(memory, "\x00")) == 0 }
+
+func stat(t *testing.T, path string) *syscall.Stat_t {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Sys().(*syscall.Stat_t)
+}
+
+func TestNamesTellApart(t *testing.T) {
+	here := Open("/var/lib/slurmv/n1", "n1")
+	first := here.New(job, 0, size).Name
+	tests := map[string]string{
+		"the same region once more":         here.New(job, 0, size).Name,
+		"another device":                    here.New(job, 1, size).Name,
+		"another job":                       here.New(other, 0, size).Name,
+		"another restart":                   here.New(journal.ID{Job: 42}, 0, size).Name,
+		"another node of the host":          Open("/var/lib/slurmv/n1", "n2").New(job, 0, size).Name,
+		"a node of another cluster":         Open("/srv/other/n1", "n1").New(job, 0, size).Name,
+		"a node and a directory that blend": Open("/var/lib/slurmv/n", "1n1").New(job, 0, size).Name,
+	}
+	for name, got := range tests {
+		if got == first {
+			t.Errorf("%s has the same name: %s", name, got)
+		}
+	}
+	// All but the random part is what leftovers are found by.
+	said, ok := parseName(first)
+	if want := (parts{here.place, job, 0}); !ok || said != want {
+		t.Errorf("%s is read as %+v, want %+v", first, said, want)
+	}
+	for _, name := range []string{"", "slurmv-", strings.ToUpper(first), first + "x", "x" + first, first[:len(first)-1], strings.Replace(first, "42.1", "042.1", 1)} {
+		if _, ok := parseName(name); ok {
+			t.Errorf("%q is taken for a region", name)
+		}
+	}
+}
+
+func TestRegionIsTheOwnersAloneAndAllThere(t *testing.T) {
+	n := someNode(t)
+	owner := me
+	if owner.UID == 0 {
+		owner = Owner{nobody, nobody}
+	}
+	r := n.New(job, 3, size)
+	m, err := n.Create(t.Context(), r, owner, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	got := stat(t, n.path(r))
+	if got.Mode != unix.S_IFREG|0o600 || got.Uid != owner.UID || got.Gid != owner.GID || got.Size != size {
+		t.Errorf("mode %o, owner %d:%d, %d bytes", got.Mode, got.Uid, got.Gid, got.Size)
+	}
+	if got.Blocks*512 < size {
+		t.Errorf("only %d bytes of memory are taken", got.Blocks*512)
+	}
+	if !allZero(mapped(t, n, r)) {
+		t.Error("not zero")
+	}
+}
+
+// What stands in the place of a region was there before and is not ours.
+func TestCreateTakesNothingThatIsThere(t *testing.T) {
+	tests := map[string]func(path string) error{
+		"a file":            func(path string) error { return os.WriteFile(path, []byte("x"), 0o666) },
+		"a link to nowhere": func(path string) error { return os.Symlink(path+"-target", path) },
+		"a link to a file":  func(path string) error { return os.Symlink("/etc/hostname", path) },
+		"a directory":       func(path string) error { return os.Mkdir(path, 0o777) },
+		"a second name of a file": func(path string) error {
+			return errors.Join(os.WriteFile(path+"-1", nil, 0o666), os.Link(path+"-1", path))
+		},
+	}
+	for name, put := range tests {
+		t.Run(name, func(t *testing.T) {
+			n := someNode(t)
+			r := n.New(job, 0, size)
+			if err := put(n.path(r)); err != nil {
+				t.Fatal(err)
+			}
+			before := *stat(t, n.path(r))
+			if _, err := n.Create(t.Context(), r, me, anyNode); !errors.Is(err, fs.ErrExist) {
+				t.Errorf("error = %v, want %v", err, fs.ErrExist)
+			}
+			if after := *stat(t, n.path(r)); after.Ino != before.Ino || after.Size != before.Size || after.Uid != before.Uid {
+				t.Error("it was changed")
+			}
+			if _, err := os.Lstat(n.path(r) + "-target"); err == nil {
+				t.Error("the link was followed")
+			}
+		})
+	}
+}
+
+func TestWipeLeavesZerosAndTheMemory(t *testing.T) {
+	n := someNode(t)
+	r, m := make1(t, n, 0)
+	memory := mapped(t, n, r)
+	for _, at := range []int{0, 4095, 4096, size/2 + 1, size - 1} {
+		memory[at] = 0xa5
+	}
+	before := stat(t, n.path(r)).Blocks
+	if err := m.Wipe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !allZero(memory) {
+		t.Error("what a VM wrote is still there")
+	}
+	if after := stat(t, n.path(r)).Blocks; after != before {
+		t.Errorf("%d blocks instead of %d", after, before)
+	}
+	if err := m.Wipe(t.Context()); err != nil {
+		t.Errorf("wiped once more: %v", err)
+	}
+}
+
+func TestWipeIsOfTheFileWhateverItsName(t *testing.T) {
+	n := someNode(t)
+	r, m := make1(t, n, 0)
+	memory := mapped(t, n, r)
+	memory[0] = 1
+	if err := os.Remove(n.path(r)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(n.path(r), []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Wipe(t.Context()); err != nil || memory[0] != 0 {
+		t.Errorf("error %v, first byte %d", err, memory[0])
+	}
+	if text, _ := os.ReadFile(n.path(r)); string(text) != "another" {
+		t.Errorf("the other file is now %q", text)
+	}
+}
+
+func TestRemoveLeavesNothingToSomebodyWhoHasItOpen(t *testing.T) {
+	n := someNode(t)
+	r, _ := make1(t, n, 0)
+	mapped(t, n, r)[0] = 1
+	if err := os.Link(n.path(r), n.path(r)+"-kept"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time it is gone
+		if err := n.Remove(t.Context(), r.Name, me.UID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Lstat(n.path(r)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the region is still there: %v", err)
+	}
+	if kept := stat(t, n.path(r)+"-kept"); kept.Size != 0 || kept.Blocks != 0 {
+		t.Errorf("%d bytes are kept under another name", kept.Size)
+	}
+}
+
+func TestRemoveRefusesForeignFiles(t *testing.T) {
+	n := someNode(t)
+	secret := filepath.Join(n.dir, "secret")
+	tests := map[string]struct {
+		put  func(path string) error
+		uid  uint32
+		root bool
+	}{
+		"a link":          {put: func(path string) error { return os.Symlink(secret, path) }},
+		"a directory":     {put: func(path string) error { return os.Mkdir(path, 0o700) }},
+		"a pipe":          {put: func(path string) error { return unix.Mkfifo(path, 0o600) }},
+		"a socket":        {put: func(path string) error { _, err := net.Listen("unix", path); return err }},
+		"another owner's": {put: func(path string) error { return os.Link(secret, path) }, uid: 12345, root: true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tt.root && me.UID != 0 {
+				t.Skip("needs root")
+			}
+			_ = os.Remove(secret)
+			if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if tt.root {
+				if err := os.Chown(secret, nobody, nobody); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := n.New(job, 0, size)
+			if err := tt.put(n.path(r)); err != nil {
+				t.Fatal(err)
+			}
+			if err := n.Remove(t.Context(), r.Name, tt.uid); !errors.Is(err, ErrForeign) {
+				t.Errorf("error = %v, want %v", err, ErrForeign)
+			}
+			if _, err := os.Lstat(n.path(r)); err != nil {
+				t.Errorf("it was removed: %v", err)
+			}
+			if text, _ := os.ReadFile(secret); string(text) != "secret" {
+				t.Errorf("the file behind it is now %q", text)
+			}
+		})
+	}
+	if err := n.Remove(t.Context(), "secret", me.UID); !errors.Is(err, ErrForeign) {
+		t.Errorf("by another name: error = %v, want %v", err, ErrForeign)
+	}
+}
+
+// A crash can come before a region has got its owner, or its memory.
+func TestRemoveOfHalfMadeRegion(t *testing.T) {
+	n := someNode(t)
+	r := n.New(job, 0, size)
+	if err := os.WriteFile(n.path(r), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	uid := uint32(nobody)
+	if me.UID != 0 {
+		uid = me.UID
+	}
+	if err := n.Remove(t.Context(), r.Name, uid); err != nil {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(n.dir); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestListFindsLeftoversOfThisNodeOnly(t *testing.T) {
+	n := someNode(t)
+	first, _ := make1(t, n, 0)
+	second, _ := make1(t, n, 1)
+	elsewhere := Node{n.dir, placeOf("/state", "n2")}
+	make1(t, elsewhere, 0)
+	for name, put := range map[string]func(path string) error{
+		"a link": func(path string) error { return os.Symlink(n.path(first), path) },
+		"a second name": func(path string) error {
+			return errors.Join(os.WriteFile(path+"-1", nil, 0o600), os.Link(path+"-1", path))
+		},
+		"open to all": func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o666)) },
+		"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		if err := put(n.path(n.New(other, 0, size))); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	got, err := n.List()
+	want := []Found{{first.Name, job, me.UID}, {second.Name, job, me.UID}}
+	slices.SortFunc(want, func(a, b Found) int { return strings.Compare(a.Name, b.Name) })
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v, list differs (-want +got):\n%s", err, diff)
+	}
+	if got, err := (Node{n.dir + "/none", n.place}).List(); got != nil || err != nil {
+		t.Errorf("without a directory: %v, %v", got, err)
+	}
+}
+
+func TestCreateSaysThatThereIsNoRoom(t *testing.T) {
+	n := someNode(t)
+	inOwnMounts(t, func() {
+		if err := unix.Mount("shm", n.dir, "tmpfs", 0, "size=2m"); err != nil {
+			t.Error(err)
+			return
+		}
+		_, err := n.Create(context.Background(), n.New(job, 0, size), me, anyNode)
+		if !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), "too small for another 4M; it holds 2M in all") {
+			t.Errorf("error = %v", err)
+		}
+	})
+}
+
+// inOwnMounts runs a function with mounts of its own.
+func inOwnMounts(t *testing.T, run func()) {
+	t.Helper()
+	done := make(chan string)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		defer close(done)
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			done <- "no mount namespace of its own; run as root: " + err.Error()
+			return
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			done <- err.Error()
+			return
+		}
+		run()
+	}()
+	if why, failed := <-done; failed {
+		t.Skip(why)
+	}
+}
+
+func TestWhoeverCancelsIsHeard(t *testing.T) {
+	n := someNode(t)
+	r, m := make1(t, n, 0)
+	mapped(t, n, r)[0] = 1
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := n.Create(ctx, n.New(job, 1, size), me, anyNode); !errors.Is(err, context.Canceled) {
+		t.Errorf("create: error = %v", err)
+	}
+	if err := m.Wipe(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("wipe: error = %v", err)
+	}
+	if err := n.Remove(ctx, r.Name, me.UID); !errors.Is(err, context.Canceled) {
+		t.Errorf("remove: error = %v", err)
+	}
+	if _, err := os.Lstat(n.path(r)); err != nil {
+		t.Errorf("a region that is not wiped was removed: %v", err)
+	}
+}
+
+// The policy is asked for through another mapping than the one it was set by.
+func TestMemoryIsOfTheNUMANode(t *testing.T) {
+	n := someNode(t)
+	r := n.New(job, 0, size)
+	m, err := n.Create(t.Context(), r, me, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	memory := mapped(t, n, r)
+	const ofAddress = 2
+	var mode int32
+	var nodes [16]uint64
+	_, _, errno := unix.Syscall6(unix.SYS_GET_MEMPOLICY, uintptr(unsafe.Pointer(&mode)), uintptr(unsafe.Pointer(&nodes[0])),
+		uintptr(len(nodes)*64), uintptr(unsafe.Pointer(&memory[0])), ofAddress, 0)
+	if errno == unix.ENOSYS || errno == unix.EPERM {
+		t.Skip("the kernel has no NUMA policies: ", errno)
+	}
+	if errno != 0 || mode != 1 || nodes[0] != 1 {
+		t.Errorf("%v: mode %d, nodes %b; want mode 1 (preferred) and node 0", errno, mode, nodes[0])
 	}
 }

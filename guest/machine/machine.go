@@ -1,5 +1,5 @@
 // Package machine changes the VM it runs in into a member of a job's cluster:
-// host name, the job owner's user, mounts, network, names, an SSH server. It is
+// host name, the job owner's user, mounts, network, names, shared memory, an SSH server. It is
 // the [guest.Machine] of slurmv-guest.
 //
 // It works in any Linux image as root and needs no program of the image, except
@@ -38,6 +38,7 @@ type Machine struct {
 	setHostName func(name []byte) error
 	mount       func(source, target, fstype string, flags uintptr, data string) error
 	run         func(ctx context.Context, input, name string, args ...string) error
+	sysfs       func(file, value string) error
 
 	mu         sync.Mutex
 	stopLeases context.CancelFunc // ends what keeps addresses
@@ -58,6 +59,7 @@ func (m *Machine) Setup(ctx context.Context, s guest.Setup) (guest.Report, error
 	var warnings []string
 	steps, ctx := errgroup.WithContext(ctx)
 	steps.Go(func() error { return m.network(ctx, s.HostName, s.NICs) })
+	steps.Go(func() error { return m.ivshmem(ctx, s.IVShmem, s.User) })
 	steps.Go(func() error {
 		if err := m.user(s.User, s.Mounts); err != nil {
 			return err

@@ -1,0 +1,197 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slurm-v/slurm-v/guest"
+)
+
+// ivshmemPatience is how long the kernel may take to find and place the devices.
+const ivshmemPatience = 30 * time.Second
+
+// ivshmem gives the job's owner the devices by which the VM shares memory with
+// others, as /dev/slurmv/ivshmem0 and so on. He maps what these names lead to, the
+// PCI device's memory, and needs no driver for it.
+func (m *Machine) ivshmem(ctx context.Context, want guest.IVShmem, u guest.User) error {
+	if want.Devices == 0 {
+		return nil
+	}
+	devices, err := m.awaitIVShmem(ctx, want)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(m.path("dev/slurmv"), 0o755); err != nil {
+		return err
+	}
+	for k, d := range devices {
+		if err := m.offer(d, "/dev/slurmv/ivshmem"+strconv.Itoa(k), u); err != nil {
+			return fmt.Errorf("shared-memory device %d (PCI %s): %w", k, d.address, err)
+		}
+	}
+	return nil
+}
+
+// A pciDevice is one that the kernel knows, in sysfs.
+type pciDevice struct{ address string }
+
+// dir is what a device's files are below.
+func (d pciDevice) dir() string { return filepath.Join("/sys/bus/pci/devices", d.address) }
+
+// memory is the file that maps the second of its memories, the shared one.
+func (d pciDevice) memory() string { return filepath.Join(d.dir(), "resource2") }
+
+// offer makes the device the owner's, under the name.
+func (m *Machine) offer(d pciDevice, name string, u guest.User) error {
+	if text, _ := os.ReadFile(m.path(d.dir(), "enable")); strings.TrimSpace(string(text)) == "0" {
+		if err := m.writeSysfs(filepath.Join(d.dir(), "enable"), "1"); err != nil {
+			return err
+		}
+	}
+	// The second one is the same memory, mapped for writes that may be combined.
+	for _, file := range []string{d.memory(), d.memory() + "_wc"} {
+		err := os.Chown(m.path(file), int(u.UID), int(u.GID))
+		if err == nil {
+			err = os.Chmod(m.path(file), 0o600)
+		}
+		if err != nil && (file == d.memory() || !errors.Is(err, fs.ErrNotExist)) {
+			return err
+		}
+	}
+	_ = os.Remove(m.path(name))
+	return os.Symlink(d.memory(), m.path(name))
+}
+
+// awaitIVShmem returns the devices once the kernel has found all of them and
+// given each a place in the VM's address space. They are plugged into a running
+// VM, and the firmware, which could not know of them, has made no room for them
+// behind their bridge. So the kernel is made to lay that bridge out anew; nor does
+// anything depend on its own noticing of new devices.
+func (m *Machine) awaitIVShmem(ctx context.Context, want guest.IVShmem) ([]pciDevice, error) {
+	timeout := time.After(ivshmemPatience)
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		devices, err := m.pciDevices()
+		if err != nil {
+			return nil, err
+		}
+		found := slices.DeleteFunc(devices, func(d pciDevice) bool { return !m.isIVShmem(m.path(d.dir())) })
+		placed := m.countPlaced(found, want.Size)
+		if len(found) == want.Devices && placed == want.Devices {
+			return found, nil
+		}
+		m.log().Info("waiting for shared-memory devices", "found", len(found), "placed", placed, "want", want)
+		m.layOut(found, want.Size)
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-timeout:
+			return nil, fmt.Errorf("the VM has %d shared-memory devices (IVShmem) instead of %d, and room for %d of them in its address space", len(found), want.Devices, placed)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// pciDevices returns all devices in the order of their addresses.
+func (m *Machine) pciDevices() ([]pciDevice, error) {
+	entries, err := os.ReadDir(m.path("sys/bus/pci/devices")) // sorted
+	if err != nil {
+		return nil, fmt.Errorf("look for shared-memory devices: %w", err)
+	}
+	devices := make([]pciDevice, len(entries))
+	for i, e := range entries {
+		devices[i].address = e.Name()
+	}
+	return devices, nil
+}
+
+// isIVShmem tells whether the device with that directory is one.
+func (m *Machine) isIVShmem(dir string) bool {
+	return sysfsText(dir, "vendor") == "0x1af4" && sysfsText(dir, "device") == "0x1110"
+}
+
+func sysfsText(dir, file string) string {
+	text, _ := os.ReadFile(filepath.Join(dir, file))
+	return strings.TrimSpace(string(text))
+}
+
+// countPlaced counts the devices that have memory to map, which the kernel shows
+// only once it has an address.
+func (m *Machine) countPlaced(devices []pciDevice, size int64) (n int) {
+	for _, d := range devices {
+		if m.placed(d, size) {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *Machine) placed(d pciDevice, size int64) bool {
+	info, err := os.Stat(m.path(d.memory()))
+	return err == nil && info.Size() == size
+}
+
+// layOut has the kernel look for devices, after it has forgotten the ports behind
+// which one has no room.
+func (m *Machine) layOut(found []pciDevice, size int64) {
+	var forgotten []string
+	for _, d := range found {
+		port, err := m.portOf(d)
+		if err != nil || m.placed(d, size) || slices.Contains(forgotten, port) || !m.onlyIVShmem(port) {
+			continue
+		}
+		forgotten = append(forgotten, port)
+		if err := m.writeSysfs(filepath.Join("/", strings.TrimPrefix(port, m.path()), "remove"), "1"); err != nil {
+			m.log().Warn("PCI port not laid out anew", "port", port, "err", err)
+		}
+	}
+	if err := m.writeSysfs("/sys/bus/pci/rescan", "1"); err != nil {
+		m.log().Warn("no look for PCI devices", "err", err)
+	}
+}
+
+var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+
+// portOf returns the directory of the port of the PCI host that the device is
+// behind, or its own: sysfs has devices inside of those that they are plugged into.
+func (m *Machine) portOf(d pciDevice) (string, error) {
+	dir, err := filepath.EvalSymlinks(m.path(d.dir()))
+	if err != nil {
+		return "", err
+	}
+	for pciAddress.MatchString(filepath.Base(filepath.Dir(dir))) {
+		dir = filepath.Dir(dir)
+	}
+	return dir, nil
+}
+
+// onlyIVShmem tells whether there is nothing behind the port but bridges and
+// shared memory: only then nobody misses it for a moment.
+func (m *Machine) onlyIVShmem(dir string) bool {
+	if m.isIVShmem(dir) {
+		return true
+	}
+	if !strings.HasPrefix(sysfsText(dir, "class"), "0x0604") {
+		return false
+	}
+	entries, err := os.ReadDir(dir)
+	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return pciAddress.MatchString(e.Name()) && !m.onlyIVShmem(filepath.Join(dir, e.Name()))
+	})
+}
+
+// writeSysfs writes to a file of the kernel's.
+func (m *Machine) writeSysfs(file, value string) error {
+	if m.sysfs != nil {
+		return m.sysfs(file, value)
+	}
+	return os.WriteFile(m.path(file), []byte(value), 0o200)
+}

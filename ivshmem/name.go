@@ -1,0 +1,102 @@
+package ivshmem
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+// placeOf stands for a node of a cluster in names: several slurmd, and several
+// clusters, can have one /dev/shm. The directory of the journals tells clusters
+// apart, as it must be another one for each; what a job says about its cluster has
+// been in its user's hands.
+func placeOf(state, node string) string {
+	sum := sha256.Sum256([]byte(state + "\x00" + node))
+	return fmt.Sprintf("%x", sum[:8])
+}
+
+// New returns the region that device index of the job's VMs is to be. Its last
+// part is for nobody to guess: who made a file of that name first could keep the
+// job from starting.
+func (n Node) New(job journal.ID, index int, size int64) Region {
+	name := fmt.Sprintf("slurmv-%s-%s-%d-%s", n.place, job, index, strings.ToLower(rand.Text()))
+	return Region{Name: name, Index: index, Size: size}
+}
+
+var namePattern = regexp.MustCompile(`^slurmv-([0-9a-f]{16})-([0-9]+\.[0-9]+)-([0-9]+)-[a-z2-7]{26}$`)
+
+// parts are what a region's name says.
+type parts struct {
+	place string
+	job   journal.ID
+	index int
+}
+
+func parseName(name string) (parts, bool) {
+	found := namePattern.FindStringSubmatch(name)
+	if found == nil {
+		return parts{}, false
+	}
+	job, err := journal.ParseID(found[2])
+	index, indexErr := strconv.Atoi(found[3])
+	return parts{found[1], job, index}, err == nil && indexErr == nil
+}
+
+// A Found is a file that looks like a region of the node.
+type Found struct {
+	Name string
+	Job  journal.ID
+	UID  uint32 // whose file it is
+}
+
+// List returns what looks like a region of the node, by name and kind. The name
+// alone proves nothing: anybody may have made the file, but only of his own.
+func (n Node) List() ([]Found, error) {
+	entries, err := os.ReadDir(n.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list shared memory: %w", err)
+	}
+	var all []Found
+	for _, e := range entries {
+		is, ok := parseName(e.Name())
+		if !ok || is.place != n.place {
+			continue
+		}
+		if uid, ok := looksLikeRegion(e); ok {
+			all = append(all, Found{Name: e.Name(), Job: is.job, UID: uid})
+		}
+	}
+	slices.SortFunc(all, func(a, b Found) int {
+		return cmp.Or(cmp.Compare(a.Job.Job, b.Job.Job), cmp.Compare(a.Job.Restart, b.Job.Restart), cmp.Compare(a.Name, b.Name))
+	})
+	return all, nil
+}
+
+// looksLikeRegion returns the owner of a plain file with one name. With a second
+// one it could be anybody's, on a kernel that lets users make names for the files
+// of others.
+func looksLikeRegion(e fs.DirEntry) (uid uint32, ok bool) {
+	info, err := e.Info()
+	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&^0o600 != 0 {
+		return 0, false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if ok {
+		return stat.Uid, stat.Nlink == 1
+	}
+	return 0, false
+}
