@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/vfpool/device"
+	"github.com/slurm-v/slurm-v/vfpool/sriov"
 )
 
 // A Status says how a check ended.
@@ -75,14 +77,15 @@ type inspection struct {
 	probeErr    error
 	slurmd      slurmd
 	slurmdErr   error
-	sriov       []sriovDevice
+	pfs         []device.PF
+	findings    []sriov.Finding // about them
 }
 
 // checks are in the order of the report.
 var checks = []func(context.Context, *inspection) []Result{
 	configuration, directories, programs,
 	account, libvirt, emulator, driver, kvm, networks,
-	limits, hugepages, iommu, sriov,
+	limits, hugepages, sharedMemory, vfs,
 	plugin, restarted, slurmSettings, resourceScript,
 }
 
@@ -93,7 +96,7 @@ func (n Node) Check(ctx context.Context) []Result {
 	i.settings, i.settingsErr = readSettings(ctx, n)
 	i.probe, i.probeErr = readProbe(ctx, n)
 	i.slurmd, i.slurmdErr = findSlurmd(n.Root, n.Name)
-	i.sriov = findSRIOV(n.Root)
+	i.pfs, i.findings = findPFs(n.Root)
 	var results []Result
 	for _, check := range checks {
 		for _, r := range check(ctx, i) {

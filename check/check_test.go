@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/vfpool/sriov/sriovtest"
 )
 
 // A machine is a node that lacks nothing, as files and programs' answers; a test
@@ -31,7 +33,7 @@ func newMachine(t *testing.T) *machine {
 		"/usr/bin/qemu-system-x86_64 --version":  "QEMU emulator version 7.2.0\nCopyright (c) 2003-2022",
 		"/lib/slurmv-agent probe --config /conf": `{"libvirt": "9.0.0", "underlay": "10.0.0.1"}`,
 	}}
-	for _, dir := range []string{"var/lib", "run", "sys/kernel/iommu_groups/0"} {
+	for _, dir := range []string{"var/lib", "run", "sys/kernel/iommu_groups/0", "dev/shm"} {
 		m.mkdir(t, dir)
 	}
 	m.write(t, "etc/os-release", "PRETTY_NAME=\"Debian GNU/Linux 12\"\nID=debian\n", 0o644)
@@ -42,6 +44,7 @@ func newMachine(t *testing.T) *machine {
 	m.write(t, "lib/slurmv-agent", "", 0o755)
 	m.write(t, "lib/slurmv-guest", "", 0o755)
 	m.write(t, "dev/kvm", "", 0o666)
+	m.write(t, "proc/mounts", "/dev/vda / ext4 rw 0 0\nshm /dev/shm tmpfs rw,huge=within_size 0 0\n", 0o644)
 	m.write(t, "conf", "", 0o644)
 	m.write(t, "etc/slurm/plugstack.conf", "required /lib/slurmv.so\n", 0o644)
 	m.plugin(t, 22, 5, 8)
@@ -86,6 +89,16 @@ func (m *machine) remove(t *testing.T, file string) {
 func (m *machine) link(t *testing.T, target, file string) {
 	t.Helper()
 	if err := os.Symlink(target, filepath.Join(m.root, file)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cards puts network cards with SR-IOV into the machine, in place of its own sysfs.
+func (m *machine) cards(t *testing.T, cards ...sriovtest.Card) {
+	t.Helper()
+	m.remove(t, "sys")
+	node := sriovtest.New(t, cards...)
+	if err := os.CopyFS(filepath.Join(m.root, "sys"), os.DirFS(filepath.Join(node.Root, "sys"))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -225,12 +238,25 @@ func TestCheck(t *testing.T) {
 			[]string{"error networks", "skipped SR-IOV"}, ""},
 		"few descriptors": {func(t *testing.T, m *machine) { m.limits(t, "unlimited", "1024") },
 			[]string{"warning limits", "skipped SR-IOV"}, ""},
+		"no shared memory": {func(t *testing.T, m *machine) { m.write(t, "proc/mounts", "/dev/vda / ext4 rw 0 0\n", 0o644) },
+			[]string{"warning shared memory", "skipped SR-IOV"}, ""},
+		"something over the shared memory": {func(t *testing.T, m *machine) {
+			m.write(t, "proc/mounts", "shm /dev/shm tmpfs rw 0 0\n/dev/vdb /dev/shm ext4 rw 0 0\n", 0o644)
+		}, []string{"warning shared memory", "skipped SR-IOV"}, ""},
 		"VFs without IOMMU and locked memory": {func(t *testing.T, m *machine) {
-			m.remove(t, "sys/kernel/iommu_groups")
 			m.limits(t, "65536", "1048576")
-			m.write(t, "sys/class/net/eth1/device/sriov_totalvfs", "7\n", 0o644)
-			m.write(t, "sys/class/net/eth1/device/sriov_numvfs", "0\n", 0o644)
-		}, []string{"warning limits", "warning IOMMU", "warning SR-IOV"}, "eth1: 0 of 7 VFs"},
+			m.cards(t, sriovtest.Card{Name: "eth1", Driver: "igb", VFs: 7, NoIOMMU: true})
+		}, []string{"warning limits", "warning SR-IOV"}, "the IOMMU is off"},
+		"a card without VFs": {func(t *testing.T, m *machine) {
+			m.cards(t, sriovtest.Card{Name: "eth1", Driver: "igb", TotalVFs: 7})
+			m.mkdir(t, "sys/kernel/iommu_groups/0")
+		}, []string{"warning SR-IOV"}, "eth1: it has no VFs"},
+		"a card with VFs": {func(t *testing.T, m *machine) {
+			m.cards(t, sriovtest.Card{Name: "eth1", Driver: "igb", VFs: 7})
+		}, []string{}, ""},
+		"a bridge of the configuration that is not there": {func(t *testing.T, m *machine) {
+			m.write(t, "conf", "[vf.software.soft0]\nbridge = \"br-none\"\nrate = \"1g\"\n", 0o644)
+		}, []string{"warning software VFs"}, "br-none"},
 		"a plugin of another release": {func(t *testing.T, m *machine) { m.plugin(t, 23, 11, 1) },
 			[]string{"skipped SR-IOV", "error plugin"}, "is built for Slurm 23.11.1, but this is Slurm 22.05.8"},
 		"a plugin of the same release": {func(t *testing.T, m *machine) { m.plugin(t, 22, 5, 3) }, []string{"skipped SR-IOV"}, ""},

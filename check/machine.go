@@ -8,7 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/ivshmem"
 )
 
 // kvm: QEMU runs as the job's owner, so the device must open for everybody.
@@ -83,49 +86,31 @@ func readNumber(dir, file string) int {
 	return n
 }
 
-// iommu: without one no VF can be given to a VM.
-func iommu(_ context.Context, i *inspection) []Result {
-	const name = "IOMMU"
-	groups, _ := os.ReadDir(i.path("/sys/kernel/iommu_groups"))
-	switch {
-	case len(groups) > 0:
-		return []Result{ok(name, fmt.Sprintf("on, %d groups", len(groups)))}
-	case len(i.sriov) > 0:
-		return []Result{warning(name, "off", "turn it on in the firmware and with intel_iommu=on or amd_iommu=on on the kernel's command line: --sriov is refused here without")}
+// sharedMemory: --ivshmem is refused without, and nothing else needs it.
+func sharedMemory(_ context.Context, i *inspection) []Result {
+	const name, dir = "shared memory", ivshmem.Dir
+	text, _ := os.ReadFile(i.path("/proc/mounts"))
+	kind, options := mountedAt(string(text), dir)
+	if kind != "tmpfs" {
+		return []Result{warning(name, dir+" is no tmpfs", "mount a tmpfs there: jobs with --ivshmem fail on this node")}
 	}
-	return []Result{ok(name, "off; no device has SR-IOV, so nothing needs it")}
-}
-
-// An sriovDevice is a network interface whose device can have VFs.
-type sriovDevice struct {
-	name        string
-	total, made int
-}
-
-func findSRIOV(root string) []sriovDevice {
-	var devices []sriovDevice
-	dirs, _ := filepath.Glob(filepath.Join(root, "sys/class/net/*/device"))
-	for _, dir := range dirs {
-		if total := readNumber(dir, "sriov_totalvfs"); total > 0 {
-			devices = append(devices, sriovDevice{filepath.Base(filepath.Dir(dir)), total, readNumber(dir, "sriov_numvfs")})
+	var has unix.Statfs_t
+	_ = unix.Statfs(i.path(dir), &has)
+	seen := fmt.Sprintf("%s holds %s", dir, config.Size(int64(has.Blocks)*has.Bsize>>20))
+	for option := range strings.SplitSeq(options, ",") {
+		if strings.HasPrefix(option, "huge=") {
+			seen += ", " + option
 		}
 	}
-	return devices
+	return []Result{ok(name, seen)}
 }
 
-func sriov(_ context.Context, i *inspection) []Result {
-	const name = "SR-IOV"
-	if len(i.sriov) == 0 {
-		return []Result{skipped(name, "no network device here has it: --sriov is refused on this node", "")}
-	}
-	var results []Result
-	for _, d := range i.sriov {
-		seen := fmt.Sprintf("%s: %d of %d VFs", d.name, d.made, d.total)
-		if d.made == 0 {
-			results = append(results, warning(name, seen, fmt.Sprintf("make VFs at boot: echo %d > /sys/class/net/%s/device/sriov_numvfs", d.total, d.name)))
-			continue
+// mountedAt returns what /proc/mounts says is at dir; the last one is on top.
+func mountedAt(mounts, dir string) (kind, options string) {
+	for line := range strings.Lines(mounts) {
+		if f := strings.Fields(line); len(f) > 3 && f[1] == dir {
+			kind, options = f[2], f[3]
 		}
-		results = append(results, ok(name, seen))
 	}
-	return results
+	return kind, options
 }

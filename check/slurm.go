@@ -37,8 +37,8 @@ func (s Settings) list(name string) []string {
 
 func (s Settings) has(name, word string) bool { return slices.Contains(s.list(name), word) }
 
-// seconds returns a value such as "60 sec".
-func (s Settings) seconds(name string) (int, bool) {
+// Seconds returns a value such as "60 sec".
+func (s Settings) Seconds(name string) (int, bool) {
 	number, _, _ := strings.Cut(s[name], " ")
 	n, err := strconv.Atoi(number)
 	return n, err == nil
@@ -88,8 +88,8 @@ func tasks(s Settings) Result {
 
 func timers(s Settings) Result {
 	const name = "UnkillableStepTimeout, KillWait"
-	unkillable, ok1 := s.seconds("UnkillableStepTimeout")
-	wait, ok2 := s.seconds("KillWait")
+	unkillable, ok1 := s.Seconds("UnkillableStepTimeout")
+	wait, ok2 := s.Seconds("KillWait")
 	seen := fmt.Sprintf("%d s, %d s", unkillable, wait)
 	switch {
 	case !ok1 || !ok2:
@@ -97,7 +97,7 @@ func timers(s Settings) Result {
 	case unkillable <= reclaimSeconds:
 		return wrong(name, seen, fmt.Sprintf("set UnkillableStepTimeout above %d: giving back VMs may take as long, and Slurm drains a node that takes longer", reclaimSeconds))
 	case wait < leastKillWait:
-		return warning(name, seen, fmt.Sprintf("set KillWait to %d or more: programs in the VMs have it, less 5 s, to end after SIGTERM", leastKillWait))
+		return warning(name, seen, fmt.Sprintf("set KillWait to %d or more: programs in the VMs have it to end after SIGTERM", leastKillWait))
 	}
 	return ok(name, seen)
 }

@@ -113,7 +113,7 @@ func limits(_ context.Context, i *inspection) []Result {
 	if err != nil {
 		return []Result{skipped(name, err.Error(), "run as root")}
 	}
-	return []Result{judgeLimits(parseLimits(string(text)), len(i.sriov) > 0)}
+	return []Result{judgeLimits(parseLimits(string(text)), len(i.pfs) > 0)}
 }
 
 // hardLimits are by the kernel's names, such as "Max open files".

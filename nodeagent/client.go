@@ -174,8 +174,9 @@ func (h *Holder) SendMap(ctx context.Context, all []NodeVMs) error {
 }
 
 // UntilEnded holds the VMs. When ctx ends, which is the end of the step, it tells
-// the agent and waits until all programs have ended; the agent bounds that. It
-// returns nil then, or why the VMs cannot go on: io.EOF if the agent is gone.
+// the agent and waits until all programs have ended; who cannot wait so long closes
+// the Holder. It returns nil then, or why the VMs cannot go on: io.EOF if the agent
+// is gone.
 func (h *Holder) UntilEnded(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { _ = h.conn.WriteJSON(HoldMessage{Ending: true}) })()
 	for {

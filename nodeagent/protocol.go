@@ -7,6 +7,7 @@
 //
 //	hold     both ends exchange [HoldMessage] lines
 //	exec     a yamux session; the connecting end is its client
+//	claim    the server sends [ClaimMessage] lines; the connection is the claim's life
 //	ps       nothing more; the server closes
 //	console  raw bytes, server to client
 //	forward  raw bytes both ways, half-close is kept
@@ -33,6 +34,7 @@ import (
 const (
 	OpHold    = "hold"
 	OpExec    = "exec"
+	OpClaim   = "claim"
 	OpPS      = "ps"
 	OpConsole = "console"
 	OpForward = "forward"
@@ -66,6 +68,12 @@ type Request struct {
 	LocalTasks   int    `json:"local_tasks,omitempty"`
 	Distribution string `json:"distribution,omitempty"`
 
+	// Claim is the claim of the run to which an exec's program belongs.
+	Claim *Claim `json:"claim,omitempty"`
+
+	// NoWait refuses a claim at once when every device is claimed.
+	NoWait bool `json:"no_wait,omitempty"`
+
 	// Follow keeps a console open for what is still to come.
 	Follow bool `json:"follow,omitempty"`
 
@@ -91,6 +99,9 @@ type Reply struct {
 
 	// VM is the one that exec will start the program in.
 	VM *VM `json:"vm,omitempty"`
+
+	// IVShmemSize is the size in bytes of the device that an exec has claimed.
+	IVShmemSize int64 `json:"ivshmem_size,omitempty"`
 }
 
 // NodeVMs is what one node contributes to the VM cluster of a job.
@@ -100,6 +111,10 @@ type NodeVMs struct {
 	Underlay string `json:"underlay,omitempty"` // address at which other nodes reach this one
 	VMs      []VM   `json:"vms"`
 	HostKey  string `json:"host_key,omitempty"` // public, of the sshds in the VMs; with op key
+	Unpinned string `json:"unpinned,omitempty"` // why the VMs have no CPUs to themselves; "" if they have
+
+	// Claims are those under which programs may run on this node.
+	Claims []Claim `json:"claims,omitempty"`
 }
 
 // A VM is one virtual machine of a job.
@@ -112,6 +127,11 @@ type VM struct {
 	State   string  `json:"state,omitempty"`  // the stage it is in, or "running", "off", "failed"
 	Cause   string  `json:"cause,omitempty"`  // how the guest ended, such as "powered itself off"; with State "off"
 	Stages  []Stage `json:"stages,omitempty"` // those it has been through, in order
+
+	// CPUs are those of the node to which the vCPUs are pinned, "0-3,8", and
+	// EmulatorCPUs those for QEMU's other threads. Both are empty if they are not.
+	CPUs         string `json:"cpus,omitempty"`
+	EmulatorCPUs string `json:"emulator_cpus,omitempty"`
 }
 
 // A Stage of a launch took this long.

@@ -122,7 +122,7 @@ static void add(const char *format, ...)
 
 static spank_err_t users(spank_t sp, const char *variable, const char **value)
 {
-	static char text[64 * 1024 + 1]; /* as long as jobspec.Decode takes */
+	static char text[96 * 1024 + 1]; /* as long as jobspec.Decode takes */
 
 	*value = text;
 	return spank_getenv(sp, variable, text, sizeof(text));

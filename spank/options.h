@@ -6,7 +6,7 @@ static struct spank_option options[] = {
 	{"memory-per-vm", "SIZE", "[slurm-v] memory of each VM, such as 8G", 1, 2, keep_option},
 	{"disk-size", "SIZE", "[slurm-v] disk of each VM, such as 20G; 0 for the size of the image", 1, 3, keep_option},
 	{"vm-image", "PATH|NAME", "[slurm-v] disk image to start from: a file, or a name of the site's catalogue", 1, 4, keep_option},
-	{"sriov", "N[:SETTINGS]", "[slurm-v] SR-IOV virtual functions of each VM; join lists with +, as in 1:min=10g+2:max=5g", 1, 5, keep_option},
+	{"sriov", "N[:SETTINGS][+...]", "[slurm-v] SR-IOV virtual functions of each VM, as in 2, or 1:min=10g+2:max=5g for different ones", 1, 5, keep_option},
 	{"ivshmem", "N[:SIZE]", "[slurm-v] shared-memory devices of each VM: MPI jobs that may run at once", 1, 6, keep_option},
 	{"vm-network", "NAME", "[slurm-v] network of the VMs, by its name at the site", 1, 7, keep_option},
 	{"vm-mount", "HOST[:GUEST][:ro][,...]", "[slurm-v] directories to see in the VMs, beside the working directory; none leaves that out", 1, 8, keep_option},

@@ -71,6 +71,19 @@ func TestAnswer(t *testing.T) {
 			options: append([]string{"sriov=2"}, oneVM...), args: []string{"sbatch", "job.sh"}, script: enough,
 			want: accepted + ",vf:2",
 		},
+		"and what they reserve": {
+			options: append([]string{"sriov=1:min=10g,max=40g,numa=require,spread+1:min=500"}, oneVM...), args: []string{"sbatch", "job.sh"},
+			script: enough, want: accepted + ",vf:2,vfbw:10500",
+		},
+		"and their JSON is": {
+			options: append([]string{`sriov=[{"min_tx_rate":15000,"max_tx_rate":20000},{}]`}, oneVM...), args: []string{"sbatch", "job.sh"},
+			script: enough, want: accepted + ",vf:2,vfbw:15000",
+		},
+		"VFs that Slurm counts must be asked for": {
+			site: "[slurm]\ngres = true", options: append([]string{"sriov=2:min=10g"}, oneVM...), args: []string{"sbatch", "job.sh"},
+			script: enough, wantErr: "the VMs need 2 VFs with 20000 Mb/s on every node, and the job does not ask for that; " +
+				"add to the batch script:\n#SBATCH --gres=vf:2,vfbw:20000",
+		},
 		"components on the command line": {
 			options: oneVM, args: []string{"sbatch", "-n1", ":", "-n1", "job.sh"}, script: enough,
 			wantErr: "--vm-per-node: a heterogeneous job cannot have VMs",

@@ -117,6 +117,11 @@ func TestSubmission(t *testing.T) {
 			want: []string{"init: 0", "control: SLURMV_SPEC=/c vm-per-node=2 sriov=1",
 				"control: SLURMV_REQUEST=cpus:4,mem:2560", "init_post_opt: 0"},
 		},
+		"commas are a value's own": {
+			context: sbatch, actions: []string{"arg:config=/c", "init", "--vm-per-node=2", `--sriov=1:min=10g,spread+1`, "init_post_opt"},
+			want: []string{"init: 0", "control: SLURMV_SPEC=/c vm-per-node=2 sriov=1:min=10g,spread+1",
+				"control: SLURMV_REQUEST=cpus:4,mem:2560", "init_post_opt: 0"},
+		},
 		"the last value of an option holds": {
 			context: sbatch, actions: []string{"arg:config=/c", "init", "--vm-per-node=2", "--vm-per-node=3", "init_post_opt"},
 			want: []string{"init: 0", "control: SLURMV_SPEC=/c vm-per-node=3",

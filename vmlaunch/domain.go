@@ -8,13 +8,14 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/vfpool"
 )
 
-// domain describes vm to libvirt. It is filled from values, never from text, so
-// nothing a user typed can become XML.
-func (p Plan) domain(vm VMPlan) *libvirtxml.Domain {
+// domain describes vm, which has the VFs, to libvirt. It is filled from values,
+// never from text, so nothing a user typed can become XML.
+func (p Plan) domain(vm VMPlan, vfs []vfpool.Grant) *libvirtxml.Domain {
 	d := &libvirtxml.Domain{
-		Type:   domainType(p.Accel),
+		Type:   domainType(p.Hardware.Accel),
 		Name:   vm.Domain,
 		UUID:   vm.UUID,
 		Memory: &libvirtxml.DomainMemory{Value: uint(p.Job.Spec.MemoryMiB), Unit: "MiB"},
@@ -32,9 +33,13 @@ func (p Plan) domain(vm VMPlan) *libvirtxml.Domain {
 		Devices:    &libvirtxml.DomainDeviceList{Emulator: p.QEMU.Emulator, MemBalloon: &libvirtxml.DomainMemBalloon{Model: "none"}},
 		SecLabel:   []libvirtxml.DomainSecLabel{p.owner()},
 	}
+	p.addHugePages(d)
+	p.addPinning(d, vm)
 	p.addControllers(d)
+	p.addSharedMemory(d)
 	p.addDisks(d, vm)
 	p.addNIC(d, vm)
+	addVFs(d, vfs)
 	p.addPorts(d, vm)
 	p.addMounts(d)
 	p.addEntropy(d)
@@ -54,7 +59,7 @@ const translatedCode = 64
 
 func (p Plan) features() *libvirtxml.DomainFeatureList {
 	f := &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}}
-	if p.Accel == config.AccelTCG {
+	if p.Hardware.Accel == config.AccelTCG {
 		f.TCG = &libvirtxml.DomainFeatureTCG{TBCache: &libvirtxml.DomainFeatureTCGTBCache{Size: translatedCode, Unit: "MiB"}}
 	}
 	return f
@@ -65,7 +70,7 @@ func (p Plan) cpu() *libvirtxml.DomainCPU {
 	switch {
 	case p.QEMU.CPU != "":
 		return &libvirtxml.DomainCPU{Mode: "custom", Match: "exact", Model: &libvirtxml.DomainCPUModel{Value: p.QEMU.CPU, Fallback: "forbid"}}
-	case p.Accel == config.AccelKVM:
+	case p.Hardware.Accel == config.AccelKVM:
 		return &libvirtxml.DomainCPU{Mode: "host-passthrough"}
 	}
 	return &libvirtxml.DomainCPU{Mode: "maximum"}
@@ -77,6 +82,18 @@ func (p Plan) owner() libvirtxml.DomainSecLabel {
 	return libvirtxml.DomainSecLabel{
 		Type: "static", Model: "dac", Relabel: "no",
 		Label: fmt.Sprintf("+%d:+%d", p.Owner.UID, p.Owner.GID),
+	}
+}
+
+// addHugePages makes the guest's memory of huge pages. A memfd needs no directory
+// that QEMU, which runs as the owner, could write to.
+func (p Plan) addHugePages(d *libvirtxml.Domain) {
+	if p.Hardware.HugePage == 0 {
+		return
+	}
+	d.MemoryBacking = &libvirtxml.DomainMemoryBacking{
+		MemoryHugePages: &libvirtxml.DomainMemoryHugepages{Hugepages: []libvirtxml.DomainMemoryHugepage{{Size: p.Hardware.HugePage, Unit: "KiB"}}},
+		MemorySource:    &libvirtxml.DomainMemorySource{Type: "memfd"},
 	}
 }
 
@@ -107,16 +124,21 @@ func disk(target, file string, driver *libvirtxml.DomainDiskDriver, readOnly boo
 	return d
 }
 
-// addNIC adds the NIC on a tap that exists already: libvirt only opens it. No
-// option ROM: the guest boots from its disk.
+// addNIC adds the NIC by which the job's VMs reach each other.
 func (p Plan) addNIC(d *libvirtxml.Domain, vm VMPlan) {
-	d.Devices.Interfaces = append(d.Devices.Interfaces, libvirtxml.DomainInterface{
-		MAC:    &libvirtxml.DomainInterfaceMAC{Address: vm.MAC},
+	d.Devices.Interfaces = append(d.Devices.Interfaces, onTap(vm.Tap, vm.MAC))
+}
+
+// onTap is a NIC on a tap that exists already: libvirt only opens it. No option
+// ROM: the guest boots from its disk.
+func onTap(tap, mac string) libvirtxml.DomainInterface {
+	return libvirtxml.DomainInterface{
+		MAC:    &libvirtxml.DomainInterfaceMAC{Address: mac},
 		Source: &libvirtxml.DomainInterfaceSource{Ethernet: &libvirtxml.DomainInterfaceSourceEthernet{}},
-		Target: &libvirtxml.DomainInterfaceTarget{Dev: vm.Tap, Managed: "no"},
+		Target: &libvirtxml.DomainInterfaceTarget{Dev: tap, Managed: "no"},
 		Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
 		ROM:    &libvirtxml.DomainROM{Enabled: "no"},
-	})
+	}
 }
 
 // addPorts adds the console and the guest agent's channel. libvirt binds their

@@ -58,8 +58,8 @@ func (n *Node) prepareDisks(ctx context.Context, m *machine, image images.Info) 
 	return images.WriteSeed(m.plan.Seed, seed, n.owner())
 }
 
-// meetGuest connects to the guest agent, tells it what its VM is to be and takes
-// its report.
+// meetGuest connects to the guest agent, plugs in what a running kernel is to find,
+// tells the agent what its VM is to be and takes its report.
 func (n *Node) meetGuest(ctx context.Context, m *machine) error {
 	conn, err := net.Dial("unix", m.plan.Channel)
 	if err != nil {
@@ -71,6 +71,9 @@ func (n *Node) meetGuest(ctx context.Context, m *machine) error {
 		return err
 	}
 	m.setSession(session)
+	if err := n.plugRegions(ctx, m); err != nil {
+		return err
+	}
 	report, err := session.Setup(ctx, n.setup(m.plan))
 	if err != nil {
 		return fmt.Errorf("set up the guest: %w", err)
@@ -86,10 +89,12 @@ func (n *Node) setup(vm VMPlan) guest.Setup {
 		GrowRoot: true,
 		User:     guest.User{Name: o.Name, UID: o.UID, GID: o.GID, Home: o.Home, Shell: o.Shell},
 		NICs:     []guest.NIC{{MAC: vm.MAC, MTU: n.mtu, Address: "dhcp"}},
+		IVShmem:  n.plan.guestMemory(),
 	}
 	if vm.Address.IsValid() {
 		s.NICs[0].Address = vm.Address.String()
 	}
+	s.NICs = append(s.NICs, vm.vfNICs()...)
 	for _, g := range o.Groups {
 		s.User.Groups = append(s.User.Groups, guest.Group{Name: g.Name, GID: g.GID})
 	}

@@ -107,6 +107,9 @@ func (h *hypervisor) onStop(stopped func(uuid, reason string)) error {
 	return nil
 }
 
+// qemuEnded is all that libvirt knows when QEMU is gone without a word.
+const qemuEnded = "failed: its QEMU process ended"
+
 func stopReason(detail libvirt.DomainEventStoppedDetailType) string {
 	switch detail {
 	case libvirt.DOMAIN_EVENT_STOPPED_SHUTDOWN:
@@ -114,7 +117,7 @@ func stopReason(detail libvirt.DomainEventStoppedDetailType) string {
 	case libvirt.DOMAIN_EVENT_STOPPED_CRASHED:
 		return "crashed"
 	case libvirt.DOMAIN_EVENT_STOPPED_FAILED:
-		return "failed: its QEMU process ended"
+		return qemuEnded
 	}
 	return "was stopped"
 }

@@ -11,9 +11,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
-	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/vfpool"
 	"github.com/slurm-v/slurm-v/vmnet"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
@@ -23,6 +21,8 @@ const (
 	recordFiles   = "files"   // what lies beside the journal: disks, logs
 	recordRun     = "run"     // the job's directory of sockets; libvirt's root is below it
 	recordNetwork = "network" // all links and filters of the job
+	recordVFs     = "vfs"     // all VFs of the job; the pool knows which
+	recordRegion  = "ivshmem" // one region of shared memory; its name is the file's
 	recordDomain  = "domain"  // one VM; its name is the UUID
 )
 
@@ -53,21 +53,15 @@ func decide(cfg config.Config, job Job) (Plan, error) {
 	if err := job.Admit(cfg); err != nil {
 		return Plan{}, err
 	}
-	if err := vfpool.Check("/sys", job.Node, job.Spec.SRIOV.VFs); err != nil {
-		return Plan{}, err
-	}
-	if err := ivshmem.Check(job.Node, job.Spec.IVShmem.Devices); err != nil {
-		return Plan{}, err
-	}
 	owner, err := LookupOwner(job.UID, job.GID)
 	if err != nil {
 		return Plan{}, err
 	}
-	accel, err := chooseAccel(cfg.QEMU.Accel, "/")
+	hw, err := inspectHardware("/", cfg.QEMU.Accel, job.Spec)
 	if err != nil {
 		return Plan{}, err
 	}
-	return NewPlan(cfg, job, owner, accel)
+	return NewPlan(cfg, job, owner, hw)
 }
 
 // openJournal starts the job's journal. What the job left behind earlier, in
@@ -113,6 +107,7 @@ func (n *Node) launch(ctx context.Context, cfg config.Config) error {
 	if err := n.openLog(); err != nil {
 		return err
 	}
+	n.logPinning()
 	var image images.Info
 	shared, sharedCtx := errgroup.WithContext(ctx)
 	shared.Go(func() (err error) {
@@ -121,11 +116,14 @@ func (n *Node) launch(ctx context.Context, cfg config.Config) error {
 	})
 	shared.Go(func() error { return n.readUserData(sharedCtx) })
 	shared.Go(func() error { return n.connectNetwork(sharedCtx) })
+	shared.Go(func() error { return n.leaseVFs(sharedCtx, cfg) })
+	shared.Go(func() error { return n.leaseRegions(cfg) })
 	shared.Go(func() error { return n.openHypervisor(cfg) })
 	if err := shared.Wait(); err != nil {
 		return err
 	}
 	each, eachCtx := errgroup.WithContext(ctx)
+	each.Go(func() error { return n.makeRegions(eachCtx, cfg) })
 	for _, m := range n.machines {
 		each.Go(func() error {
 			if err := n.startMachine(eachCtx, m, image); err != nil {
@@ -205,7 +203,7 @@ func (n *Node) startMachine(ctx context.Context, m *machine, image images.Info) 
 		return err
 	}
 	m.enter("boot")
-	wait, cancel := context.WithTimeout(ctx, n.plan.Job.Spec.ReadyTimeout)
+	wait, cancel := withPatience(ctx, n.plan.Job.Spec.ReadyTimeout)
 	defer cancel()
 	if err := n.meetGuest(wait, m); err != nil {
 		return n.explainBoot(wait, m, err)
@@ -217,14 +215,14 @@ func (n *Node) startMachine(ctx context.Context, m *machine, image images.Info) 
 // startDomain defines the domain, writes it down and only then starts it: a start
 // that is still under way when the job is reclaimed is found by its UUID.
 func (n *Node) startDomain(m *machine) error {
-	domain, err := n.hypervisor.define(n.plan.domain(m.plan))
-	if err != nil {
+	var err error
+	if m.domain, err = n.hypervisor.define(n.plan.domain(m.plan, m.vfs)); err != nil {
 		return err
 	}
 	if err := n.journal.Intend(recordDomain, m.plan.UUID, m.plan.Domain); err != nil {
 		return err
 	}
-	if err := domain.Create(); err != nil {
+	if err := m.domain.Create(); err != nil {
 		return fmt.Errorf("start domain %s: %w", m.plan.Domain, plain(err))
 	}
 	if err := n.journal.Done(recordDomain, m.plan.UUID); err != nil {
@@ -258,7 +256,7 @@ func (n *Node) explainBoot(ctx context.Context, m *machine, err error) error {
 	if why := m.stopReason(); why != "" {
 		return fmt.Errorf("the VM %s before its guest agent reported; see its console with 'slurmv logs %d'", why, n.plan.Job.ID.Job)
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return fmt.Errorf("the guest agent did not report within %v (--vm-ready-timeout); see the console with 'slurmv logs %d'",
 			n.plan.Job.Spec.ReadyTimeout, n.plan.Job.ID.Job)
 	}

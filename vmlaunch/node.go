@@ -12,11 +12,14 @@ import (
 	"syscall"
 	"time"
 
+	"libvirt.org/go/libvirt"
+
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/nodeagent"
 	"github.com/slurm-v/slurm-v/sshkey"
+	"github.com/slurm-v/slurm-v/vfpool"
 	"github.com/slurm-v/slurm-v/vmnet"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
@@ -35,6 +38,9 @@ type Node struct {
 	progress   func(vmstep.Progress)
 	began      time.Time
 	machines   []*machine
+	shared     sharedMemory
+	claims     *claims
+	devices    *devices
 
 	mapped chan struct{} // closed when every VM knows the others
 	ending chan struct{} // closed when no new program may start
@@ -51,11 +57,14 @@ type Node struct {
 func newNode(plan Plan, j *journal.Journal, progress func(vmstep.Progress)) *Node {
 	n := &Node{
 		plan: plan, journal: j, progress: progress, began: time.Now(), log: slog.New(slog.DiscardHandler),
+		shared: sharedMemory{made: make(chan struct{})},
 		mapped: make(chan struct{}), ending: make(chan struct{}), gone: make(chan struct{}),
 	}
 	for _, vm := range plan.VMs {
 		n.machines = append(n.machines, &machine{plan: vm, node: n, address: vm.Address})
 	}
+	count := plan.Job.Spec.IVShmem.Devices
+	n.claims, n.devices = newClaims(count, plan.Job.Step), newDevices(count, len(plan.VMs), n.wipeRegion)
 	return n
 }
 
@@ -73,6 +82,9 @@ func (n *Node) close() {
 	for _, m := range n.machines {
 		m.close()
 	}
+	for _, m := range n.shared.memory {
+		_ = m.Close()
+	}
 	if n.logFile != nil {
 		_ = n.logFile.Close()
 	}
@@ -82,6 +94,8 @@ func (n *Node) close() {
 type machine struct {
 	plan    VMPlan
 	node    *Node
+	vfs     []vfpool.Grant
+	domain  *libvirt.Domain
 	console *console
 	session *guest.Session
 
@@ -144,6 +158,7 @@ func (m *machine) describe() nodeagent.VM {
 	vm := nodeagent.VM{
 		Number: m.plan.Number, Index: m.plan.Index, Name: m.plan.Name,
 		MAC: m.plan.MAC, State: m.state, Stages: append([]nodeagent.Stage(nil), m.stages...),
+		CPUs: cpuList(m.plan.Pinning.CPUs()), EmulatorCPUs: cpuList(m.plan.Pinning.Emulator),
 	}
 	if m.address.IsValid() {
 		vm.Address = m.address.Addr().String()
@@ -157,6 +172,9 @@ func (m *machine) describe() nodeagent.VM {
 // stopped is libvirt telling that a guest has ended. While the job runs that is
 // the guest's own doing: reclaim kills QEMU after this process is gone.
 func (n *Node) stopped(uuid, reason string) {
+	if reason == qemuEnded && outOfMemory("/", os.Getpid()) {
+		reason += " (the job's memory is used up)"
+	}
 	for _, m := range n.machines {
 		if m.plan.UUID != uuid {
 			continue
@@ -184,7 +202,7 @@ func (n *Node) failure() error {
 
 // Describe returns the VMs of this node and what state they are in.
 func (n *Node) Describe() nodeagent.NodeVMs {
-	d := nodeagent.NodeVMs{Node: n.plan.Job.Node, Rank: n.plan.Job.Rank}
+	d := nodeagent.NodeVMs{Node: n.plan.Job.Node, Rank: n.plan.Job.Rank, Claims: n.devices.claims(), Unpinned: n.plan.Unpinned}
 	if n.network.Underlay.Addr.IsValid() {
 		d.Underlay = n.network.Underlay.Addr.String()
 	}
@@ -258,6 +276,11 @@ func (p Plan) readMap(all []nodeagent.NodeVMs) (hosts []guest.Host, peers []neti
 				host.MAC = vmnet.MAC(p.Job.ID.Job, vm.Number).String()
 			}
 			hosts = append(hosts, host)
+			vfs, err := p.vfHosts(vm.Number)
+			if err != nil {
+				return nil, nil, err
+			}
+			hosts = append(hosts, vfs...)
 		}
 		if node.Rank == p.Job.Rank || node.Underlay == "" {
 			continue

@@ -20,9 +20,12 @@ type Plan struct {
 	Image    string // absolute path of the base image
 	Network  config.Network
 	NetName  string // the --vm-network it is
-	Accel    config.Accel
+	Hardware Hardware
 	Programs int // that may run at once in one VM
 	QEMU     config.QEMU
+	VLAN     uint16 // of the job's VFs; 0 is none
+	VFSubnet string // in which VFs have addresses; "" is none
+	Unpinned string // why the VMs have no CPUs to themselves; "" if they have
 
 	State string // directory of the job's files on this node, until reclaim
 	Run   string // directory of its sockets and libvirt's own state
@@ -39,6 +42,8 @@ type VMPlan struct {
 	MAC     string
 	Address netip.Prefix // invalid where the site's DHCP server decides
 	Tap     string
+	VFs     []VFPlan
+	Pinning Pinning
 
 	Dir     string // of the files below
 	Overlay string
@@ -47,9 +52,14 @@ type VMPlan struct {
 	Channel string // socket of the guest agent's port
 }
 
-// NewPlan decides what node will do for job. accel is what the node can do;
-// it touches nothing.
-func NewPlan(cfg config.Config, job Job, owner Owner, accel config.Accel) (Plan, error) {
+// A VFPlan is the guest's end of a VF.
+type VFPlan struct {
+	MAC     string
+	Address netip.Prefix // invalid where the site gives VFs none
+}
+
+// NewPlan decides what node will do for job; it touches nothing.
+func NewPlan(cfg config.Config, job Job, owner Owner, hw Hardware) (Plan, error) {
 	image, err := images.Resolve(cfg, job.Spec.Image)
 	if err != nil {
 		return Plan{}, err
@@ -61,15 +71,19 @@ func NewPlan(cfg config.Config, job Job, owner Owner, accel config.Accel) (Plan,
 	}
 	p := Plan{
 		Job: job, Owner: owner, Image: image, Network: network, NetName: job.Spec.Network,
-		Accel: accel, Programs: cfg.Limits.ProgramsPerVM, QEMU: cfg.QEMU,
+		Hardware: hw, Programs: cfg.Limits.ProgramsPerVM, QEMU: cfg.QEMU,
+		VLAN: cfg.VF.VLAN(job.ID.Job), VFSubnet: cfg.VF.Subnet,
 		State: journal.Dir(cfg.StateDir(job.Node), job.ID),
 		Run:   filepath.Join(cfg.RunDir(job.Node), "jobs", job.ID.String()),
 	}
+	pinnings, unpinned := pin(hw, job.Spec.VMsPerNode, job.Spec.VCPUs)
+	p.Unpinned = unpinned
 	for i := range job.Spec.VMsPerNode {
 		vm, err := p.vm(i)
 		if err != nil {
 			return Plan{}, err
 		}
+		vm.Pinning = pinnings[i]
 		p.VMs = append(p.VMs, vm)
 	}
 	return p, nil
@@ -92,6 +106,11 @@ func (p Plan) vm(index int) (VMPlan, error) {
 		Console: filepath.Join(p.Run, name+".console"),
 		Channel: filepath.Join(p.Run, name+".channel"),
 	}
+	vfs, err := p.vfs(number)
+	if err != nil {
+		return VMPlan{}, err
+	}
+	vm.VFs = vfs
 	if p.Network.Type != config.NetworkJob {
 		return vm, nil
 	}

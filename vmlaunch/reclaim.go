@@ -83,7 +83,7 @@ func reclaim(ctx context.Context, cfg config.Config, j *journal.Journal) error {
 	held := j.Held()
 	var failed error
 	for _, r := range slices.Backward(held) {
-		if err := undo(ctx, j, r); err != nil {
+		if err := undo(ctx, cfg, j, r); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("give back %s %s: %w", r.Kind, r.Name, err))
 		}
 	}
@@ -94,18 +94,30 @@ func reclaim(ctx context.Context, cfg config.Config, j *journal.Journal) error {
 }
 
 // undo gives back one resource. Everything it does may have been done before.
-func undo(ctx context.Context, j *journal.Journal, r journal.Record) error {
-	if err := undoers[r.Kind](ctx, j, r.Name); err != nil {
+func undo(ctx context.Context, cfg config.Config, j *journal.Journal, r journal.Record) error {
+	if err := undoers[r.Kind](ctx, cfg, j, r.Name); err != nil {
 		return err
 	}
 	return j.Undone(r.Kind, r.Name)
 }
 
-var undoers = map[string]func(context.Context, *journal.Journal, string) error{
-	recordDomain:  func(ctx context.Context, _ *journal.Journal, uuid string) error { return killDomain(ctx, uuid) },
-	recordNetwork: func(ctx context.Context, j *journal.Journal, _ string) error { return vmnet.Delete(ctx, j.ID()) },
-	recordRun:     func(_ context.Context, _ *journal.Journal, dir string) error { return os.RemoveAll(dir) },
-	recordFiles:   func(_ context.Context, j *journal.Journal, _ string) error { return removeFiles(j.Dir()) },
+var undoers = map[string]func(context.Context, config.Config, *journal.Journal, string) error{
+	recordDomain: func(ctx context.Context, _ config.Config, _ *journal.Journal, uuid string) error {
+		return killDomain(ctx, uuid)
+	},
+	recordVFs: func(ctx context.Context, cfg config.Config, j *journal.Journal, _ string) error {
+		return releaseVFs(ctx, cfg, j)
+	},
+	recordRegion: removeRegion,
+	recordNetwork: func(ctx context.Context, _ config.Config, j *journal.Journal, _ string) error {
+		return vmnet.Delete(ctx, j.ID())
+	},
+	recordRun: func(_ context.Context, _ config.Config, _ *journal.Journal, dir string) error {
+		return os.RemoveAll(dir)
+	},
+	recordFiles: func(_ context.Context, _ config.Config, j *journal.Journal, _ string) error {
+		return removeFiles(j.Dir())
+	},
 }
 
 // removeFiles empties the job's directory but for the journal, which goes last.
@@ -128,6 +140,9 @@ func removeFiles(dir string) error {
 // Clean reclaims what jobs that are not running any more have left on node.
 // running says which are; it is asked once.
 func Clean(ctx context.Context, cfg config.Config, node string, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
+	if err := errors.Join(releaseOrphans(ctx, cfg, node), removeOrphanRegions(ctx, cfg, node)); err != nil {
+		return nil, err
+	}
 	ids, err := journal.List(cfg.StateDir(node))
 	if err != nil || len(ids) == 0 {
 		return nil, err

@@ -84,6 +84,8 @@ func (n *Node) serve(ctx context.Context, stop func(), conn *nodeagent.Conn, r n
 		return n.serveHold(ctx, conn)
 	case nodeagent.OpExec:
 		return n.serveExec(ctx, conn, r)
+	case nodeagent.OpClaim:
+		return n.serveClaim(ctx, conn, r)
 	case nodeagent.OpPS:
 		d := n.Describe()
 		return conn.WriteJSON(nodeagent.Reply{Node: &d})
@@ -181,25 +183,67 @@ func (n *Node) serveExec(ctx context.Context, conn *nodeagent.Conn, r nodeagent.
 	if err := n.awaitMap(ctx); err != nil {
 		return err
 	}
-	if err := n.beginProgram(m); err != nil {
+	if r.Claim != nil {
+		return n.serveClaimed(ctx, conn, r)
+	}
+	_, err = n.runProgram(ctx, conn, m, nodeagent.Reply{})
+	return err
+}
+
+// serveClaimed is serveExec for a program whose run has claimed an IVShmem device.
+func (n *Node) serveClaimed(ctx context.Context, conn *nodeagent.Conn, r nodeagent.Request) error {
+	use, err := n.devices.enter(ctx, r)
+	if err != nil {
 		return err
+	}
+	var lost error
+	defer func() { use.leave(lost) }()
+	m, err := n.machineOf(use, r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(use.over, cancel)()
+	lost, err = n.runProgram(ctx, conn, m, nodeagent.Reply{IVShmemSize: n.regionSize()})
+	return err
+}
+
+// machineOf finds the VM of a program whose run has claimed a device.
+func (n *Node) machineOf(use *use, r nodeagent.Request) (*machine, error) {
+	if r.VM != nodeagent.ByPlacement {
+		return n.chooseMachine(r)
+	}
+	index, err := use.place(r)
+	if err != nil {
+		return nil, err
+	}
+	return n.machines[index], nil
+}
+
+// runProgram runs what a relay asks for in a VM, to its end. It refuses only before
+// the reply; lost means that something of the program may still be in the VM.
+func (n *Node) runProgram(ctx context.Context, conn *nodeagent.Conn, m *machine, reply nodeagent.Reply) (lost, refused error) {
+	if err := n.beginProgram(m); err != nil {
+		return nil, err
 	}
 	defer n.endProgram(m)
 	if why := m.stopReason(); why != "" {
-		return fmt.Errorf("%s on node %s %s", m.plan.Name, n.plan.Job.Node, why)
+		return nil, fmt.Errorf("%s on node %s %s", m.plan.Name, n.plan.Job.Node, why)
 	}
 	d, vm := n.Describe(), m.describe()
-	if err := conn.WriteJSON(nodeagent.Reply{Node: &d, VM: &vm}); err != nil {
-		return nil
+	reply.Node, reply.VM = &d, &vm
+	if err := conn.WriteJSON(reply); err != nil {
+		return nil, nil
 	}
 	relay, err := guest.NewRelay(conn)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	if err := guest.Proxy(ctx, relay, m.session, n.asOwner); err != nil {
-		n.log.Info("program ended", "vm", m.plan.Name, "error", err)
+	if lost = guest.Proxy(ctx, relay, m.session, n.asOwner); lost != nil {
+		n.log.Info("program ended", "vm", m.plan.Name, "error", lost)
 	}
-	return nil
+	return lost, nil
 }
 
 // chooseMachine finds the VM that a request is about.
@@ -230,7 +274,7 @@ func (n *Node) awaitMap(ctx context.Context) error {
 	case <-n.mapped:
 		return nil
 	case <-n.ending:
-		return fmt.Errorf("the VMs of job %d are ending", n.plan.Job.ID.Job)
+		return n.errEnding()
 	case <-n.gone:
 		return n.failure()
 	case <-ctx.Done():

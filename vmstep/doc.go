@@ -8,6 +8,9 @@
 // Any number of clients ([Watch]) follow over a unix socket and may come, go and
 // be killed without harm to the VMs.
 //
+// In a job with IVShmem devices each run claims one by a step of its own
+// ([ClaimCommand], [AwaitClaim]).
+//
 // The rest is pure: which words of a command line are srun's options
 // ([Split]), what the step's environment keeps ([StepEnv], [ProgramEnv]), what is
 // shown while the VMs start ([Display]), and why a step ended ([Cause]).

@@ -18,6 +18,7 @@ const (
 	KindMap      = "map"      // keeper to hold: []nodeagent.NodeVMs
 	KindReady    = "ready"    // hold to keeper: nothing; the node's VMs have the map
 	KindFailed   = "failed"   // hold to keeper: Failure
+	KindClaim    = "claim"    // claim to slurm-v-run: nodeagent.ClaimMessage
 )
 
 // Progress says that a VM has entered a stage of its launch, Millis after the

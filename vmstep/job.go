@@ -18,6 +18,7 @@ type Job struct {
 	// What the request says, as far as it can be read here.
 	VMs          int // on all nodes
 	VCPUs        int // of one VM
+	Devices      int // for shared memory (IVShmem)
 	ReadyTimeout time.Duration
 }
 
@@ -44,7 +45,8 @@ func JobFromEnv(env func(string) string) (Job, error) {
 		return Job{}, err
 	}
 	if spec, err := jobspec.Decode(env(specVariable)); err == nil {
-		job.VMs, job.VCPUs, job.ReadyTimeout = job.Nodes*spec.VMsPerNode, spec.VCPUs, spec.ReadyTimeout
+		job.VMs, job.VCPUs, job.Devices = job.Nodes*spec.VMsPerNode, spec.VCPUs, spec.IVShmem.Devices
+		job.ReadyTimeout = spec.ReadyTimeout
 	}
 	return job, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -87,9 +88,12 @@ func awaitEOF() {
 	}
 }
 
+// awaitFile waits for a file, or for the end of the test, whose directory goes then.
 func awaitFile(path string) {
 	for {
-		if _, err := os.Stat(path); err == nil {
+		_, err := os.Stat(path)
+		_, dirErr := os.Stat(filepath.Dir(path))
+		if err == nil || dirErr != nil {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)

@@ -14,6 +14,7 @@ type CommandLine struct {
 	Distribution string // "block" or "cyclic"
 	Launcher     string // "srun" or "ssh"
 	Start        bool   // only start the VMs
+	NoWait       bool   // for an IVShmem device
 	Help         bool
 	Version      bool
 
@@ -44,6 +45,7 @@ var own = map[string]argument{
 	"vm-distribution": requiredValue,
 	"launcher":        requiredValue,
 	"start":           noValue,
+	"no-wait":         noValue,
 	"help":            noValue,
 	"version":         noValue,
 }
@@ -188,6 +190,8 @@ func (c *CommandLine) setOwn(name, value string) error {
 		return oneOf(name, value, "srun", "ssh")
 	case "start":
 		c.Start = true
+	case "no-wait":
+		c.NoWait = true
 	case "help":
 		c.Help = true
 	case "version":

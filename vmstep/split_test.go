@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/nodeagent"
 )
 
 const pluginHelp = `
@@ -111,18 +113,20 @@ func TestSplitAsksForHelpOnlyWhenItMust(t *testing.T) {
 
 func TestProgramCommand(t *testing.T) {
 	tests := map[string]struct {
-		words string
-		wait  time.Duration
-		want  string
+		words  string
+		ticket Ticket
+		want   string
 	}{
-		"the usual": {"-n 4 ./app x", 0,
+		"the usual": {"-n 4 ./app x", Ticket{},
 			"/bin/srun --overlap --mpi=pmi2 --job-name=app -n 4 /libexec/agent exec --vm-distribution=block -- ./app x"},
-		"no MPI": {"--mpi=none ./app", 0,
+		"no MPI": {"--mpi=none ./app", Ticket{},
 			"/bin/srun --overlap --mpi=pmi2 --job-name=app --mpi=none /libexec/agent exec --vm-distribution=block -- ./app"},
-		"exclusive says no overlap": {"--exclusive ./app", 0,
+		"exclusive says no overlap": {"--exclusive ./app", Ticket{},
 			"/bin/srun --mpi=pmi2 --job-name=app --exclusive /libexec/agent exec --vm-distribution=block -- ./app"},
-		"VMs that come up elsewhere": {"--vm-distribution=cyclic ./app", 5 * time.Minute,
+		"VMs that come up elsewhere": {"--vm-distribution=cyclic ./app", Ticket{Wait: 5 * time.Minute},
 			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=cyclic --wait=5m0s -- ./app"},
+		"a claimed device": {"--no-wait ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=block --claim=1.5 -- ./app"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +134,7 @@ func TestProgramCommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := strings.Join(ProgramCommand("/bin/srun", "/libexec/agent", c, tt.wait), " ")
+			got := strings.Join(ProgramCommand("/bin/srun", "/libexec/agent", c, tt.ticket), " ")
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("command differs (-want +got):\n%s", diff)
 			}
@@ -140,16 +144,16 @@ func TestProgramCommand(t *testing.T) {
 
 func TestMpirunCommand(t *testing.T) {
 	tests := map[string]struct {
-		words string
-		wait  time.Duration
-		want  string
+		words  string
+		ticket Ticket
+		want   string
 	}{
-		"the usual": {"--launcher=ssh mpirun -n 8 ./app", 0,
+		"the usual": {"--launcher=ssh mpirun -n 8 ./app", Ticket{},
 			"--job-name=mpirun --nodes=1 --ntasks=1 --ntasks-per-node=1 --relative=0 /libexec/agent exec --vm=0 --mpirun -- mpirun -n 8 ./app"},
-		"srun's options": {"--launcher=ssh -o out --label sh -c x", 0,
+		"srun's options": {"--launcher=ssh -o out --label sh -c x", Ticket{},
 			"--job-name=sh --nodes=1 --ntasks=1 --ntasks-per-node=1 --relative=0 -o out --label /libexec/agent exec --vm=0 --mpirun -- sh -c x"},
-		"VMs that come up elsewhere": {"--launcher=ssh mpirun", time.Minute,
-			"--job-name=mpirun --nodes=1 --ntasks=1 --ntasks-per-node=1 --relative=0 /libexec/agent exec --vm=0 --mpirun --wait=1m0s -- mpirun"},
+		"VMs that come up elsewhere, a claimed device": {"--launcher=ssh mpirun", Ticket{Wait: time.Minute, Claim: &nodeagent.Claim{Number: 5}},
+			"--job-name=mpirun --nodes=1 --ntasks=1 --ntasks-per-node=1 --relative=0 /libexec/agent exec --vm=0 --mpirun --wait=1m0s --claim=0.5 -- mpirun"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +161,7 @@ func TestMpirunCommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := strings.Join(MpirunCommand("/bin/srun", "/libexec/agent", c, tt.wait), " ")
+			got := strings.Join(MpirunCommand("/bin/srun", "/libexec/agent", c, tt.ticket), " ")
 			want := "/bin/srun --overlap --mpi=none --cpu-bind=none --mem=0 " + tt.want
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("command differs (-want +got):\n%s", diff)

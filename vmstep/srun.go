@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/slurm-v/slurm-v/nodeagent"
 )
 
 // StepName is the name of the VM step.
@@ -48,23 +50,51 @@ func tasksOn(nodes, tasks int) []string {
 	return []string{fmt.Sprintf("--nodes=%d", nodes), fmt.Sprintf("--ntasks=%d", nodes*tasks), fmt.Sprintf("--ntasks-per-node=%d", tasks)}
 }
 
+// ClaimCommand is the srun command of the step that claims an IVShmem device, on the
+// job's first node. Its life is the claim's.
+func ClaimCommand(srun, agent string, c CommandLine, wait time.Duration) []string {
+	claim := []string{agent, "claim"}
+	if c.NoWait {
+		claim = append(claim, "--no-wait")
+	}
+	return AgentCommand(srun, 0, 1, append(claim, waiting(wait)...)...)
+}
+
+// A Ticket is what the tasks of a run need to know: how long they wait for VMs that
+// are still coming up, and the run's claim on an IVShmem device, if it has one.
+type Ticket struct {
+	Wait  time.Duration
+	Claim *nodeagent.Claim
+}
+
+func (t Ticket) options() []string {
+	options := waiting(t.Wait)
+	if t.Claim != nil {
+		options = append(options, "--claim="+t.Claim.String())
+	}
+	return options
+}
+
+func waiting(wait time.Duration) []string {
+	if wait == 0 {
+		return nil
+	}
+	return []string{"--wait=" + wait.String()}
+}
+
 // MpirunCommand is the srun command that runs the user's own mpirun, once, in the
 // job's first VM. His options come last; those about tasks are refused.
-func MpirunCommand(srun, agent string, c CommandLine, wait time.Duration) []string {
+func MpirunCommand(srun, agent string, c CommandLine, t Ticket) []string {
 	args := []string{srun, "--overlap", "--mpi=none", "--cpu-bind=none", "--mem=0", "--job-name=" + filepath.Base(c.Program[0])}
 	args = append(append(args, tasksOn(0, 1)...), c.Srun...)
-	args = append(args, agent, "exec", "--vm=0", "--mpirun")
-	if wait > 0 {
-		args = append(args, "--wait="+wait.String())
-	}
+	args = append(append(args, agent, "exec", "--vm=0", "--mpirun"), t.options()...)
 	return append(append(args, "--"), c.Program...)
 }
 
 // ProgramCommand is the srun command that runs the user's program in the VMs.
 // His options come last, so that they win. The step overlaps with the VM step,
 // whose CPUs these are; --exclusive says the contrary, and srun refuses both.
-// The tasks wait this long for VMs that are still coming up.
-func ProgramCommand(srun, agent string, c CommandLine, wait time.Duration) []string {
+func ProgramCommand(srun, agent string, c CommandLine, t Ticket) []string {
 	args := []string{srun}
 	if _, exclusive := c.Given("exclusive"); !exclusive {
 		args = append(args, "--overlap")
@@ -72,9 +102,6 @@ func ProgramCommand(srun, agent string, c CommandLine, wait time.Duration) []str
 	// The step is the program's, not ours, in squeue and sacct.
 	args = append(args, "--mpi=pmi2", "--job-name="+filepath.Base(c.Program[0]))
 	args = append(args, c.Srun...)
-	args = append(args, agent, "exec", "--vm-distribution="+c.Distribution)
-	if wait > 0 {
-		args = append(args, "--wait="+wait.String())
-	}
+	args = append(append(args, agent, "exec", "--vm-distribution="+c.Distribution), t.options()...)
 	return append(append(args, "--"), c.Program...)
 }

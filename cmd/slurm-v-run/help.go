@@ -21,7 +21,10 @@ OPTIONS
     --launcher=srun|ssh              who starts the tasks: srun (the default),
                                      or your own mpirun, which is run once, in
                                      the first VM, and reaches the others by ssh
-    -Q, --quiet                      say nothing while the VMs start
+    --no-wait                        if the job has IVShmem devices and all are
+                                     claimed, fail instead of waiting
+    -Q, --quiet                      say nothing while the VMs start, or while
+                                     waiting for a device
     -h, --help                       show this text
     -V, --version                    show the version
 
@@ -31,6 +34,19 @@ EXIT STATUS
     srun's own: the highest of the tasks', 128 + N for signal N
     1   the VMs could not be started, or there is no job with VMs
     2   the command line cannot be run
+    75  with --no-wait: every IVShmem device is claimed
+
+IVSHMEM
+=======
+
+In a job with --ivshmem=N, N slurm-v-run run at once, each with a device of its own
+for its life. A further one waits. Its programs find the device by these variables:
+
+    SLURMV_IVSHMEM        the file to map, such as /dev/slurmv/ivshmem0
+    SLURMV_IVSHMEM_SIZE   its size in bytes
+    SLURMV_IVSHMEM_PEERS  the ranks that share it, on one node, such as 0-3,8
+
+A device is all zero when a run gets it.
 
 EXAMPLES
 ========
@@ -42,4 +58,8 @@ EXAMPLES
     slurm-v-run ./app input
 
     slurm-v-run --launcher=ssh mpirun -n 16 ./graph500
+
+    slurm-v-run -n 8 ./graph500 &       two at once, with --ivshmem=2
+    slurm-v-run -n 8 ./ft.B.8 &         each on a device of its own
+    wait
 `

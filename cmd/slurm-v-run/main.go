@@ -31,6 +31,9 @@ func main() {
 	case errors.As(err, &usage):
 		fmt.Fprintln(os.Stderr, "slurm-v-run:", err)
 		os.Exit(2)
+	case errors.Is(err, vmstep.ErrAllClaimed):
+		fmt.Fprintln(os.Stderr, "slurm-v-run:", err)
+		os.Exit(exitAllClaimed)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "slurm-v-run:", err)
 		os.Exit(1)
@@ -79,7 +82,7 @@ func run(words []string) error {
 	if line.Launcher == "ssh" {
 		return runMpirun(context.Background(), line, job, wait)
 	}
-	return becomeSrun(line, wait)
+	return becomeSrun(line, job, wait)
 }
 
 // sameJob refuses the id of another job: its VMs are that job's.
@@ -119,12 +122,17 @@ func quiet(line vmstep.CommandLine) bool {
 }
 
 // becomeSrun replaces this process by srun, which runs the program.
-func becomeSrun(line vmstep.CommandLine, wait time.Duration) error {
+func becomeSrun(line vmstep.CommandLine, job vmstep.Job, wait time.Duration) error {
 	srun, err := srunPath()
 	if err != nil {
 		return err
 	}
-	return become(vmstep.ProgramCommand(srun, agentPath(), line, wait), os.Environ())
+	claim, err := claimDevice(line, job, wait)
+	if err != nil {
+		return err
+	}
+	ticket := vmstep.Ticket{Wait: wait, Claim: claim}
+	return become(vmstep.ProgramCommand(srun, agentPath(), line, ticket), os.Environ())
 }
 
 func become(args, env []string) error {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/mpirun"
@@ -46,6 +47,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("SLURM_JOB_NUM_NODES", "1")
 			e.Setenv("SLURM_SPANK_SLURMV_SPEC", "{}")
 			e.Setenv("TWO_VMS", jobspec.Spec{VMsPerNode: 2, VCPUs: 2}.Encode())
+			e.Setenv("TWO_DEVICES", jobspec.Spec{VMsPerNode: 1, IVShmem: jobspec.IVShmem{Devices: 2, SizeMiB: 16}}.Encode())
 			// The VM step ends with this file, and the keeper after it.
 			alive := e.WorkDir + "/alive"
 			e.Setenv("ALIVE", alive)
@@ -93,6 +95,9 @@ func fakeSrun() {
 	case strings.HasSuffix(words, " hold"):
 		playVMStep()
 		os.Exit(1)
+	case strings.Contains(words, "/slurmv-agent claim"):
+		logStep(words)
+		playClaim()
 	case strings.HasSuffix(words, " query key"):
 		logStep(words)
 		playKey()
@@ -106,7 +111,40 @@ func fakeSrun() {
 		playShell()
 	default:
 		fmt.Println("srun", strings.Join(os.Args[1:], " "))
+		if os.Getenv("LINGER") != "" {
+			logStep("the program runs")
+			time.Sleep(time.Hour)
+		}
 	}
+}
+
+// playClaim is the step that holds a device, as CLAIM says: it comes late, it does not
+// come, or the step fails.
+func playClaim() {
+	say := func(m nodeagent.ClaimMessage) { vmstep.WriteFrame(os.Stdout, "n1", vmstep.KindClaim, m) }
+	switch os.Getenv("CLAIM") {
+	case "busy":
+		say(nodeagent.ClaimMessage{Busy: true})
+		return
+	case "refused":
+		vmstep.WriteFrame(os.Stdout, "n1", vmstep.KindFailed, vmstep.Failure{Error: "the VMs of job 7 are ending"})
+		return
+	case "broken":
+		fmt.Fprintln(os.Stderr, "srun: error: Unable to create step for job 7: Job/step already completing or completed")
+		os.Exit(1)
+	case "late":
+		say(nodeagent.ClaimMessage{Waiting: true})
+	}
+	say(nodeagent.ClaimMessage{Claim: &nodeagent.Claim{Device: 1, Number: 7}})
+	// More than anybody will read: that must not stop a holder.
+	for range 100 {
+		if _, err := unix.Write(2, []byte(strings.Repeat("srun: error: noise\n", 100))); errors.Is(err, unix.EPIPE) {
+			logStep("nobody listens") // srun would be killed
+		}
+	}
+	logStep("all is said")
+	io.Copy(io.Discard, os.Stdin)
+	logStep("the claim ends")
 }
 
 // logStep keeps how a step was called.

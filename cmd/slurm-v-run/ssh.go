@@ -30,8 +30,13 @@ func runMpirun(ctx context.Context, line vmstep.CommandLine, job vmstep.Job, wai
 	if err := p.run(ctx); err != nil {
 		return fmt.Errorf("prepare the VMs for mpirun: %w", err)
 	}
+	claim, err := claimDevice(line, job, wait)
+	if err != nil {
+		return err
+	}
+	ticket := vmstep.Ticket{Wait: wait, Claim: claim}
 	// What Slurm says about the job's tasks is not about this one.
-	return become(vmstep.MpirunCommand(srun, agentPath(), line, wait), vmstep.StepEnv(os.Environ()))
+	return become(vmstep.MpirunCommand(srun, agentPath(), line, ticket), vmstep.StepEnv(os.Environ()))
 }
 
 // A preparation lets the VMs of a job reach each other by ssh.

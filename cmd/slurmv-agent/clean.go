@@ -61,9 +61,12 @@ func runClean(c *cobra.Command, path, name string) error {
 	return resume(c.Context(), node)
 }
 
+// holdingStates are those of jobs that have their nodes.
+const holdingStates = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED,SIGNALING,STAGE_OUT"
+
 // runningJobs asks Slurm for the jobs that have not given up node yet.
 func runningJobs(ctx context.Context, node string) (map[journal.ID]bool, error) {
-	out, err := exec.CommandContext(ctx, "squeue", "--noheader", "--Format=JobID:.20,RestartCnt:.20", "--states=RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED,SIGNALING,STAGE_OUT", "--nodelist="+node).Output()
+	out, err := exec.CommandContext(ctx, "squeue", "--noheader", "--Format=JobID:.20,RestartCnt:.20", "--states="+holdingStates, "--nodelist="+node).Output()
 	if err != nil {
 		return nil, fmt.Errorf("ask squeue for the jobs on %s: %w%s", node, err, stderrOf(err))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"time"
 
@@ -28,6 +29,7 @@ type execOptions struct {
 	vm           int
 	terminal     bool
 	mpirun       bool
+	claim        string
 	wait         time.Duration
 }
 
@@ -53,6 +55,7 @@ PMI go to and from the program; its exit code or signal becomes the task's.`,
 	flags.IntVar(&o.vm, "vm", nodeagent.ByPlacement, "use the VM with this `number` in the job, wherever the task belongs")
 	flags.BoolVar(&o.terminal, "terminal", false, "give the program a terminal")
 	flags.BoolVar(&o.mpirun, "mpirun", false, "give the program the environment of an mpirun that starts its tasks by ssh")
+	flags.StringVar(&o.claim, "claim", "", "run the program under this `claim` on an IVShmem device")
 	flags.DurationVar(&o.wait, "wait", 5*time.Second, "wait this `long` for VMs that are still coming up")
 	return cmd
 }
@@ -91,6 +94,7 @@ func runExec(o execOptions, program []string) (guest.Exit, error) {
 		return guest.Exit{}, err
 	}
 	command := command(program, reply.VM.Name, task.PMI != nil)
+	command.Env = append(command.Env, o.deviceEnv(reply)...)
 	if o.mpirun {
 		command.Env = mpirun.Env(command.Env, mpirun.Dir(os.Getuid()))
 	}
@@ -116,8 +120,8 @@ func (o execOptions) lostIn(reply nodeagent.Reply, err error) error {
 	if !errors.Is(err, guest.ErrLost) {
 		return err
 	}
-	if cause := o.causeOfLoss(reply.VM.Number); cause != "" {
-		return fmt.Errorf("%s %s, and the program in it is lost", reply.VM.Name, cause)
+	if cause := o.causeOfLoss(reply.VM); cause != "" {
+		return errors.New(cause)
 	}
 	return fmt.Errorf("%s is gone, and the program with it; slurmv logs may say why (%w)", reply.VM.Name, err)
 }
@@ -127,7 +131,7 @@ const causeTimeout = 10 * time.Second
 
 // causeOfLoss asks the agent, which hears of a guest's end from libvirt, a
 // moment after the channel has broken.
-func (o execOptions) causeOfLoss(number int) string {
+func (o execOptions) causeOfLoss(vm *nodeagent.VM) string {
 	ctx, cancel := context.WithTimeout(context.Background(), causeTimeout)
 	defer cancel()
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
@@ -140,19 +144,51 @@ func (o execOptions) causeOfLoss(number int) string {
 		if err != nil {
 			return ""
 		}
-		for _, vm := range node.VMs {
-			if vm.Number == number && vm.Cause != "" {
-				return vm.Cause
-			}
+		if cause := o.causeIn(node, vm); cause != "" {
+			return cause
 		}
 	}
 	return ""
+}
+
+// causeIn is why the program in a VM was lost, by what the agent says of its node.
+func (o execOptions) causeIn(node nodeagent.NodeVMs, lost *nodeagent.VM) string {
+	for _, vm := range node.VMs {
+		if vm.Number == lost.Number && vm.Cause != "" {
+			return fmt.Sprintf("%s %s, and the program in it is lost", vm.Name, vm.Cause)
+		}
+	}
+	claim, err := nodeagent.ParseClaim(o.claim)
+	if err == nil && !slices.Contains(node.Claims, claim) {
+		return fmt.Sprintf("the run has lost its claim on IVShmem device %d, so its program in %s was ended", claim.Device, lost.Name)
+	}
+	return ""
+}
+
+// deviceEnv are the variables of a program that may use an IVShmem device.
+func (o execOptions) deviceEnv(reply nodeagent.Reply) []string {
+	claim, err := nodeagent.ParseClaim(o.claim)
+	if err != nil {
+		return nil
+	}
+	env := vmstep.IVShmemEnv(claim.Device, reply.IVShmemSize)
+	if o.mpirun {
+		return env // which ranks there are is mpirun's affair
+	}
+	return append(env, vmstep.IVShmemPeers(os.Getenv)...)
 }
 
 // reachVM waits for the agent, which listens once its VMs are up, and opens a
 // session to the VM of this task.
 func (o execOptions) reachVM(ctx context.Context) (*guest.Session, nodeagent.Reply, error) {
 	request := nodeagent.Request{VM: o.vm, Distribution: o.distribution}
+	if o.claim != "" {
+		claim, err := nodeagent.ParseClaim(o.claim)
+		if err != nil {
+			return nil, nodeagent.Reply{}, err
+		}
+		request.Claim = &claim
+	}
 	if o.vm == nodeagent.ByPlacement {
 		place, err := vmstep.PlaceFromEnv(os.Getenv)
 		if err != nil {
@@ -160,7 +196,7 @@ func (o execOptions) reachVM(ctx context.Context) (*guest.Session, nodeagent.Rep
 		}
 		request.LocalID, request.LocalTasks = place.LocalID, place.LocalTasks
 	}
-	client, err := o.dial(ctx)
+	client, err := dialPatiently(ctx, o.config, o.wait)
 	if err != nil {
 		return nil, nodeagent.Reply{}, err
 	}
@@ -172,10 +208,11 @@ func (o execOptions) reachVM(ctx context.Context) (*guest.Session, nodeagent.Rep
 	return session, reply, err
 }
 
-func (o execOptions) dial(ctx context.Context) (*nodeagent.Client, error) {
-	deadline := time.Now().Add(o.wait)
+// dialPatiently waits so long for an agent that is not there yet.
+func dialPatiently(ctx context.Context, config string, wait time.Duration) (*nodeagent.Client, error) {
+	deadline := time.Now().Add(wait)
 	for {
-		client, err := dialAgent(ctx, o.config)
+		client, err := dialAgent(ctx, config)
 		switch {
 		case !notUpYet(err):
 			return client, err

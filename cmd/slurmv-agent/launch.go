@@ -63,20 +63,44 @@ func launch(ctx context.Context, path string, status *status) (*vmlaunch.Node, e
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", os.Getenv("SLURMV_NODE"), err)
 	}
-	return launchJob(ctx, path, job, status)
-}
-
-func launchJob(ctx context.Context, path string, job vmlaunch.Job, status *status) (*vmlaunch.Node, error) {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", job.Node, err)
+	}
+	if err := addEntitledVFs(ctx, cfg, &job); err != nil {
+		return nil, fmt.Errorf("node %s: %w", job.Node, err)
+	}
+	return launchJob(ctx, cfg, job, status)
+}
+
+// addEntitledVFs asks slurmctld, once per launch, what VFs the job owns, where
+// Slurm counts them: what the request says is the user's.
+func addEntitledVFs(ctx context.Context, cfg config.Config, job *vmlaunch.Job) error {
+	if !countsVFs(cfg, *job) {
+		return nil
+	}
+	has, err := askAllocation(ctx, job.ID.Job, job.Node)
+	job.VFs, job.VFMbps = has.vfs, has.vfMbps
+	return err
+}
+
+// countsVFs reports whether the job asks for VFs that Slurm counts.
+func countsVFs(cfg config.Config, job vmlaunch.Job) bool {
+	return cfg.Slurm.GRES && len(job.Spec.SRIOV.VFs) > 0
+}
+
+func launchJob(ctx context.Context, cfg config.Config, job vmlaunch.Job, status *status) (*vmlaunch.Node, error) {
+	if countsVFs(cfg, job) {
+		if err := refuseSharedVLAN(ctx, cfg, job); err != nil {
+			return nil, fmt.Errorf("node %s: %w", job.Node, err)
+		}
 	}
 	frames := frameWriter{status}
 	node, err := vmlaunch.Launch(ctx, cfg, job, func(p vmstep.Progress) {
 		_ = vmstep.WriteFrame(frames, job.Node, vmstep.KindProgress, p)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", job.Node, err)
+		return nil, fmt.Errorf("node %s: %w", job.Node, elsewhere(ctx, cfg, job, err))
 	}
 	return node, nil
 }

@@ -1,5 +1,5 @@
 // Command slurmv-agent is Slurm-V on a node: what the plugin starts as root for
-// a job (launch, reclaim), what runs as the job's own tasks (hold, exec), and
+// a job (launch, reclaim), what runs as the job's own tasks (hold, exec, claim), and
 // what an administrator runs (clean).
 package main
 
@@ -31,6 +31,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newLaunch(), newReclaim(), newClean(), newSaveLogs(), newHold(), newExec(), newQuery(), newProbe())
+	root.AddCommand(newLaunch(), newReclaim(), newClean(), newSaveLogs(), newHold(), newExec(), newClaim(), newQuery(), newProbe(), newRequeue())
 	return root
 }

@@ -55,7 +55,11 @@ func taskLaunch(ctx context.Context, status *status) (*vmlaunch.Node, error) {
 	if err := toNull(0, 2); err != nil {
 		return nil, err
 	}
-	return launchJob(ctx, config.Path, job, status)
+	cfg, err := config.Load(config.Path)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", job.Node, err)
+	}
+	return launchJob(ctx, cfg, job, status)
 }
 
 // maxSpec bounds what is read of a request, in bytes.
@@ -146,11 +150,8 @@ func recordOf(ctx context.Context, place vmlaunch.Place) (vmlaunch.Job, error) {
 		return vmlaunch.Job{}, fmt.Errorf("job %d: %w", place.Job, err)
 	}
 	job.Rank = slices.Index(names, job.Node)
-	text, err = askSlurm(ctx, "scontrol", "--oneliner", "--details", "show", "job", id)
-	if err != nil {
-		return vmlaunch.Job{}, err
-	}
-	job.CPUs, job.Memory, err = entitlement(text, job.Node, func(list string) ([]string, error) { return hostNames(ctx, list) })
+	has, err := askAllocation(ctx, place.Job, job.Node)
+	job.CPUs, job.Memory, job.VFs, job.VFMbps = has.cpus, has.mib, has.vfs, has.vfMbps
 	return job, err
 }
 

@@ -37,7 +37,7 @@ func TestParseRecord(t *testing.T) {
 	}
 }
 
-func TestEntitlement(t *testing.T) {
+func TestAllocationOn(t *testing.T) {
 	lists := map[string][]string{"n1": {"n1"}, "n2": {"n2"}, "n[1-2]": {"n1", "n2"}, "n[2-3]": {"n2", "n3"}}
 	expand := func(list string) ([]string, error) {
 		if names, known := lists[list]; known {
@@ -65,15 +65,39 @@ func TestEntitlement(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			cpus, mib, err := entitlement(tt.text, "n2", expand)
+			got, err := allocationOn(tt.text, "n2", expand)
 			if tt.mib < 0 {
 				if err == nil {
-					t.Errorf("%d CPUs, %d MiB; want an error", cpus, mib)
+					t.Errorf("%+v; want an error", got)
 				}
 				return
 			}
-			if err != nil || cpus != tt.cpus || mib != tt.mib {
-				t.Errorf("%d CPUs, %d MiB, %v; want %d, %d", cpus, mib, err, tt.cpus, tt.mib)
+			if want := (allocation{cpus: tt.cpus, mib: tt.mib}); err != nil || got != want {
+				t.Errorf("%+v, %v; want %+v", got, err, want)
+			}
+		})
+	}
+}
+
+func TestCountGRES(t *testing.T) {
+	tests := map[string]struct {
+		list string
+		vf   uint32
+	}{
+		"none":                          {"", 0},
+		"others":                        {"gpu:2(IDX:0-1),vfbw(CNT:9)", 0},
+		"a count":                       {"vf(CNT:2)", 2},
+		"a plain count":                 {"gpu:1,vf:3", 3},
+		"devices":                       {"vf:2(IDX:0,3),gpu:1(IDX:0)", 2},
+		"two types of them":             {"vf:mlx5:2(IDX:0-1),vf:igb:1(IDX:4)", 3},
+		"a type by count":               {"vf:mlx5(CNT:4)", 4},
+		"a count that is none":          {"vf(CNT:many)", 0},
+		"a number that says two things": {"vf:2(CNT:3)", 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := countGRES(tt.list, "vf"); got != tt.vf {
+				t.Errorf("%d VFs, want %d", got, tt.vf)
 			}
 		})
 	}

@@ -9,12 +9,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slurm-v/slurm-v/check"
 	"github.com/slurm-v/slurm-v/nodeagent"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 // hold stays with the agent of this node until ctx ends, which is the end of the
-// step: programs in the VMs have their time to end then. io.EOF means that the
+// step: programs in the VMs have some time to end then. io.EOF means that the
 // agent has left. On the job's first node it first tells all agents of each other,
 // which slurm-v-run's keeper does where there is the plugin.
 func hold(ctx context.Context, socket string) error {
@@ -32,7 +33,32 @@ func hold(ctx context.Context, socket string) error {
 			return err
 		}
 	}
+	return untilEnded(ctx, holder, programTime(killWait(ctx)))
+}
+
+// untilEnded stays until the agent leaves or, after ctx has ended, the programs
+// have, which get no more than the given time for it.
+func untilEnded(ctx context.Context, holder *nodeagent.Holder, programs time.Duration) error {
+	defer context.AfterFunc(ctx, func() {
+		time.AfterFunc(programs, func() { _ = holder.Close() })
+	})()
 	return holder.UntilEnded(ctx)
+}
+
+// programTime is how long programs may take to end when Slurm waits that long from
+// TERM to KILL: after KILL nobody is left in this step to give back the VMs.
+func programTime(killWait time.Duration) time.Duration {
+	const reclaim = 5 * time.Second
+	return max(killWait-reclaim, time.Second)
+}
+
+// killWait asks Slurm; where there is no answer it is Slurm's default.
+func killWait(ctx context.Context) time.Duration {
+	text, _ := ask(ctx, "scontrol", "show", "config")
+	if seconds, ok := check.ParseSettings(text).Seconds("KillWait"); ok {
+		return time.Duration(seconds) * time.Second
+	}
+	return 30 * time.Second
 }
 
 // mapPatience bounds the wait for the slowest node of the job: the longest time

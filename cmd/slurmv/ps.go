@@ -35,8 +35,9 @@ what is shown is what runs there now. A job whose VMs are still being started
 has one line per node with the state "starting".
 
 With --output json it prints a list of objects, one per VM, with the keys job,
-job_id, user, vm, number, node, address, mac, state, started, age_seconds and
-stages (name and ms of each stage of the launch).
+job_id, user, vm, number, node, address, mac, state, started, age_seconds, stages
+(name and ms of each stage of the launch), cpus and emulator_cpus (those of the node
+to which the vCPUs and QEMU's other threads are pinned) or unpinned (why they are not).
 
 EXIT STATUS
 ===========
@@ -54,7 +55,7 @@ EXIT STATUS
 	}
 	f := c.Flags()
 	f.BoolVarP(&o.all, "all", "a", false, "list all jobs with VMs, not only this one; as root, of all users")
-	f.BoolVarP(&o.long, "long", "l", false, "show also user, MAC address and the time of the launch")
+	f.BoolVarP(&o.long, "long", "l", false, "show also user, MAC address, the time of the launch and the CPUs of the node that are the VM's own")
 	addOutput(c, &o.output)
 	return c
 }
@@ -140,6 +141,10 @@ type row struct {
 	Started time.Time         `json:"started"`
 	Age     int64             `json:"age_seconds"`
 	Stages  []nodeagent.Stage `json:"stages,omitempty"`
+
+	CPUs         string `json:"cpus,omitempty"` // of the node, to which the vCPUs are pinned: 0-3
+	EmulatorCPUs string `json:"emulator_cpus,omitempty"`
+	Unpinned     string `json:"unpinned,omitempty"` // why they are not
 }
 
 func rowsOf(jobs []jobVMs, now time.Time) []row {
@@ -154,6 +159,7 @@ func rowsOf(jobs []jobVMs, now time.Time) []row {
 			for _, vm := range n.VMs {
 				r := common
 				r.VM, r.Number, r.Address, r.MAC, r.State, r.Stages = vm.Name, vm.Number, vm.Address, vm.MAC, vm.State, vm.Stages
+				r.CPUs, r.EmulatorCPUs, r.Unpinned = vm.CPUs, vm.EmulatorCPUs, n.Unpinned
 				rows = append(rows, r)
 			}
 		}
@@ -174,17 +180,25 @@ func printRows(out io.Writer, rows []row, long bool) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "JOB\tVM\tNODE\tADDRESS\tSTATE\tAGE")
 	if long {
-		fmt.Fprint(t, "\tUSER\tMAC\tLAUNCH")
+		fmt.Fprint(t, "\tUSER\tMAC\tLAUNCH\tCPUS")
 	}
 	fmt.Fprintln(t)
 	for _, r := range rows {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s", r.Job, orDash(r.VM), r.Node, orDash(r.Address), orDash(r.State), age(r.Age))
 		if long {
-			fmt.Fprintf(t, "\t%s\t%s\t%s", r.User, orDash(r.MAC), launchTime(r.Stages))
+			fmt.Fprintf(t, "\t%s\t%s\t%s\t%s", r.User, orDash(r.MAC), launchTime(r.Stages), r.ownCPUs())
 		}
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
+}
+
+// ownCPUs are those of the node on which this VM alone runs.
+func (r row) ownCPUs() string {
+	if r.Unpinned != "" {
+		return "not pinned"
+	}
+	return orDash(r.CPUs)
 }
 
 func orDash(text string) string {

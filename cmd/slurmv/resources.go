@@ -21,7 +21,7 @@ func newResources() *cobra.Command {
 		Short:  "Print what a request for VMs needs of Slurm on each node",
 		Hidden: true,
 		Long: `Print what a request for VMs needs of Slurm on each node: one line with CPUs and
-memory (MiB), and with VFs if there are any.
+memory (MiB), and with VFs and the bandwidth they reserve (Mb/s) if there are any.
 
 EXIT STATUS
 ===========

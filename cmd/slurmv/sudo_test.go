@@ -15,7 +15,8 @@ import (
 
 // playSudo plays sudo and the agent that it runs as root: launch --task listens
 // until reclaim --task tells it to stop. The file nosudo takes the permission away,
-// the file fail holds what the agent fails with.
+// the file fail holds what the agent fails with; with the file busy programs do not
+// end.
 func playSudo() int {
 	words := strings.Join(os.Args[1:], " ")
 	if _, err := os.Stat(playPath("nosudo")); err == nil {
@@ -77,7 +78,9 @@ func playTaskLaunch() int {
 		go func() {
 			var m nodeagent.HoldMessage
 			conn.ReadJSON(nodeagent.MaxMap, &m)
-			conn.WriteJSON(nodeagent.HoldMessage{Ended: m.Ending})
+			if _, err := os.Stat(playPath("busy")); err != nil {
+				conn.WriteJSON(nodeagent.HoldMessage{Ended: m.Ending})
+			}
 		}()
 	}
 }

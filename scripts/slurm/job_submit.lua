@@ -17,7 +17,7 @@
 -- to each node of the job, beside what the user has asked for. A value that the
 -- user gave himself and that is too small is not changed but refused.
 --
--- need  {cpus, mem in MiB, vf}
+-- need  {cpus, mem in MiB, vf, vfbw in Mb/s}
 -- has   {cpus_per_task, ntasks_per_node, mincpus, mem, mem_per_cpu in MiB, gres}, where
 --       nil is not given, and tasks, which each node has at least
 --
@@ -50,33 +50,46 @@ local function fit_memory(need, has, mincpus)
 	return mem
 end
 
--- The number of VFs in a text like "gres:gpu:tesla:2,gres:vf:1", or nil.
-local function count_vfs(gres)
+-- The number of a GRES in a text like "gres:gpu:tesla:2,gres:vf:1", or nil. Slurm
+-- reads k, m, g, t and p behind a number as powers of 1024, so a vfbw of 80g is not
+-- 80 Gb/s, and what is set here has no letter.
+local function count_gres(gres, name)
+	local powers = { [""] = 0, k = 1, m = 2, g = 3, t = 4, p = 5 }
 	local count
 	for item in string.gmatch(gres or "", "[^,]+") do
 		item = string.gsub(item, "^gres[:/]", "")
-		if string.match(item, "^[^:=]+") == "vf" then
-			count = (count or 0) + (tonumber(string.match(item, "[:=](%d+)$")) or 1)
+		if string.match(item, "^[^:=]+") == name then
+			local number, letter = string.match(item, "[:=](%d+)([kmgtpKMGTP]?)$")
+			count = (count or 0) + (number and tonumber(number) * 1024 ^ powers[string.lower(letter)] or 1)
 		end
 	end
 	return count
 end
 
--- A site whose GresTypes has vf sets slurmv_gres = true before it loads this file;
--- Slurm refuses a GRES that it does not know.
-local function fit_vfs(need, has)
-	if not slurmv_gres then
-		return has.gres or ""
-	end
-	local count = count_vfs(has.gres)
-	if need.vf == 0 or (count and count >= need.vf) then
-		return has.gres or ""
+-- Adds need of the GRES name to the text gres.
+local function fit_gres(gres, name, need)
+	local count = count_gres(gres, name)
+	if need == 0 or (count and count >= need) then
+		return gres
 	end
 	if count then
-		return nil, string.format("the VMs need %d VFs on each node and --gres gives %d; "
-			.. "leave vf out of it or raise it", need.vf, count)
+		return nil, string.format("the VMs need %d of the GRES %s on each node and --gres gives %d; "
+			.. "leave %s out of it or raise it", need, name, count, name)
 	end
-	return (has.gres and has.gres .. "," or "") .. "gres:vf:" .. string.format("%d", need.vf)
+	return (gres ~= "" and gres .. "," or "") .. string.format("gres:%s:%d", name, need)
+end
+
+-- A site whose GresTypes has vf and vfbw sets slurmv_gres = true before it loads this
+-- file; Slurm refuses a GRES that it does not know.
+local function fit_vfs(need, has)
+	local gres, why = has.gres or "", nil
+	if slurmv_gres then
+		gres, why = fit_gres(gres, "vf", need.vf)
+	end
+	if slurmv_gres and gres then
+		gres, why = fit_gres(gres, "vfbw", need.vfbw)
+	end
+	return gres, why
 end
 
 local function fit(need, has)
@@ -91,9 +104,9 @@ local function fit(need, has)
 	return gres and { mincpus = mincpus, mem = mem, gres = gres }, why
 end
 
--- Reads "cpus:4,mem:2560,vf:2".
+-- Reads "cpus:4,mem:2560,vf:4,vfbw:80000".
 local function parse_need(flat)
-	local need = { vf = 0 }
+	local need = { vf = 0, vfbw = 0 }
 	for what, count in string.gmatch(flat, "(%l+):(%d+)") do
 		need[what] = tonumber(count)
 	end

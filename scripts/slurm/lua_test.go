@@ -67,6 +67,7 @@ func run(t *testing.T, harness, arguments string, env ...string) []string {
 func TestJobSubmit(t *testing.T) {
 	const vms = `spank_job_env = { [0] = "_SLURM_SPANK_OPTION_slurmv_vm_per_node=2", "SLURMV_REQUEST=cpus:4,mem:2560" }, `
 	const vfs = `spank_job_env = { [0] = "SLURMV_REQUEST=cpus:4,mem:2560,vf:2" }, `
+	const reserved = `spank_job_env = { [0] = "SLURMV_REQUEST=cpus:4,mem:2560,vf:4,vfbw:80000" }, `
 	tests := map[string]struct {
 		job  string
 		want []string
@@ -129,8 +130,29 @@ func TestJobSubmit(t *testing.T) {
 		},
 		"too few VFs": {
 			job: vfs + `gres = "gres:vf"`,
-			want: []string{"user: slurm-v: the VMs need 2 VFs on each node and --gres gives 1; " +
+			want: []string{"user: slurm-v: the VMs need 2 of the GRES vf on each node and --gres gives 1; " +
 				"leave vf out of it or raise it", "-1"},
+		},
+		"bandwidth is asked for in plain Mb/s": {
+			job:  reserved,
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=gres:vf:4,gres:vfbw:80000", "0"},
+		},
+		"VFs of the user's own leave the bandwidth to add": {
+			job:  reserved + `gres = "gres:vf:4"`,
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=gres:vf:4,gres:vfbw:80000", "0"},
+		},
+		"bandwidth of the user's own leaves the VFs to add": {
+			job:  reserved + `gres = "gres/vfbw=90000"`,
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=gres/vfbw=90000,gres:vf:4", "0"},
+		},
+		"a letter of Slurm's is a power of 1024": {
+			job:  reserved + `gres = "gres:vf:4,gres:vfbw:79K"`,
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=gres:vf:4,gres:vfbw:79K", "0"},
+		},
+		"too little bandwidth": {
+			job: reserved + `gres = "gres:vfbw:78k"`,
+			want: []string{"user: slurm-v: the VMs need 80000 of the GRES vfbw on each node and --gres gives 79872; " +
+				"leave vfbw out of it or raise it", "-1"},
 		},
 		"a component of a heterogeneous job": {
 			job: vms + `het_job_offset = 0`, want: []string{
@@ -163,9 +185,28 @@ func TestCLIFilter(t *testing.T) {
 			options: vms, slurmv: "echo cpus:4,mem:2560,vf:2",
 			want: []string{"mincpus=4", "mem=2560M", "gres=gres:vf:2", "0"},
 		},
+		"bandwidth is asked for in plain Mb/s": {
+			options: vms + `gres = "gres:gpu:1"`, slurmv: "echo cpus:4,mem:2560,vf:4,vfbw:80000",
+			want: []string{"mincpus=4", "mem=2560M", "gres=gres:gpu:1,gres:vf:4,gres:vfbw:80000", "0"},
+		},
+		"JSON reaches the command whole": {
+			options: `spank = { slurmv = { ["vm-per-node"] = "2", sriov = '[{"min_tx_rate":15000, "max_tx_rate":20000},{}]' } }`,
+			slurmv:  `[ "$3" = '--sriov=[{"min_tx_rate":15000, "max_tx_rate":20000},{}]' ] && echo cpus:1,mem:2`,
+			want:    []string{"mincpus=1", "mem=2M", "0"},
+		},
+		"nor a quote that ends the command's own": {
+			options: `spank = { slurmv = { ["vm-per-node"] = "2", sriov = "1';echo cpus:1,mem:1;'" } }`,
+			slurmv:  "echo cpus:4,mem:2560",
+			want:    []string{"user: slurm-v: --sriov: has a character that no value has", "-1"},
+		},
+		"nor a variable": {
+			options: `spank = { slurmv = { ["vm-per-node"] = "2", sriov = "$HOME" } }`,
+			slurmv:  "echo cpus:4,mem:2560",
+			want:    []string{"user: slurm-v: --sriov: has a character that no value has", "-1"},
+		},
 		"the counted options go to the command, and no other": {
-			options: `spank = { slurmv = { ["vm-per-node"] = "2", ["sriov"] = "1:min=10g+2", ["vm-image"] = "x" } }`,
-			slurmv:  `[ "$*" = "resources --vm-per-node=2 --sriov=1:min=10g+2" ] && echo cpus:1,mem:2`,
+			options: `spank = { slurmv = { ["vm-per-node"] = "2", ["sriov"] = "1:min=10g,spread+2", ["vm-image"] = "x" } }`,
+			slurmv:  `[ "$*" = "resources --vm-per-node=2 --sriov=1:min=10g,spread+2" ] && echo cpus:1,mem:2`,
 			want:    []string{"mincpus=1", "mem=2M", "0"},
 		},
 		"no user's text is shown to the shell": {
@@ -180,7 +221,7 @@ func TestCLIFilter(t *testing.T) {
 		"a command that does not know": {
 			options: vms, slurmv: "exit 1",
 			want: []string{"user: slurm-v: the CPUs and memory of the VMs are unknown, since this command fails: " +
-				"slurmv resources --vm-per-node=2", "-1"},
+				"slurmv resources --vm-per-node='2'", "-1"},
 		},
 		"sizes have units": {
 			options: vms + `mem = "3G"`, slurmv: "echo cpus:4,mem:3072", want: []string{"mincpus=4", "mem=3072M", "0"},
@@ -246,7 +287,7 @@ func rules(t *testing.T, path string) string {
 func TestNoGRESUnlessTheSiteHasIt(t *testing.T) {
 	for name, harness := range map[string]string{"job_submit.lua": jobSubmit, "cli_filter.lua": cliFilter} {
 		without := strings.Replace(harness, "slurmv_gres = true", "", 1)
-		arguments := `{ spank_job_env = { [0] = "SLURMV_REQUEST=cpus:4,mem:2560,vf:2" }, spank = { slurmv = { ["vm-per-node"] = "2", sriov = "1" } } }`
+		arguments := `{ spank_job_env = { [0] = "SLURMV_REQUEST=cpus:4,mem:2560,vf:2,vfbw:10000" }, spank = { slurmv = { ["vm-per-node"] = "2", sriov = "1" } } }`
 		for _, line := range run(t, without, arguments) {
 			if strings.Contains(line, "vf") {
 				t.Errorf("%s: %s", name, line)

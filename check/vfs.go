@@ -1,0 +1,72 @@
+package check
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/slurm-v/slurm-v/vfpool/device"
+	"github.com/slurm-v/slurm-v/vfpool/software"
+	"github.com/slurm-v/slurm-v/vfpool/sriov"
+)
+
+// findPFs returns the SR-IOV cards of the node below root.
+func findPFs(root string) ([]device.PF, []sriov.Finding) {
+	node := sriov.Open(root, sriov.Netlink())
+	pfs, err := node.PFs()
+	if err == nil && len(pfs) == 0 {
+		return nil, nil
+	}
+	return pfs, node.Explain(pfs, err)
+}
+
+// vfs: VMs do without them, so nothing about them is an error.
+func vfs(_ context.Context, i *inspection) []Result {
+	results := append(cards(i.pfs, i.findings), bridges(i)...)
+	if len(results) == 0 {
+		return []Result{skipped("SR-IOV", "no network device here has it, and the configuration has no [vf.software]: --sriov is refused on this node", "")}
+	}
+	return results
+}
+
+// cards tells what keeps VFs from use, or how many each card has.
+func cards(pfs []device.PF, findings []sriov.Finding) []Result {
+	const name = "SR-IOV"
+	var results []Result
+	for _, f := range findings {
+		seen := f.Seen
+		if f.PF != "" {
+			seen = f.PF + ": " + seen
+		}
+		results = append(results, warning(name, seen, f.Advice))
+	}
+	for _, pf := range pfs {
+		if pf.Unusable == "" {
+			results = append(results, ok(name, fmt.Sprintf("%s: %d of %d VFs", pf.Name, len(pf.VFs), pf.TotalVFs)))
+		}
+	}
+	return results
+}
+
+// bridges looks at the PFs that the configuration makes of bridges.
+func bridges(i *inspection) []Result {
+	const name = "software VFs"
+	if i.cfgErr != nil || len(i.cfg.VF.Software) == 0 {
+		return nil
+	}
+	pfs, err := software.Open(i.cfg.VF).PFs()
+	if err != nil {
+		return []Result{warning(name, err.Error(), "see [vf.software] of the configuration")}
+	}
+	var results []Result
+	for _, pf := range pfs {
+		if pf.Unusable != "" {
+			results = append(results, warning(name, pf.Name+": "+pf.Unusable, "jobs that ask for VFs do not get them of it"))
+			continue
+		}
+		results = append(results, ok(name, fmt.Sprintf("%s: %d VFs", pf.Name, len(pf.VFs))))
+		for _, note := range pf.Notes {
+			results = append(results, ok(name, pf.Name+": "+note))
+		}
+	}
+	return results
+}

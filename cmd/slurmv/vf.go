@@ -1,0 +1,200 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/vfpool"
+)
+
+func newVF() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "vf COMMAND",
+		Short: "See this node's virtual functions",
+		Long: `See the SR-IOV virtual functions (VFs) of this node, and let Slurm count them.
+
+The commands look at the node that they run on, as root. Jobs ask for VFs with
+--sriov.`,
+	}
+	c.AddCommand(newVFList(), newVFGRES())
+	return c
+}
+
+type vfOptions struct {
+	config string
+	node   string
+	output string
+}
+
+func (o *vfOptions) add(c *cobra.Command) {
+	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
+	addNodeName(c, &o.node)
+}
+
+func newVFList() *cobra.Command {
+	var o vfOptions
+	c := &cobra.Command{
+		Use:   "list [flags]",
+		Short: "List physical and virtual functions, their owners and rates",
+		Long: `List this node's physical functions (PFs), their virtual functions (VFs), which jobs
+have them, the rates they were promised, and the bandwidth that is left.
+
+A PF of the kind "sriov" is a network card's; one of the kind "software" is a bridge
+that the configuration declares to be one. Rates are in Mb/s.
+
+With --output json it prints a list of PFs. name, used_tx_rate, capacity_tx_rate,
+used_vfs, capacity_vfs and vfs, and of a VF vf, mac, vlan, spoof_check, trust,
+link_state, min_tx_rate, max_tx_rate and allocated, are named as in ConRDMA's node
+inventory.
+
+EXIT STATUS
+===========
+
+    0   the functions are listed; there may be none
+    1   the node's functions or records cannot be read
+    2   the command line cannot be run`,
+		Example: `  slurmv vf list
+  ssh n7 slurmv vf list --output json | jq '.[] | {name, used_tx_rate, capacity_tx_rate}'`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkOutput(o.output); err != nil {
+				return err
+			}
+			return runVFList(o, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	o.add(c)
+	addOutput(c, &o.output)
+	return c
+}
+
+func newVFGRES() *cobra.Command {
+	var o vfOptions
+	c := &cobra.Command{
+		Use:   "gres-conf [flags]",
+		Short: "Write the lines of gres.conf that let Slurm count this node's VFs",
+		Long: `Write the lines of gres.conf by which Slurm counts this node's VFs (gres/vf) and
+their bandwidth in Mb/s (gres/vfbw), so that a job waits in the queue while they are
+taken.
+
+slurm.conf needs GresTypes=vf,vfbw and the same counts on the node's line, which are
+printed as a comment.
+
+EXIT STATUS
+===========
+
+    0   the lines are written
+    1   the node's functions cannot be read
+    2   the command line cannot be run`,
+		Example: "  slurmv vf gres-conf >> /etc/slurm/gres.conf",
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			node, err := nodeName(o.node)
+			if err != nil {
+				return err
+			}
+			pfs, err := listPFs(o)
+			if err != nil {
+				return err
+			}
+			return vfpool.WriteGRES(c.OutOrStdout(), node, pfs)
+		},
+	}
+	o.add(c)
+	return c
+}
+
+func runVFList(o vfOptions, out, words io.Writer) error {
+	pfs, err := listPFs(o)
+	if err != nil {
+		return err
+	}
+	if o.output == "json" {
+		return printJSON(out, pfs)
+	}
+	if len(pfs) == 0 {
+		fmt.Fprintln(words, "This node has no physical function. 'slurmv check' says what VFs need.")
+		return nil
+	}
+	return printPFs(out, pfs)
+}
+
+func listPFs(o vfOptions) ([]vfpool.PF, error) {
+	node, err := nodeName(o.node)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.Load(o.config)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := vfpool.Open(cfg, node)
+	if err != nil {
+		return nil, err
+	}
+	pfs, err := pool.List()
+	if errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("the records of who has which VF are root's: run this as root on the node (%w)", err)
+	}
+	return pfs, err
+}
+
+func printPFs(out io.Writer, pfs []vfpool.PF) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PF\tKIND\tDRIVER\tLINK\tNUMA\tVFS\tTAKEN\tCAPACITY\tFREE\tNOTE")
+	for _, pf := range pfs {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", pf.Name, pf.Kind, orDash(pf.Driver), link(pf), number(pf.NUMA),
+			pf.CapVFs, pf.UsedVFs, pf.Capacity, pf.Capacity-min(pf.Used, pf.Capacity), orDash(note(pf)))
+	}
+	fmt.Fprintln(t, "\nPF\tVF\tPCI\tJOB\tVM\tMAC\tVLAN\tMIN\tMAX\tSTATE")
+	for _, pf := range pfs {
+		for _, vf := range pf.VFs {
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", pf.Name, vf.Index, orDash(vf.PCI), orDash(vf.Job), number(vf.VM),
+				orDash(vf.MAC), vf.VLAN, vf.MinRate, vf.MaxRate, vfState(vf))
+		}
+	}
+	return t.Flush()
+}
+
+func link(pf vfpool.PF) string {
+	if !pf.Up {
+		return "down"
+	}
+	return strconv.FormatUint(uint64(pf.Speed), 10)
+}
+
+// note is what there is to say about a PF beside numbers.
+func note(pf vfpool.PF) string {
+	if pf.Unusable != "" {
+		return pf.Unusable
+	}
+	return strings.Join(pf.Notes, "; ")
+}
+
+// number shows -1 as nothing.
+func number(n int) string {
+	if n < 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}
+
+func vfState(vf vfpool.VF) string {
+	switch {
+	case vf.Quarantine != "":
+		return "quarantined: " + vf.Quarantine
+	case vf.Allocated:
+		return string(vf.State)
+	case vf.Unusable != "":
+		return "unusable: " + vf.Unusable
+	}
+	return "free"
+}
