@@ -7,6 +7,7 @@ BINDIR      ?= $(PREFIX)/bin
 LIBDIR      ?= $(PREFIX)/lib/slurm-v
 LIBEXECDIR  ?= $(PREFIX)/libexec/slurm-v
 DATADIR     ?= $(PREFIX)/share
+INCLUDEDIR  ?= $(PREFIX)/include
 MANDIR      ?= $(DATADIR)/man
 STATEDIR    ?= /var/lib/slurmv/%n
 DESTDIR     ?=
@@ -70,6 +71,7 @@ install: build
 	# An unchanged plugin keeps its time: a newer one means that slurmd must be restarted.
 	install -C -m 755 $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(DESTDIR)$(LIBDIR)
 	install -m 644 scripts/slurm/*.lua $(DESTDIR)$(DATADIR)/slurm-v
+	install -D -m 644 include/slurmv_ivshmem.h $(DESTDIR)$(INCLUDEDIR)/slurmv_ivshmem.h
 	install -d $(DESTDIR)$(MANDIR)/man1
 	install -m 644 $(BUILD)/docs/man/man1/* $(DESTDIR)$(MANDIR)/man1
 	install -D -m 644 $(BUILD)/docs/completions/slurmv.bash $(DESTDIR)$(DATADIR)/bash-completion/completions/slurmv
@@ -92,13 +94,31 @@ lint: $(LINT)
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags $(TAGS),cluster ./test
+	$(GO) vet -tags $(TAGS),sriov ./test/sriovnode
 	$(LINT) run --build-tags $(TAGS) ./...
 	shellcheck -x $(SCRIPTS)
 
-SCRIPTS := .ci/run $(wildcard scripts/bench-plugin scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/test)
+SCRIPTS := .ci/run $(wildcard scripts/bench-ivshmem scripts/bench-plugin scripts/bench-vf scripts/bench-vf-nodes scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/sriov-node scripts/sriov-node.d/* scripts/test)
 
 unit:
 	$(GO) test -race -tags $(TAGS) ./...
+
+# Virtual functions with a real kernel and its drivers, on an emulated node. That kernel
+# has 802.1Q, too, which not every machine's has: the tests of VLANs that skip elsewhere
+# run there.
+.PHONY: sriov
+sriov: $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest
+	CGO_ENABLED=0 $(GO) test -c -tags $(TAGS),sriov -o $(BUILD)/sriovnode.test ./test/sriovnode
+	CGO_ENABLED=0 $(GO) test -c -tags $(TAGS) -o $(BUILD)/software.test ./vfpool/software
+	image=$$(scripts/guest-image) && SRIOVNODE_BUILD=$(abspath $(BUILD)) SRIOVNODE_IMAGE=$$image \
+	  scripts/sriov-node run -- sh -c 'modprobe tun && $(BUILD)/software.test -test.v -test.run VLAN && \
+	    exec $(BUILD)/sriovnode.test -test.v -test.timeout 1h'
+
+# What takes long.
+.PHONY: soak
+soak:
+	$(GO) test -tags $(TAGS),soak -count 1 -timeout 2h ./vfpool/lease
+	$(MAKE) sriov TAGS=$(TAGS),soak
 
 # The suite, as continuous integration runs it.
 test: packages

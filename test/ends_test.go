@@ -64,6 +64,14 @@ func TestCancelWhileRunning(t *testing.T) {
 	j.ends("CANCELLED", "")
 }
 
+func TestProgramIgnoresTERM(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small, `slurm-v-run bash -c 'trap "" TERM; echo running; while :; do sleep 1; done'`)
+	j.awaitOutput("running")
+	alice.must(t, "scancel "+j.id)
+	j.ends("CANCELLED", "")
+}
+
 func TestTimeLimit(t *testing.T) {
 	t.Parallel()
 	const script = `slurm-v-run bash -c 'trap "echo saved > saved; exit 0" TERM; echo running; while :; do sleep 0.2; done'`

@@ -3,31 +3,30 @@
 package test
 
 import (
-	"bytes"
-	"os/exec"
 	"strings"
 	"testing"
 )
 
 // Any image with cloud-init will do: slurmv-guest comes in by the seed disk, and
-// so does what the user has for cloud-init.
+// so does what the user has for cloud-init. It can make him root, as docs/user.md
+// says; then he can power his VM off.
+const userData = `#cloud-config
+write_files:
+  - path: /etc/sudoers.d/me
+    content: "alice ALL=(ALL) NOPASSWD: ALL\n"
+`
+
 func TestImageWithCloudInit(t *testing.T) {
 	t.Parallel()
-	c := exec.Command("../scripts/guest-image", "--cloud-init")
-	var words bytes.Buffer
-	c.Stderr = &words
-	out, err := c.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, words.Bytes())
-	}
-	image := strings.TrimSpace(string(out))
+	image := output(t, "../scripts/guest-image", "--cloud-init")
 	dir := alice.must(t, "mktemp -d ~/cloud-XXXXXX")
 	defer alice.run(t, "rm -rf "+dir)
-	alice.writeFile(t, dir+"/user-data", "#cloud-config\nwrite_files:\n- path: /etc/from-user-data\n  content: words of the user\n")
+	alice.writeFile(t, dir+"/user-data", userData)
 	j := alice.submit(t, "--nodes=1 --vm-per-node=1 --memory-per-vm=640M --time=10 --vm-image="+image+" --vm-user-data="+dir+"/user-data", `
 slurm-v-run sh -c 'hostname; id -un; pwd; cat /proc/1/comm
-for i in $(seq 100); do [ -e /etc/from-user-data ] && break; sleep 1; done; cat /etc/from-user-data'`)
-	contains(t, j.completes(), "vm0\n", "alice\n", j.dir+"\n", "systemd\n", "words of the user")
+for i in $(seq 100); do [ -e /etc/sudoers.d/me ] && break; sleep 1; done
+sudo -n sh -c "echo I am \$(id -un)"; sudo -n poweroff; sleep 1000'`)
+	contains(t, j.ends("FAILED", ""), "vm0\n", "alice\n", j.dir+"\n", "systemd\n", "I am root\n", "powered itself off")
 }
 
 // A directory can be mounted elsewhere, and read-only; the job's own is at its

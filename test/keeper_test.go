@@ -12,20 +12,29 @@ import (
 // is a process of its own, and others who wait are served.
 func TestFirstRunKilledWhileAnotherWaits(t *testing.T) {
 	t.Parallel()
-	for _, stage := range []string{"image", "boot"} {
-		t.Run("at "+stage, func(t *testing.T) {
+	tests := map[string]string{
+		"at image": "seen image first.err",
+		"at start": "seen start first.err",
+		"at boot":  "seen boot first.err",
+		// Held back, or it would be srun by then.
+		"at ready": "seen boot first.err; kill -STOP $first; seen ready second.err",
+	}
+	for name, until := range tests {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := alice.submit(t, small, fmt.Sprintf(`
+seen() { until grep -q "vm0: $1" $2; do sleep 0.05; done; }
 slurm-v-run echo first 2> first.err &
 first=$!
-slurm-v-run echo second &
+slurm-v-run echo second 2> second.err &
 second=$!
-until grep -q %s first.err; do sleep 0.05; done
+%s
 kill -9 $first
 wait $second; echo "second: $?"
-`, stage))
+slurm-v-run -Q echo third
+`, until))
 			out := j.completes()
-			contains(t, out, "second: 0")
+			contains(t, out, "second\n", "second: 0\n", "third\n")
 			if strings.Contains(out, "first\n") {
 				t.Error("the killed run has run its program")
 			}
@@ -72,6 +81,19 @@ slurm-v-run echo the VMs are alive`)
 	j.awaitOutput("running")
 	alice.must(t, "scancel -s USR1 "+j.id)
 	contains(t, j.completes(), "program got USR1", "the VMs are alive")
+}
+
+// --signal of sbatch goes to every step: the programs, and the VM step, which does
+// not mind. Slurm may send it a minute early, so the limit is lowered to that minute
+// only when there is somebody to hear it.
+func TestSignalBeforeTheTimeLimit(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small+" --time=20 --signal=USR1@240", `
+slurm-v-run bash -c 'trap "echo program got USR1; exit 0" USR1; touch /tmp/here; echo running; while :; do sleep 0.2; done'
+slurm-v-run sh -c '[ -e /tmp/here ] && echo the VM is the same'`)
+	j.awaitOutput("running")
+	alice.must(t, "scontrol update jobid="+j.id+" timelimit=5")
+	contains(t, j.completes(), "program got USR1", "the VM is the same")
 }
 
 func TestArray(t *testing.T) {

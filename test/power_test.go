@@ -3,7 +3,7 @@
 package test
 
 import (
-	"strings"
+	"os/exec"
 	"testing"
 )
 
@@ -43,9 +43,18 @@ func powerCut(t *testing.T, node string) (restore func(*job)) {
 		t.Helper()
 		clusterNode(t, node, "on")
 		root.run(t, "scontrol update nodename="+node+" state=resume")
-		if !poll(func() bool { return strings.Contains(root.must(t, "sinfo -h -n "+node+" -o %T"), "idle") }) {
+		if !poll(func() bool {
+			return root.run(t, "sinfo -h -n "+node+" -o %T | grep -qE 'idle|mixed|allocated'").code == 0
+		}) {
 			t.Errorf("%s does not come back: %s", node, root.must(t, "scontrol show node "+node))
 		}
-		contains(t, root.must(t, "slurmv clean --node-name "+node, "--node", node), "reclaimed job "+j.id)
+		// Slurm may have had the epilog do it, or still take the job for a running one:
+		// so what counts is that nothing is left in the end.
+		if !poll(func() bool {
+			root.must(t, "slurmv clean --node-name "+node, "--node", node)
+			return exec.Command("../scripts/leaks", j.id).Run() == nil
+		}) {
+			t.Errorf("slurmv clean leaves something of job %s", j.id)
+		}
 	}
 }

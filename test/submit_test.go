@@ -61,10 +61,8 @@ func TestSbatchInsideAVMJobIsNoVMJob(t *testing.T) {
 	}
 }
 
-func TestDevicesThatANodeDoesNotHave(t *testing.T) {
+func TestVFsThatNoNodeHas(t *testing.T) {
 	t.Parallel()
-	for option, want := range map[string]string{"--sriov=1": "not available on node", "--ivshmem=1": "not available on node"} {
-		j := alice.submit(t, small+" "+option, "slurm-v-run hostname")
-		contains(t, j.ends("FAILED", "1:0"), want)
-	}
+	j := alice.submit(t, small+" --no-requeue --sriov=1:pf=ens9", "slurm-v-run hostname")
+	contains(t, j.ends("FAILED", "1:0"), "lease VFs to job", "ens9", "not sent to other nodes")
 }

@@ -10,6 +10,7 @@ config_write() {
 	network_files
 	slurm_conf_text | config_put slurm/slurm.conf
 	cgroup_conf_text | config_put slurm/cgroup.conf
+	gres_conf_text | config_put slurm/gres.conf
 	slurmdbd_conf_text | config_put slurm/slurmdbd.conf 0600 slurm
 	plugstack_text | config_put slurm/plugstack.conf
 	job_submit_text | config_put slurm/job_submit.lua
@@ -90,15 +91,19 @@ network_files() {
 	echo "# the cluster's hosts do not reach the outside" | config_put resolv.conf
 }
 
-# slurm_conf_text: the timers are short, for tests of how jobs end and of lost nodes. Memory is a
+# slurm_conf_text: the timers are short, for tests of how jobs end and of lost nodes; cred_expire is
+# also how long a requeued job waits before it starts again. Memory is a
 # resource of its own, as on sites where users share nodes; DefMemPerCPU keeps a job that asks for
-# none from taking all of it.
+# none from taking all of it. Two cores that emulate eight VMs can keep slurmctld from answering for
+# longer than Slurm's 10 s, and a slurmstepd whose last message was not answered sends it again after a
+# minute: with less patience the node would be drained for it.
 slurm_conf_text() {
 	cat <<END
 ClusterName=slurmv
 SlurmctldHost=ctl($(address ctl))
 SlurmUser=slurm
 AuthType=auth/munge
+AuthInfo=cred_expire=30
 CredType=cred/munge
 
 StateSaveLocation=$dir/spool/ctl
@@ -121,9 +126,11 @@ MpiDefault=none
 JobRequeue=1
 PlugStackConfig=$dir/etc/slurm/plugstack.conf
 JobSubmitPlugins=lua
+GresTypes=vf,vfbw
 
 KillWait=10
-UnkillableStepTimeout=60
+UnkillableStepTimeout=180
+MessageTimeout=30
 MinJobAge=300
 SlurmdTimeout=20
 SlurmctldTimeout=10
@@ -132,6 +139,7 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0,bf
 
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=ctl
+AccountingStorageTRES=gres/vf,gres/vfbw
 
 $(slurm_nodes_text)
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE DefMemPerCPU=500 State=UP
@@ -143,12 +151,22 @@ slurm_nodes_text() {
 	local kind count first last
 	read -r kind count <"$profile"
 	if [[ $kind == real-cpus ]]; then
-		slurmd -C | sed -n "s/^NodeName=[^ ]*/NodeName=n1 NodeHostname=n1 NodeAddr=$(address n1)/p"
+		slurmd -C | sed -n "s/^NodeName=[^ ]*/NodeName=n1 NodeHostname=n1 NodeAddr=$(address n1) Gres=$node_gres/p"
 		return
 	fi
 	first=$(address n1) last=$(address "n$count")
 	echo "SlurmdParameters=config_overrides"
-	echo "NodeName=n[1-$count] NodeAddr=$lan.[${first##*.}-${last##*.}] CPUs=8 CoresPerSocket=8 RealMemory=8000"
+	echo "NodeName=n[1-$count] NodeAddr=$lan.[${first##*.}-${last##*.}] CPUs=8 CoresPerSocket=8 RealMemory=8000 Gres=$node_gres"
+}
+
+# gres_conf_text: what slurmv vf gres-conf prints on a node.
+gres_conf_text() {
+	local node gres
+	for node in $(nodes); do
+		for gres in ${node_gres//,/ }; do
+			echo "NodeName=$node Name=${gres%:*} Count=${gres#*:} Flags=CountOnly"
+		done
+	done
 }
 
 cgroup_conf_text() {
@@ -198,6 +216,7 @@ plugstack_text() {
 job_submit_text() {
 	local ours=$prefix/share/slurm-v/job_submit.lua
 	if [[ -e $ours ]]; then
+		echo "slurmv_gres = true"
 		echo "dofile(\"$ours\") -- $(cksum <"$ours")"
 	else
 		printf 'function slurmv_job_submit(job_desc)\n\treturn slurm.SUCCESS\nend\n'

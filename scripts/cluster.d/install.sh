@@ -69,12 +69,29 @@ run = "/run/slurmv/%n"
 
 [slurm]
 resources = "job_submit"
+gres = true
 qemu_overhead = "448M" # QEMU's emulation needs more than KVM, and small VMs have little to spare
 
 [network.site]
 type = "bridge"
 bridge = "br-site"
 addresses = "dhcp"
+
+[vf]
+reserve = 0
+vlans = "2000-2999"
+subnet = "172.29.0.0/16"
+requeue = true
+
+[vf.software.vf0]
+bridge = "br-vf0"
+rate = "100g"
+vfs = 8
+
+[vf.software.vf1]
+bridge = "br-vf1"
+rate = "100g"
+vfs = 8
 END
 	[[ -z $1 ]] || cat <<END
 

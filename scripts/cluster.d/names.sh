@@ -16,6 +16,7 @@ cgroup_name=slurmv-cluster
 lan=10.77.0      # the hosts: ctl .10, n1 .11 ...
 site_lan=10.78.0 # the network whose DHCP server stands for the site's
 users=(alice:6001 bob:6002)
+node_gres=vf:16,vfbw:200000 # two bridges that stand for cards, each with 8 VFs and 100 Gb/s
 
 # netns HOST: the file of a host's network namespace.
 netns() { echo "/run/netns/svc-$1"; }

@@ -2,7 +2,8 @@
 # The networks: a switch in the namespace svc-sw, and a cable from each host to it. Nothing leads out
 # of these namespaces.
 
-# network_switch: the switch of the cluster's network and that of the site's, with its DHCP server.
+# network_switch: the switch of the cluster's network and that of the site's, with its DHCP server, and
+# one for each card that the nodes have for VFs.
 network_switch() {
 	namespace_add svc-sw
 	in_network svc-sw ip -batch - <<END
@@ -11,6 +12,7 @@ link set br-lan up
 link add br-site type bridge
 link set br-site up
 address add $site_lan.1/24 dev br-site
+$(printf 'link add br-%s type bridge\nlink set br-%s up\n' vf0 vf0 vf1 vf1)
 END
 	in_network svc-sw dnsmasq --conf-file=/dev/null --no-hosts --no-resolv --port=0 \
 		--interface=br-site --bind-interfaces --dhcp-authoritative --user=root \
@@ -31,19 +33,24 @@ END
 address add $(address "$1")/24 dev eth0
 link set eth0 up
 END
-	[[ $1 == ctl ]] || network_site "$1"
+	if [[ $1 != ctl ]]; then
+		network_bridge "$1" site
+		network_bridge "$1" vf0
+		network_bridge "$1" vf1
+	fi
 }
 
-# network_site NODE: a bridge br-site, as sites have them for VMs, with a cable to the site's network.
-network_site() {
+# network_bridge NODE NAME: a bridge br-NAME, as sites have them for VMs or declare to be a card with
+# VFs, with a cable to the switch of that name.
+network_bridge() {
 	in_network svc-sw ip -batch - <<END
-link add site-$1 type veth peer name site0 netns svc-$1
-link set site-$1 master br-site up
+link add $2-$1 type veth peer name ${2}p netns svc-$1
+link set $2-$1 master br-$2 up
 END
 	in_network "svc-$1" ip -batch - <<END
-link add br-site type bridge
-link set br-site up
-link set site0 master br-site up
+link add br-$2 type bridge
+link set br-$2 up
+link set ${2}p master br-$2 up
 END
 }
 

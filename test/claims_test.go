@@ -1,0 +1,179 @@
+//go:build cluster
+
+package test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// probe returns the commands that build, in a job's directory, a rank that looks at its
+// device.
+func probe(t *testing.T) string {
+	t.Helper()
+	var script strings.Builder
+	for _, file := range []string{"../include/slurmv_ivshmem.h", "claims/probe.c"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&script, "cat > %s <<'END OF FILE'\n%sEND OF FILE\n", filepath.Base(file), source)
+	}
+	return script.String() + "cc -O2 -o probe probe.c || exit 1\n"
+}
+
+// A sight is what one rank of a run has found.
+type sight struct{ rank, vm, device, peers string }
+
+var sightLine = regexp.MustCompile(`(?m)^(\S+): rank (\d+) in (vm\d) maps /dev/slurmv/(ivshmem\d) of 1048576 bytes with (\S+): 0 foreign, all signed$`)
+
+// sights checks that so many ranks of a run found the device as it must be.
+func sights(t *testing.T, out, run string, ranks int) []sight {
+	t.Helper()
+	var found []sight
+	for _, m := range sightLine.FindAllStringSubmatch(out, -1) {
+		if m[1] == run {
+			found = append(found, sight{m[2], m[3], m[4], m[5]})
+		}
+	}
+	if len(found) != ranks {
+		t.Fatalf("%d ranks of run %s are well, want %d:\n%s", len(found), run, ranks, out)
+	}
+	for _, s := range found {
+		if s.device != found[0].device {
+			t.Errorf("run %s has %s and %s", run, s.device, found[0].device)
+		}
+	}
+	return found
+}
+
+const fourVMs = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --time=15 "
+
+// EASJ: one run after the other. None waits for the one before, and each finds the
+// device empty.
+func TestTenRunsOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, fourVMs+"--ivshmem=1:1M", probe(t)+`
+for i in $(seq 10); do
+	touch run$i.go
+	slurm-v-run --no-wait -Q -n 4 --ntasks-per-node=2 ./probe run$i; echo "status $i: $?"
+done
+slurm-v-run -Q --launcher=ssh sh -c 'echo "mpirun finds $SLURMV_IVSHMEM of $SLURMV_IVSHMEM_SIZE"'
+slurm-v-run -Q --no-wait -n 1 echo the device is free
+for i in $(seq 20); do
+	left=$(squeue -h -s -j $SLURM_JOB_ID -o %j | grep -cx slurmv)
+	[ $left = 0 ] && break
+	sleep 0.5
+done
+echo "claims left: $left"
+`)
+	out := j.completes()
+	for i := range 10 {
+		name := fmt.Sprintf("run%d", i+1)
+		contains(t, out, fmt.Sprintf("status %d: 0\n", i+1))
+		vms := map[string]bool{}
+		for _, s := range sights(t, out, name, 4) {
+			vms[s.vm] = true
+			if want := map[bool]string{true: "0-1", false: "2-3"}[s.rank < "2"]; s.peers != want {
+				t.Errorf("rank %s of %s shares with %s, want %s", s.rank, name, s.peers, want)
+			}
+		}
+		if len(vms) != 4 {
+			t.Errorf("%s ran in %d VMs, want 4", name, len(vms))
+		}
+	}
+	contains(t, out, "mpirun finds /dev/slurmv/ivshmem0 of 1048576\n", "the device is free\n", "claims left: 0\n")
+	if strings.Contains(out, "waiting") {
+		t.Errorf("somebody waited:\n%s", out)
+	}
+}
+
+// EACJ: two runs at once in the same VMs, a third that has to wait.
+func TestTwoRunsAtOnce(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, fourVMs+"--ivshmem=2:1M", probe(t)+`
+slurm-v-run --start
+started() { until [ $(grep -c "^$1: rank" out) = $2 ]; do sleep 0.2; done; }
+slurm-v-run -Q -n 2 --ntasks-per-node=1 ./probe A & a=$!
+started A 2
+slurm-v-run -Q -n 2 --ntasks-per-node=1 ./probe B & b=$!
+started B 2
+slurm-v-run --no-wait -n 4 ./probe N 2> no-wait.err; echo "no wait: $?"
+slurm-v-run -n 4 --ntasks-per-node=2 ./probe C 2> wait.err & c=$!
+until grep -q waiting wait.err; do sleep 0.2; done
+sleep 2
+echo "before: $(grep -c '^C: rank' out)"
+touch C.go A.go; wait $a; echo "A: $?"
+wait $c; echo "C: $?"
+touch B.go; wait $b; echo "B: $?"
+`)
+	out := j.completes()
+	contains(t, out, "no wait: 75\n", "before: 0\n", "A: 0\n", "B: 0\n", "C: 0\n")
+	a, b, c := sights(t, out, "A", 2), sights(t, out, "B", 2), sights(t, out, "C", 4)
+	if a[0].device == b[0].device || c[0].device != a[0].device {
+		t.Errorf("A has %s, B %s, and C, after A, %s", a[0].device, b[0].device, c[0].device)
+	}
+	for _, x := range a {
+		for _, y := range b {
+			if x.vm == y.vm {
+				t.Errorf("A and B share the CPUs of %s, and other VMs are idle", x.vm)
+			}
+		}
+	}
+	contains(t, j.file("no-wait.err"), "every IVShmem device of this job is claimed by another slurm-v-run (--no-wait)")
+	if n := strings.Count(j.file("wait.err"), "waiting for an IVShmem device: all 2 are claimed by other slurm-v-run of this job"); n != 1 {
+		t.Errorf("the one that waits says so %d times", n)
+	}
+}
+
+// However a run dies, its device is free, when nothing of the run is left that could
+// write to it.
+func TestAKilledRunFreesItsDevice(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{
+		"slurm-v-run":                "kill -9 $run",
+		"every process of its sruns": "kill -9 $run $(pgrep -P $run) $(pgrep -P $(pgrep -d, -P $run))",
+		"its relays": `srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c "$(declare -f mine)
+			kill -9 \$(mine 'slurmv-agent exec .*probe A') 2> /dev/null; true"`,
+		"its claim": "kill -9 $(mine 'slurmv-agent claim')",
+	}
+	for name, kill := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := alice.submit(t, fourVMs+"--ivshmem=1:1M", probe(t)+fmt.Sprintf(`
+mine() { # processes of this job: its user has others
+	for p in $(pgrep -u $(id -u) -f "^/[^ ]*/$1"); do
+		if grep -qzx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/$p/environ; then echo $p; fi
+	done 2> /dev/null
+}
+slurm-v-run -Q -n 4 --ntasks-per-node=2 ./probe A leave & run=$!
+until [ $(grep -c "^A: rank" out) = 4 ]; do sleep 0.2; done
+slurm-v-run -Q --no-wait -n 1 true; echo "meanwhile: $?"
+%s
+touch B.go
+slurm-v-run -Q -n 4 --ntasks-per-node=2 ./probe B; echo "B: $?"
+kill $run 2> /dev/null; wait $run; true
+`, kill))
+			out := j.completes()
+			contains(t, out, "meanwhile: 75\n", "B: 0\n")
+			sights(t, out, "B", 4)
+		})
+	}
+}
+
+// Without devices nothing is claimed: any number of runs at once.
+func TestRunsWithoutDevices(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small, `slurm-v-run --start
+slurm-v-run -Q --no-wait -n 1 sh -c 'echo "device: ${SLURMV_IVSHMEM-none}"; sleep 5' &
+slurm-v-run -Q --no-wait -n 1 sh -c 'echo "device: ${SLURMV_IVSHMEM-none}"; sleep 5' &
+wait
+`)
+	if out := j.completes(); strings.Count(out, "device: none\n") != 2 {
+		t.Errorf("not two runs without device:\n%s", out)
+	}
+}

@@ -1,0 +1,107 @@
+//go:build cluster
+
+package test
+
+import (
+	"strings"
+	"testing"
+)
+
+// sharing is a job of two VMs with a device of shared memory, on a certain node.
+const sharing = "--nodes=1 --nodelist=n1 --vm-per-node=2 --memory-per-vm=384M --ivshmem=1:16M --time=10"
+
+// shareMemory submits such a job, which runs the script in both VMs. In its directory
+// is the program shm.
+func (u user) shareMemory(t *testing.T, script string) *job {
+	t.Helper()
+	j := u.submit(t, sharing, "until [ -e shm ]; do sleep 0.2; done\nslurm-v-run -n 2 bash ./guest")
+	u.writeFile(t, j.dir+"/guest", script)
+	output(t, "env", "CGO_ENABLED=0", "go", "build", "-o", j.dir+"/shm.new", "./shm")
+	root.must(t, "mv "+j.dir+"/shm.new "+j.dir+"/shm")
+	return j
+}
+
+// reports waits until the job's guests have written a line and returns it.
+func (j *job) reports(file string) string {
+	j.t.Helper()
+	j.eventually("writes "+file, func() bool { return strings.Contains(j.user.run(j.t, "cat "+j.dir+"/"+file).stdout, "\n") })
+	return strings.TrimSpace(j.file(file))
+}
+
+// The VMs of a job on a node have the same memory, all of it and nothing beyond; and
+// a job of another user, on the same node at the same time or later, has none of it.
+func TestSharedMemoryIsTheJobsAlone(t *testing.T) {
+	t.Parallel()
+	const writer = `
+if [ $(hostname) = vm0 ]; then
+	./shm count ivshmem0 0 > zero.new; ./shm beyond ivshmem0 > beyond.new; ./shm fill ivshmem0 0xa5; touch filled
+	mv beyond.new beyond; mv zero.new zero
+else
+	until [ -e filled ]; do sleep 0.2; done
+	./shm count ivshmem0 0xa5 > seen.new; mv seen.new seen
+fi
+sleep 1000`
+	const reader = `
+if [ $(hostname) = vm0 ]; then
+	./shm count ivshmem0 0 > zero.new; mv zero.new zero; sleep 1000
+fi`
+	first := alice.shareMemory(t, writer)
+	if got := first.reports("zero"); got != "all" {
+		t.Errorf("of the first job's memory %s is zero", got)
+	}
+	if got := first.reports("seen"); got != "all" {
+		t.Errorf("of what one VM wrote the other sees %s", got)
+	}
+	beyond := first.reports("beyond")
+	if n := strings.Count(beyond, ": invalid argument"); n != 3 || !strings.Contains(beyond, "true bytes") {
+		t.Errorf("mapping beyond the device:\n%s", beyond)
+	}
+
+	second := bob.shareMemory(t, reader)
+	if got := second.reports("zero"); got != "all" {
+		t.Errorf("of the memory of a job beside %s is zero", got)
+	}
+	// On the node, too, it is the owner's alone.
+	const files = `ls /dev/shm/slurmv-*-%s.*-*`
+	mine := strings.ReplaceAll(files, "%s", first.id)
+	if n := alice.must(t, mine+" | wc -l", "--node", "n1"); n != "1" {
+		t.Errorf("the first job has %s files in /dev/shm", n)
+	}
+	opened := bob.run(t, `for f in $(`+mine+`); do head -c 1 "$f" && echo read; : >> "$f" && echo written; rm -f "$f" && echo removed; done`, "--node", "n1")
+	if opened.stdout != "" || strings.Count(opened.stderr, "Permission denied") < 2 {
+		t.Errorf("another user's attempts: %s\n%s", opened.stdout, opened.stderr)
+	}
+	if got := alice.must(t, `for f in $(`+mine+`); do head -c 1 "$f"; done | od -An -tx1`, "--node", "n1"); got != "a5" {
+		t.Errorf("the first job's memory has %q now", got)
+	}
+
+	alice.must(t, "scancel "+first.id)
+	first.ends("CANCELLED", "")
+	third := bob.shareMemory(t, reader)
+	if got := third.reports("zero"); got != "all" {
+		t.Errorf("of the memory of a later job %s is zero", got)
+	}
+}
+
+func TestMoreSharedMemoryThanAllowedIsRefused(t *testing.T) {
+	t.Parallel()
+	for options, want := range map[string]string{
+		"--ivshmem=17":      "17 is not allowed",
+		"--ivshmem=1:24M":   "24M is not a power of two; use 16M or 32M",
+		"--ivshmem=16:8G":   "16 devices of 8G are 128G; a job may have 64G on each node",
+		"--ivshmem=0:16M:1": "is not a size",
+	} {
+		o := alice.run(t, "sbatch --vm-per-node=1 "+options+" --wrap=true")
+		if o.code == 0 {
+			t.Errorf("%s is accepted", options)
+		}
+		contains(t, o.stderr, want)
+	}
+}
+
+// Shared memory is part of what a job asks for, once for a node.
+func TestSharedMemoryIsInTheRequest(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, "--nodes=1 --vm-per-node=2 --memory-per-vm=384M --ivshmem=2:64M --begin=now+1hour", "true")
+	contains(t, field(alice.must(t, "scontrol show job "+j.id), "TRES"), "mem=1792M")
+}

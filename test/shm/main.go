@@ -1,0 +1,76 @@
+// Command shm does to a shared-memory device of a VM what a test asks for.
+//
+//	shm fill DEVICE BYTE    fills it
+//	shm count DEVICE BYTE   prints how much of it has that byte: "all", "none" or a number
+//	shm beyond DEVICE       tries to map more than there is, and prints how that ended
+//
+// DEVICE is a name below /dev/slurmv.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"github.com/slurm-v/slurm-v/ivshmem/shm"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "shm:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	m, err := shm.OpenDevice(args[1])
+	if err != nil {
+		return err
+	}
+	if args[0] == "beyond" {
+		return beyond(args[1], len(m.Bytes()))
+	}
+	b, err := strconv.ParseUint(args[2], 0, 8)
+	if err != nil {
+		return err
+	}
+	if args[0] == "fill" {
+		copy(m.Bytes(), bytes.Repeat([]byte{byte(b)}, len(m.Bytes())))
+		fmt.Println("filled", len(m.Bytes()))
+		return nil
+	}
+	fmt.Println(amount(bytes.Count(m.Bytes(), []byte{byte(b)}), len(m.Bytes())))
+	return nil
+}
+
+func amount(n, all int) string {
+	switch n {
+	case 0:
+		return "none"
+	case all:
+		return "all"
+	}
+	return strconv.Itoa(n)
+}
+
+// beyond tries what could reach memory behind the device's, if anything could.
+func beyond(device string, size int) error {
+	file, err := os.OpenFile("/dev/slurmv/"+device, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	page := os.Getpagesize()
+	for name, try := range map[string]struct {
+		offset int64
+		length int
+	}{"one page more": {0, size + page}, "the page behind": {int64(size), page}, "half of it behind": {int64(size / 2), size}} {
+		_, err := syscall.Mmap(int(file.Fd()), try.offset, try.length, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+		fmt.Printf("%s: %v\n", name, err)
+	}
+	err = file.Truncate(int64(2 * size))
+	info, _ := file.Stat()
+	fmt.Printf("made larger: %v, %v bytes\n", err, info.Size() == int64(size))
+	return nil
+}

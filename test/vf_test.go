@@ -1,0 +1,106 @@
+//go:build cluster
+
+package test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// The cluster's nodes have two bridges each that stand for cards, vf0 and vf1, with
+// 8 VFs and 100 Gb/s each.
+
+const withVF = "--nodes=1 --memory-per-vm=384M --time=5 "
+
+// VMs see their VFs, reach each other over them by name, and the node says who has
+// them.
+func TestVMsHaveVFs(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, withVF+"--vm-per-node=2 --sriov=1:min=10g,pf=vf0+1:max=5g,pf=vf1", `
+slurm-v-run -Q -n 2 sh -c 'for i in /sys/class/net/*/address; do ! grep -q "^0[6a]:" $i || echo VF of $(hostname): $(cat $i); done'
+slurm-v-run -Q -n 1 ping -c 3 -W 5 vm1-vf0 > /dev/null && echo the VF answers
+until [ -e seen ]; do sleep 0.5; done`)
+	j.awaitOutput("the VF answers")
+	contains(t, j.output(), "VF of vm0: 06:", "VF of vm0: 0a:", "VF of vm1: 06:", "VF of vm1: 0a:")
+	node := field(alice.must(t, "scontrol show job "+j.id), "NodeList")
+	list := root.must(t, "slurmv vf list --output json", "--node", node)
+	if n := strings.Count(list, `"job": "`+j.id+`.`); n != 4 {
+		t.Errorf("slurmv vf list shows %d VFs of the job, want 4:\n%s", n, list)
+	}
+	contains(t, root.must(t, "slurmv vf list", "--node", node), "software", j.id+".", "attached")
+	alice.must(t, "touch "+j.dir+"/seen")
+	j.completes()
+	contains(t, alice.must(t, "sacct -n -j "+j.id+" -X -o ReqTRES%200,AllocTRES%200"), "gres/vf=4", "gres/vfbw=20000")
+}
+
+func TestVFsOfTwoJobsAreApart(t *testing.T) {
+	t.Parallel()
+	first := alice.submit(t, withVF+"--vm-per-node=1 --sriov=1:pf=vf0", "slurm-v-run sh -c 'hostname; sleep 300'")
+	first.awaitOutput("vm0")
+	node := field(alice.must(t, "scontrol show job "+first.id), "NodeList")
+	// Both jobs have the same addresses; the second one asks for that of a VM it does not have.
+	second := bob.submit(t, withVF+"--vm-per-node=2 --sriov=1:pf=vf0 --nodelist="+node, `
+slurm-v-run -Q -n 1 sh -c 'ping -c 2 -W 5 vm1-vf0 > /dev/null && echo own VM answers
+ip neigh flush all; arping -c 3 -w 5 -I $(ip -br link | grep 06:00 | cut -d" " -f1) 172.29.0.1 | grep -i "reply" || echo nobody else does'`)
+	contains(t, second.completes(), "own VM answers", "nobody else does")
+}
+
+func TestJobsWaitWhileVFsAreTaken(t *testing.T) {
+	t.Parallel()
+	first := alice.submit(t, withVF+"--vm-per-node=1 --sriov=8 --nodelist=n2", "slurm-v-run sh -c 'echo up; sleep 300'")
+	first.awaitOutput("up")
+	second := bob.submit(t, withVF+"--vm-per-node=1 --sriov=12 --nodelist=n2", "slurm-v-run echo up")
+	if !poll(func() bool {
+		return strings.Contains(bob.must(t, "squeue -h -o %r -j "+second.id), "Resources")
+	}) {
+		t.Errorf("job %s does not wait: %s", second.id, bob.must(t, "scontrol show job "+second.id))
+	}
+	alice.must(t, "scancel "+first.id)
+	contains(t, second.completes(), "up")
+}
+
+func TestForgedVFsGetNothing(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ have, forged, want string }{
+		"more VFs":       {"1", "[{},{},{}]", "VFs (gres/vf)"},
+		"more bandwidth": {"1:min=1g", `[{"min":9000}]`, "Mb/s of VF bandwidth (gres/vfbw)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := alice.submit(t, withVF+"--vm-per-node=1 --sriov="+tt.have, fmt.Sprintf(
+				`export SLURM_SPANK_SLURMV_SPEC=$(echo "$SLURM_SPANK_SLURMV_SPEC" | sed 's/"sriov":{"vfs":[^]]*]/"sriov":{"vfs":%s/')
+slurm-v-run hostname`, tt.forged))
+			contains(t, j.ends("FAILED", "1:0"), tt.want)
+		})
+	}
+}
+
+// Slurm counts sums: 100 Gb/s are free on the node, but not on one card. The job
+// goes to another node, and this one stays in use.
+func TestAJobThatDoesNotFitGoesElsewhere(t *testing.T) {
+	first := alice.submit(t, withVF+"--vm-per-node=1 --sriov=1:min=50g,pf=vf0+1:min=50g,pf=vf1 --nodelist=n1", "slurm-v-run sh -c 'echo up; sleep 300'")
+	first.awaitOutput("up")
+	root.must(t, "scontrol update nodename=n2 state=drain reason=test")
+	t.Cleanup(func() { root.run(t, "scontrol update nodename=n2 state=resume") })
+	second := bob.submit(t, withVF+"--vm-per-node=1 --sriov=1:min=60g --requeue", "slurm-v-run echo up")
+	second.eventually("is sent elsewhere", func() bool {
+		return strings.Contains(bob.must(t, "scontrol show job "+second.id), "ExcNodeList=n1")
+	})
+	contains(t, bob.must(t, "scontrol show job "+second.id), "slurm-v: not on n1: lease VFs", "vf0", "vf1", "Restarts=1")
+	root.must(t, "scontrol update nodename=n2 state=resume")
+	contains(t, second.completes(), "up")
+	if got := field(bob.must(t, "scontrol show job "+second.id), "NodeList"); got != "n2" {
+		t.Errorf("job %s ran on %s", second.id, got)
+	}
+	if state := root.must(t, "sinfo -h -n n1 -o %T"); strings.Contains(state, "drain") {
+		t.Errorf("n1 is %s", state)
+	}
+}
+
+func TestSlurmCountsWhatThePoolHas(t *testing.T) {
+	t.Parallel()
+	conf := root.must(t, "slurmv vf gres-conf", "--node", "n1")
+	contains(t, conf, "NodeName=n1 Name=vf Count=16 Flags=CountOnly", "NodeName=n1 Name=vfbw Count=200000 Flags=CountOnly")
+	contains(t, root.must(t, "scontrol show node n1"), "vf:16", "vfbw:200000")
+}
