@@ -17,8 +17,8 @@ cluster_up() {
 		esac
 		shift
 	done
-	other=$(other_cluster)
-	[[ -z $other ]] || die "only one cluster can be up on a machine: $other"
+	other=$(up_elsewhere)
+	[[ -z $other ]] || die "the cluster of $dir is up in another container of this machine: processes $other"
 	up_directory
 	if [[ -e $complete ]] && holder ctl >/dev/null; then
 		up_again "$want"
@@ -128,7 +128,7 @@ host_restart() {
 # clear_remains: what a cluster of this directory has outside of it.
 clear_remains() {
 	local name
-	kill_all 'svc-*' "$cgroup_name"
+	kill_all "$ns-*" "$cgroup_name"
 	for name in $(our_namespaces); do
 		ip netns delete "$name"
 	done
@@ -237,7 +237,7 @@ cluster_down() {
 	if [[ ! -e $marker ]]; then
 		[[ -z $(ls -A "$dir") ]] || die "$dir is no directory of a cluster; nothing was removed"
 	fi
-	if [[ -z $(other_cluster) ]]; then
+	if [[ -z $(up_elsewhere) ]]; then
 		cancel_jobs
 		clear_remains
 	fi

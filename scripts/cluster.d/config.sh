@@ -99,7 +99,7 @@ network_files() {
 # minute: with less patience the node would be drained for it.
 slurm_conf_text() {
 	cat <<END
-ClusterName=slurmv
+ClusterName=$cluster_name
 SlurmctldHost=ctl($(address ctl))
 SlurmUser=slurm
 AuthType=auth/munge

@@ -122,7 +122,7 @@ start_slurmd() {
 
 # listening PORT: whether something on ctl accepts connections.
 listening() {
-	in_network svc-ctl bash -c "exec 3<>/dev/tcp/$(address ctl)/$1" 2>/dev/null
+	in_network ctl bash -c "exec 3<>/dev/tcp/$(address ctl)/$1" 2>/dev/null
 }
 
 # nodes_ready: every node takes jobs.

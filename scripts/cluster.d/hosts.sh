@@ -35,7 +35,7 @@ host_on() {
 
 # host_off HOST: what a power cut does.
 host_off() {
-	kill_all "svc-$1" "$cgroup_name/$1"
+	kill_all "$ns-$1" "$cgroup_name/$1"
 	network_unplug "$1"
 	cgroup_remove "$cgroup_name/$1"
 	rm -f "$dir/run/$1.pid"

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# What everything of the cluster is called, and whose cluster is up.
+# What everything of the cluster is called. Several clusters may be up on a machine, each with a directory
+# of its own.
 
 dir=$(realpath -m -- "${SLURMV_CLUSTER_DIR:-/var/lib/slurmv-cluster}")
 [[ $dir =~ ^/[A-Za-z0-9._/+-]{1,80}$ ]] ||
@@ -12,20 +13,23 @@ marker=$dir/.slurmv-cluster   # this directory is ours to delete
 profile=$dir/profile          # what `up` was asked for: "nodes N" or "real-cpus 1"
 prefix=$dir/usr
 slurm_conf=$dir/etc/slurm/slurm.conf
-cgroup_name=slurmv-cluster
+id=$(cksum <<<"$dir" | cut -d' ' -f1)
+ns=svc-$id                      # its network namespaces are $ns-HOST
+cgroup_name=slurmv-cluster-$id
+cluster_name=slurmv-$id        # VMs of clusters with one name would be taken for each other's
 lan=10.77.0      # the hosts: ctl .10, n1 .11 ...
 site_lan=10.78.0 # the network whose DHCP server stands for the site's
 users=(alice:6001 bob:6002)
 node_gres=vf:16,vfbw:200000 # two bridges that stand for cards, each with 8 VFs and 100 Gb/s
 
 # netns HOST: the file of a host's network namespace.
-netns() { echo "/run/netns/svc-$1"; }
+netns() { echo "/run/netns/$ns-$1"; }
 
-# in_network NAMESPACE COMMAND...: like `ip netns exec`, but leaves /sys and all other mounts as they are.
+# in_network HOST COMMAND...: like `ip netns exec`, but leaves /sys and all other mounts as they are.
 in_network() {
-	local name=$1
+	local host=$1
 	shift
-	nsenter --net="/run/netns/$name" "$@"
+	nsenter --net="$(netns "$host")" "$@"
 }
 
 # address HOST: its address on the cluster's network.
@@ -43,37 +47,18 @@ nodes() {
 	[[ -z $kind ]] || seq -f 'n%.0f' "$count"
 }
 
-# owner NAMESPACE: the directory of the cluster that made it. It is kept as the alias of the
-# namespace's loopback device, so it comes and goes with the namespace.
-owner() {
-	in_network "$1" ip -o link show lo | sed -n 's/.*\\ *alias //p'
-}
-
 # our_namespaces: those of this cluster, also half-made ones of a start that was cut off.
 our_namespaces() {
-	local path name whose
-	for path in /run/netns/svc-*; do
-		[[ -e $path ]] || continue
-		name=${path##*/}
-		whose=$(owner "$name") || continue
-		[[ -n $whose && $whose != "$dir" ]] || echo "$name"
+	local path
+	for path in "/run/netns/$ns"-*; do
+		[[ ! -e $path ]] || echo "${path##*/}"
 	done
 }
 
-# other_cluster: says which cluster is up that is not of this directory, if there is one. That may also
-# be one whose network namespaces have no names here, as in a container beside this one.
-other_cluster() {
-	local path whose
-	for path in /run/netns/svc-*; do
-		[[ -e $path ]] || continue
-		whose=$(owner "${path##*/}") || continue
-		[[ -z $whose || $whose == "$dir" ]] || {
-			echo "the cluster of $whose is up; end it with: SLURMV_CLUSTER_DIR=$whose scripts/cluster down"
-			return
-		}
-	done
-	[[ -n $(our_namespaces) || -z $(members none "$cgroup_name") ]] ||
-		echo "a cluster is up in another container of this machine: processes $(members none "$cgroup_name" | sort -nu | xargs)"
+# up_elsewhere: the processes of a cluster of this directory whose network namespaces have no names here,
+# as in a container beside this one.
+up_elsewhere() {
+	[[ -n $(our_namespaces) ]] || members none "$cgroup_name" | sort -nu | xargs
 }
 
 # lock: serialises up and down of one cluster through its directory, whose inode a `down` may have
