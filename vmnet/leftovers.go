@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/netdump"
 )
 
 // A Device is something of a job's network that exists on this node.
@@ -48,7 +49,7 @@ func List(ctx context.Context) ([]Device, error) {
 }
 
 func listLinks() ([]Device, error) {
-	links, err := netlink.LinkList()
+	links, err := netdump.Links()
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/netdump"
 )
 
 // An Underlay is how a node is reached by the job's other nodes.
@@ -76,12 +78,12 @@ func list(found []Underlay) string {
 // localUnderlays returns the node's global IPv4 addresses and the interface of
 // its default route.
 func localUnderlays() (found []Underlay, routed string, err error) {
-	links, err := netlink.LinkList()
+	links, err := netdump.Links()
 	if err != nil {
 		return nil, "", err
 	}
 	for _, l := range links {
-		addrs, err := netlink.AddrList(l, netlink.FAMILY_V4)
+		addrs, err := netdump.Addrs(l, netlink.FAMILY_V4)
 		if err != nil && !errors.Is(err, unix.ENODEV) {
 			return nil, "", err
 		}
@@ -116,7 +118,7 @@ func underlayOf(link *netlink.LinkAttrs, a netlink.Addr) (Underlay, bool) {
 // defaultRoute returns the index of the interface of the best default route, 0
 // if there is none.
 func defaultRoute() (int, error) {
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	routes, err := netdump.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return 0, err
 	}

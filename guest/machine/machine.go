@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/netdump"
 )
 
 // A Machine is the VM.
@@ -123,7 +124,7 @@ func (m *Machine) report() guest.Report {
 	if err := unix.Uname(&name); err == nil {
 		r.Kernel = unix.ByteSliceToString(name.Release[:])
 	}
-	links, err := netlink.LinkList()
+	links, err := netdump.Links()
 	if err != nil {
 		m.log().Warn("network interfaces not listed", "err", err)
 	}
@@ -131,7 +132,7 @@ func (m *Machine) report() guest.Report {
 		if link.Attrs().Flags&unix.IFF_LOOPBACK != 0 {
 			continue
 		}
-		addrs, _ := netlink.AddrList(link, netlink.FAMILY_ALL)
+		addrs, _ := netdump.Addrs(link, netlink.FAMILY_ALL)
 		for _, a := range addrs {
 			if a.IP.IsGlobalUnicast() {
 				r.Addresses = append(r.Addresses, guest.Address{

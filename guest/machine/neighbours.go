@@ -8,18 +8,19 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/netdump"
 )
 
 // setNeighbours tells the kernel the hardware addresses of the job's other VMs.
 // They are known, so nobody need ask: no broadcasts, whatever the number of VMs,
 // and no "no route to host" because a busy VM was slow to answer one.
 func setNeighbours(hosts []guest.Host) error {
-	links, err := netlink.LinkList()
+	links, err := netdump.Links()
 	if err != nil {
 		return fmt.Errorf("list network interfaces: %w", err)
 	}
 	for _, link := range links {
-		addrs, err := netlink.AddrList(link, netlink.FAMILY_V4)
+		addrs, err := netdump.Addrs(link, netlink.FAMILY_V4)
 		if err != nil {
 			return fmt.Errorf("list addresses of %s: %w", link.Attrs().Name, err)
 		}

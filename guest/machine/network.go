@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/netdump"
 )
 
 // nicPatience is how long an interface may take to appear after boot, when its
@@ -97,7 +98,7 @@ func (n *nics4) find(ctx context.Context, mac string) (netlink.Link, error) {
 		errors.New("the VM has no such interface; the image may lack its driver (virtio_net)"))
 	defer cancel()
 	for {
-		links, err := n.LinkList()
+		links, err := netdump.Whole(n.LinkList)
 		if err != nil {
 			return nil, err
 		}

@@ -150,9 +150,20 @@ func TestDHCP(t *testing.T) {
 	if first := <-asked; first.HostName() != "vm7" || first.MessageType() != dhcpv4.MessageTypeDiscover {
 		t.Errorf("first message: %s", first.Summary())
 	}
+	if err := os.Remove(d.path("etc/resolv.conf")); err != nil {
+		t.Fatal(err)
+	}
 	for m := range asked { // until it is renewed
 		if m.MessageType() == dhcpv4.MessageTypeRequest && m.ClientIPAddr.Equal(net.IPv4(10, 9, 0, 2)) {
 			break
+		}
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(d.path("etc/resolv.conf")); err == nil {
+			break // the answer is applied
+		}
+		if time.Now().After(end) {
+			t.Fatal("the answer to the renewal is not applied")
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/netdump"
 )
 
 // A bridgeError says why a declared bridge is none, and what to do.
@@ -110,7 +112,7 @@ type uplink struct {
 }
 
 func uplinkOf(bridge *netlink.Bridge) (uplink, error) {
-	links, err := netlink.LinkList()
+	links, err := netdump.Links()
 	if err != nil {
 		return uplink{}, fmt.Errorf("list the ports of %s: %w", bridge.Name, err)
 	}
@@ -180,7 +182,7 @@ func has8021Q(parent netlink.Link) bool {
 // sweepBridges removes the bridges of tags that have no tap any more, whoever made
 // them: a crash may have come before there was one.
 func sweepBridges() error {
-	links, err := netlink.LinkList()
+	links, err := netdump.Links()
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/netdump"
 )
 
 // What tc would show of a PF soft0 of 100 Mb/s, on whose VF 0 there is a minimum
@@ -62,7 +64,7 @@ func (p pf) makeIFB() (netlink.Link, error) {
 
 // addQdisc adds a qdisc unless it is there.
 func addQdisc(link netlink.Link, qdisc netlink.Qdisc) error {
-	there, err := netlink.QdiscList(link)
+	there, err := netdump.Whole(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(link) })
 	if err != nil {
 		return fmt.Errorf("list qdiscs of %s: %w", link.Attrs().Name, err)
 	}
@@ -163,7 +165,7 @@ func macOf(filter *netlink.U32) string {
 
 // filters returns the u32 filters of that priority.
 func filters(link netlink.Link, parent uint32, priority uint16) (found []*netlink.U32, err error) {
-	list, err := netlink.FilterList(link, parent)
+	list, err := netdump.Whole(func() ([]netlink.Filter, error) { return netlink.FilterList(link, parent) })
 	if err != nil {
 		return nil, fmt.Errorf("list filters of %s: %w", link.Attrs().Name, err)
 	}
@@ -178,7 +180,7 @@ func filters(link netlink.Link, parent uint32, priority uint16) (found []*netlin
 
 // class returns the shape of the VF's class; it is false if there is none.
 func class(ifb netlink.Link, index int) (s shape, ok bool, err error) {
-	classes, err := netlink.ClassList(ifb, 0)
+	classes, err := netdump.Whole(func() ([]netlink.Class, error) { return netlink.ClassList(ifb, 0) })
 	if err != nil {
 		return s, false, fmt.Errorf("list classes of %s: %w", ifb.Attrs().Name, err)
 	}
@@ -227,7 +229,7 @@ func removeClass(pf string, index int) error {
 
 // sweepIFB removes the PF's IFB if no tap of the PF is there.
 func sweepIFB(pf string) error {
-	links, err := netlink.LinkList()
+	links, err := netdump.Links()
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
