@@ -198,15 +198,6 @@ static void add_allocation(spank_t sp)
 	add("SLURMV_MEM=%" PRIu64, memory);
 }
 
-/* slurmstepd has changed to the step's directory before it forked the task. */
-static void add_directory(void)
-{
-	char path[4096];
-
-	if (getcwd(path, sizeof(path)))
-		add("SLURMV_CWD=%s", path);
-}
-
 /* ---- launch and reclaim ---- */
 
 static int refuse_launch(spank_t sp, const struct settings *s)
@@ -235,7 +226,6 @@ int launch(spank_t sp, const struct settings *s)
 	begin_environment(sp);
 	add_step(sp);
 	add_allocation(sp);
-	add_directory();
 	add_users(sp, "SLURMV_SPEC", "SLURM_SPANK_SLURMV_SPEC");
 	if (environment.full)
 		return refuse("slurmv: node %s: the VM options of the job are too long", node_name());

@@ -48,7 +48,7 @@ for option in vm_per_node=9 vcpu_per_vm=9 memory_per_vm=7G; do
 done
 export SLURMV_SPEC="$(echo "$SLURM_SPANK_SLURMV_SPEC" | sed 's/:1,/:9,/g')" SLURMV_REQUEST=cpus:64,mem:64000
 export SLURMV_VM_PER_NODE=9 SLURMV_VCPU_PER_VM=9 SLURMV_MEMORY_PER_VM=7G
-export SLURMV_CPUS=64 SLURMV_MEM=64000 SLURMV_UID=0 SLURMV_GID=0 SLURMV_JOB=1 SLURMV_NODE=n9 SLURMV_CWD=/etc
+export SLURMV_CPUS=64 SLURMV_MEM=64000 SLURMV_UID=0 SLURMV_GID=0 SLURMV_JOB=1 SLURMV_NODE=n9
 slurm-v-run -n 1 sh -c 'echo $(hostname) $(nproc) $(id -u):$(id -g) $(pwd); awk "/MemTotal/ { print \$2 < 400000 ? \"small\" : \$2 }" /proc/meminfo'
 slurmv ps --output json | grep -c '"vm":'
 srun --overlap hostname`)
