@@ -51,6 +51,15 @@ func sights(t *testing.T, out, run string, ranks int) []sight {
 	return found
 }
 
+// checkPeers checks that a rank of four on two nodes shares the device with the other one
+// of its node.
+func (s sight) checkPeers(t *testing.T) {
+	t.Helper()
+	if want := map[bool]string{true: "0-1", false: "2-3"}[s.rank < "2"]; s.peers != want {
+		t.Errorf("rank %s shares with %s, want %s", s.rank, s.peers, want)
+	}
+}
+
 const fourVMs = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --time=15 "
 
 // EASJ: one run after the other. None waits for the one before, and each finds the
@@ -78,9 +87,7 @@ echo "claims left: $left"
 		vms := map[string]bool{}
 		for _, s := range sights(t, out, name, 4) {
 			vms[s.vm] = true
-			if want := map[bool]string{true: "0-1", false: "2-3"}[s.rank < "2"]; s.peers != want {
-				t.Errorf("rank %s of %s shares with %s, want %s", s.rank, name, s.peers, want)
-			}
+			s.checkPeers(t)
 		}
 		if len(vms) != 4 {
 			t.Errorf("%s ran in %d VMs, want 4", name, len(vms))
@@ -127,6 +134,56 @@ touch B.go; wait $b; echo "B: $?"
 	contains(t, j.file("no-wait.err"), "every IVShmem device of this job is claimed by another slurm-v-run (--no-wait)")
 	if n := strings.Count(j.file("wait.err"), "waiting for an IVShmem device: all 2 are claimed by other slurm-v-run of this job"); n != 1 {
 		t.Errorf("the one that waits says so %d times", n)
+	}
+}
+
+// SACJ: four jobs of two users side by side, each with two VMs on both of two nodes. Each
+// run has a device that nobody else writes to, and MPI works beside the others.
+func TestFourJobsSideBySide(t *testing.T) {
+	const options = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=1 --memory-per-vm=256M --time=20 --ivshmem=1:1M --vm-ready-timeout=900"
+	var jobs []*job
+	for _, u := range []user{alice, alice, bob, bob} {
+		jobs = append(jobs, u.submit(t, options, probe(t)+`
+slurm-v-run --start && touch ready
+until [ -e go ]; do sleep 0.2; done
+`+hello(t, u, 4)+`
+slurm-v-run -Q -n 4 --ntasks-per-node=2 ./probe $SLURM_JOB_ID; echo "probe: $?"`))
+	}
+	everyJob := func(what string, done func(*job) bool) {
+		t.Helper()
+		for _, j := range jobs {
+			j.eventually(what, func() bool { return done(j) })
+		}
+	}
+	everyJob("has its VMs", func(j *job) bool { return j.exists("ready") })
+	for _, node := range []string{"n1", "n2"} {
+		checkRegions(t, node, jobs)
+	}
+	for _, j := range jobs {
+		j.user.must(t, "touch "+j.dir+"/go")
+	}
+	everyJob("has four ranks with the device", func(j *job) bool { return strings.Count(j.output(), j.id+": rank") == 4 })
+	for _, j := range jobs {
+		j.user.must(t, "touch "+j.dir+"/"+j.id+".go")
+		out := j.completes()
+		checkHello(t, out, 4)
+		contains(t, out, "probe: 0\n")
+		for _, s := range sights(t, out, j.id, 4) {
+			s.checkPeers(t)
+		}
+	}
+}
+
+// checkRegions checks that each of the jobs has one region on a node, which is its user's
+// alone.
+func checkRegions(t *testing.T, node string, jobs []*job) {
+	t.Helper()
+	found := root.must(t, "stat -c '%n %U %a' /dev/shm/slurmv-*", "--node", node)
+	for _, j := range jobs {
+		region := regexp.MustCompile(`(?m)^/dev/shm/slurmv-\w+-` + j.id + `\.0-0-\w+ ` + string(j.user) + ` 600$`)
+		if n := len(region.FindAllString(found, -1)); n != 1 {
+			t.Errorf("job %s of %s has %d regions on %s, want 1:\n%s", j.id, j.user, n, node, found)
+		}
 	}
 }
 

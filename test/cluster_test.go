@@ -206,6 +206,12 @@ func (j *job) file(name string) string {
 	return j.user.must(j.t, "cat "+j.dir+"/"+name)
 }
 
+// exists reports whether the job's directory has a file.
+func (j *job) exists(name string) bool {
+	j.t.Helper()
+	return j.user.run(j.t, "test -e "+j.dir+"/"+name).code == 0
+}
+
 // completes waits for a normal end and returns the output.
 func (j *job) completes() string {
 	j.t.Helper()

@@ -24,7 +24,7 @@ srun --overlap --ntasks-per-node=1 -n2 -N2 sh -c 'ls -d /var/tmp/slurmv-ssh-* /t
 
 func TestMpirunOfTheUsersOwn(t *testing.T) {
 	t.Parallel()
-	hello(t, alice)
+	hello(t, alice, 8)
 	j := alice.submit(t, twoByTwo+" --vcpu-per-vm=2", sshScript)
 	out := j.completes()
 	contains(t, out, "mpirun: 0\n", "exit: 3\n", "the ranks add up to 28, which is right",
