@@ -191,6 +191,11 @@ const (
 	qemuImgTime   = 2 * time.Minute
 )
 
+// qemuImgDelay is how long the end of its output is awaited once it has ended. The
+// owner can have another process hold it open. So does every process that is being
+// started at that moment, until it has become its program: many VMs, few cores.
+const qemuImgDelay = 20 * time.Second
+
 // checkWithQEMU lets QEMU itself open the image and all below it.
 func (o Owner) checkWithQEMU(ctx context.Context, image Layer) error {
 	err := o.qemuImg(ctx, "info", "--output=json", "--backing-chain", "-U", "-f", image.Format, image.Path)
@@ -215,7 +220,7 @@ func (o Owner) qemuImg(ctx context.Context, args ...string) error {
 	var stderr tail
 	cmd.Stderr = &stderr
 	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = qemuImgDelay
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: o.UID, Gid: o.GID, Groups: o.Groups}}
 	}

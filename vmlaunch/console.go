@@ -24,7 +24,7 @@ func openConsole(socket, path string) (*console, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := net.Dial("unix", socket)
+	conn, err := dialPort(socket)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,19 @@ func (n *Node) owner() images.Owner {
 	return images.Owner{Name: o.Name, UID: o.UID, GID: o.GID, Groups: o.GroupIDs()}
 }
 
+// taps are the host's ends of the VMs' NICs.
+func (n *Node) taps() ([]vmnet.Tap, error) {
+	var taps []vmnet.Tap
+	for _, vm := range n.plan.VMs {
+		tap, err := n.tap(vm)
+		if err != nil {
+			return nil, err
+		}
+		taps = append(taps, tap)
+	}
+	return taps, nil
+}
+
 // tap is the host's end of the VM's NIC.
 func (n *Node) tap(vm VMPlan) (vmnet.Tap, error) {
 	mac, err := net.ParseMAC(vm.MAC)
@@ -61,7 +74,7 @@ func (n *Node) prepareDisks(ctx context.Context, m *machine, image images.Info) 
 // meetGuest connects to the guest agent, plugs in what a running kernel is to find,
 // tells the agent what its VM is to be and takes its report.
 func (n *Node) meetGuest(ctx context.Context, m *machine) error {
-	conn, err := net.Dial("unix", m.plan.Channel)
+	conn, err := dialPort(m.plan.Channel)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func openEmbedded(root, cache string) (*hypervisor, error) {
 	if err := layOutRoot(root, cache); err != nil {
 		return nil, fmt.Errorf("lay out libvirt's root: %w", err)
 	}
-	return openURI("qemu:///embed?root=" + root)
+	return openURI(driver(root))
 }
 
 func openURI(uri string) (*hypervisor, error) {

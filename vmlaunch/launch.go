@@ -180,14 +180,12 @@ func (n *Node) connectNetwork(ctx context.Context) error {
 	if err := n.createNetwork(ctx); err != nil {
 		return err
 	}
-	for _, vm := range n.plan.VMs {
-		tap, err := n.tap(vm)
-		if err != nil {
-			return err
-		}
-		if _, n.mtu, err = vmnet.AddTap(ctx, n.plan.Job.ID, tap); err != nil {
-			return err
-		}
+	taps, err := n.taps()
+	if err != nil {
+		return err
+	}
+	if n.mtu, err = vmnet.AddTaps(ctx, n.plan.Job.ID, taps...); err != nil {
+		return err
 	}
 	return n.journal.Done(recordNetwork, n.plan.Job.ID.String())
 }

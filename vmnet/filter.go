@@ -79,25 +79,35 @@ func (b *batch) set(set *nftables.Set, elements ...nftables.SetElement) *nftable
 	return set
 }
 
-// filterTap lets pass from the tap only what its VM may send.
-func filterTap(id journal.ID, tap Tap) error {
+// filterTaps lets pass from the taps only what their VMs may send.
+func filterTaps(id journal.ID, taps []Tap) error {
 	b, err := newBatch()
 	if err != nil {
 		return err
 	}
-	table, name := b.table(nftables.TableFamilyBridge, table(id)), TapName(id.Job, tap.Index)
+	table := b.table(nftables.TableFamilyBridge, table(id))
+	var bridged, toHost []nftables.SetElement
+	for _, tap := range taps {
+		verdict, hostVerdict := b.filterTap(table, TapName(id.Job, tap.Index), tap)
+		bridged, toHost = append(bridged, verdict), append(toHost, hostVerdict)
+	}
+	b.hooks(table, bridged, toHost)
+	return b.commit()
+}
+
+// filterTap makes the chain of a tap and returns what becomes of the frames that it
+// bridges and of those for the host.
+func (b *batch) filterTap(table *nftables.Table, name string, tap Tap) (bridged, toHost nftables.SetElement) {
 	jump := &expr.Verdict{Kind: expr.VerdictJump, Chain: name}
-	toHost, rules := &expr.Verdict{Kind: expr.VerdictDrop}, ownRules(tap.MAC, tap.Address)
+	verdict, rules := &expr.Verdict{Kind: expr.VerdictDrop}, ownRules(tap.MAC, tap.Address)
 	if tap.Bridge != "" {
 		// The host may have an address on its own bridge. Frames of bridges among
 		// themselves come by this hook only.
-		toHost, rules = jump, bridgeport.GuestRules(tap.MAC)
+		verdict, rules = jump, bridgeport.GuestRules(tap.MAC)
 	}
 	b.chain(table, name, nil, nil, rules...)
-	b.hooks(table,
-		[]nftables.SetElement{{Key: bridgeport.PortKey(name), VerdictData: jump}},
-		[]nftables.SetElement{{Key: bridgeport.PortKey(name), VerdictData: toHost}})
-	return b.commit()
+	key := bridgeport.PortKey(name)
+	return nftables.SetElement{Key: key, VerdictData: jump}, nftables.SetElement{Key: key, VerdictData: verdict}
 }
 
 // hooks makes the maps and chains by which frames from a port come to its

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/journal"
@@ -95,16 +97,59 @@ func Delete(ctx context.Context, id journal.ID) error {
 	if err != nil {
 		return fmt.Errorf("delete network of job %s: %w", id, err)
 	}
+	devices = slices.DeleteFunc(devices, func(d Device) bool { return !d.of(id) })
+	if err := deleteLinks(id, devices); err == nil {
+		devices = slices.DeleteFunc(devices, func(d Device) bool { return d.link != nil })
+	}
 	var errs []error
 	for _, d := range devices {
-		if !d.of(id) {
-			continue
-		}
 		if err := d.delete(); err != nil {
 			errs = append(errs, fmt.Errorf("delete %s %s of job %s: %w", d.Kind, d.Name, id, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// deleteLinks removes the links among the devices, all or none. The kernel waits for
+// some 20 ms until nobody sees a removed link any more, and for those of a group only
+// once: so they are made one.
+func deleteLinks(id journal.ID, devices []Device) error {
+	group := linkGroup(id.Job)
+	if err := checkUnused(group); err != nil {
+		return err
+	}
+	for _, d := range devices {
+		if d.link == nil {
+			continue
+		}
+		if err := netlink.LinkSetGroup(d.link, group); err != nil {
+			return err
+		}
+	}
+	return deleteGroup(group)
+}
+
+// linkGroup is the group of links in which those of a job are removed.
+func linkGroup(job uint32) int { return 1<<30 | int(job&(1<<jobBits-1)) }
+
+// checkUnused returns an error if a link that is no job's is in the group.
+func checkUnused(group int) error {
+	links, err := netdump.Links()
+	for _, link := range links {
+		a := link.Attrs()
+		if _, ours := jobOf(a.Name); !ours && a.Group == uint32(group) {
+			return fmt.Errorf("link %s is in group %d", a.Name, group)
+		}
+	}
+	return err
+}
+
+func deleteGroup(group int) error {
+	request := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
+	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	request.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(uint32(group))))
+	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	return err
 }
 
 func (d Device) delete() error {

@@ -289,6 +289,58 @@ func TestDeleteTakesWhatACrashLeftUnmarked(t *testing.T) {
 	}
 }
 
+// More than one transaction makes them, each with as many answers as rules.
+func TestManyTaps(t *testing.T) {
+	n := newNode(t)
+	n.do(func() error { return n.lab.Bridge("br0") })
+	connect(t, job1, n)
+	for name, bridge := range map[string]string{"of the job": "", "of the site": "br0"} {
+		t.Run(name, func(t *testing.T) {
+			var taps []Tap
+			for i := range 3*filtersAtOnce + 1 {
+				addr, err := Address(subnet, i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				taps = append(taps, Tap{Index: i, MAC: MAC(job2.Job, i), Address: addr, Bridge: bridge})
+			}
+			if bridge == "" {
+				n.do(func() error { return Create(t.Context(), Network{ID: job2, Nodes: 1}) })
+			}
+			n.do(func() error {
+				mtu, err := AddTaps(t.Context(), job2, taps...)
+				if mtu != 1500 {
+					t.Errorf("MTU = %d, want 1500", mtu)
+				}
+				return err
+			})
+			made := slices.DeleteFunc(n.devices(t), func(name string) bool { return !strings.HasPrefix(name, "tuntap svt396-") })
+			if len(made) != len(taps) {
+				t.Errorf("%d taps instead of %d", len(made), len(taps))
+			}
+			n.do(func() error { return Delete(t.Context(), job2) })
+		})
+	}
+}
+
+func TestDeleteKeepsLinksOfTheSameGroup(t *testing.T) {
+	n := newNode(t)
+	connect(t, job1, n)
+	n.do(func() error {
+		attrs := netlink.LinkAttrs{Name: "foreign0", Group: uint32(linkGroup(job1.Job))}
+		return errors.Join(
+			netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}),
+			Delete(t.Context(), job1))
+	})
+	if left := n.devices(t); left != nil {
+		t.Errorf("left: %v", left)
+	}
+	n.do(func() error {
+		_, err := netlink.LinkByName("foreign0")
+		return err
+	})
+}
+
 func TestErrorsOfATap(t *testing.T) {
 	n := newNode(t)
 	connect(t, job1, n)
@@ -300,7 +352,7 @@ func TestErrorsOfATap(t *testing.T) {
 		"make tap svt395-5: bridge br0: Link not found":               noBridge,
 		"make tap svt395-5: lo is a device, not a bridge":             notOne,
 	} {
-		err := n.try(func() error { _, _, err := AddTap(t.Context(), job1, tap); return err })
+		err := n.try(func() error { _, err := AddTaps(t.Context(), job1, tap); return err })
 		if err == nil || err.Error() != want {
 			t.Errorf("error = %v, want %s", err, want)
 		}

@@ -111,12 +111,11 @@ func (n *node) addVM(id journal.ID, number, index int) *vm {
 func (n *node) plug(id journal.ID, tap Tap) *vm {
 	n.t.Helper()
 	v := &vm{t: n.t}
-	var name string
 	n.do(func() (err error) {
-		name, v.mtu, err = AddTap(n.t.Context(), id, tap)
+		v.mtu, err = AddTaps(n.t.Context(), id, tap)
 		return err
 	})
-	guest, err := n.lab.Plug(name, tap.MAC, tap.Address)
+	guest, err := n.lab.Plug(TapName(id.Job, tap.Index), tap.MAC, tap.Address)
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 
@@ -32,35 +33,62 @@ type Tap struct {
 	Bridge  string     // of the site; "" is the job's own network
 }
 
-// AddTap makes the tap of a VM, which the user UID may open, and returns its
-// name and MTU. The filter is there before the tap is. If it fails, call [Delete].
-func AddTap(ctx context.Context, id journal.ID, tap Tap) (name string, mtu int, err error) {
-	name = TapName(id.Job, tap.Index)
-	if mtu, err = addTap(ctx, id, tap); err != nil {
-		return "", 0, fmt.Errorf("make tap %s: %w", name, err)
+// AddTaps makes the taps of VMs, each of which its user UID may open, and returns
+// their MTU. The filters are there before the taps are. If it fails, call [Delete].
+func AddTaps(ctx context.Context, id journal.ID, taps ...Tap) (mtu int, err error) {
+	for some := range slices.Chunk(taps, filtersAtOnce) {
+		if mtu, err = addTaps(ctx, id, some); err != nil {
+			return 0, err
+		}
 	}
-	return name, mtu, nil
+	return mtu, nil
 }
 
-func addTap(ctx context.Context, id journal.ID, tap Tap) (int, error) {
-	if err := errors.Join(ctx.Err(), tap.validate()); err != nil {
+// filtersAtOnce is for how many taps one transaction makes the filters. The kernel
+// takes some 10 ms for a transaction, whatever is in it. Its answers, one for each
+// rule, must fit the socket's buffer: those for 16 taps still do.
+const filtersAtOnce = 8
+
+func addTaps(ctx context.Context, id journal.ID, taps []Tap) (mtu int, err error) {
+	bridges := make([]netlink.Link, len(taps))
+	for i, tap := range taps {
+		if bridges[i], err = tap.check(ctx, id); err != nil {
+			return 0, tap.named(id, err)
+		}
+	}
+	if err := filterTaps(id, taps); err != nil {
 		return 0, err
 	}
-	bridge, err := tap.findBridge(id)
-	if err != nil {
-		return 0, err
+	for i, tap := range taps {
+		if mtu, err = tap.add(id, bridges[i]); err != nil {
+			return 0, tap.named(id, err)
+		}
 	}
-	if err := filterTap(id, tap); err != nil {
-		return 0, err
+	return mtu, nil
+}
+
+// named says which tap an error is about.
+func (t Tap) named(id journal.ID, err error) error {
+	return fmt.Errorf("make tap %s: %w", TapName(id.Job, t.Index), err)
+}
+
+// check returns the bridge for a tap that can be made.
+func (t Tap) check(ctx context.Context, id journal.ID) (netlink.Link, error) {
+	if err := errors.Join(ctx.Err(), t.validate()); err != nil {
+		return nil, err
 	}
-	link, err := bridgeport.MakeTap(TapName(id.Job, tap.Index), int(tap.UID), bridgeport.NoGroup)
+	return t.findBridge(id)
+}
+
+func (t Tap) add(id journal.ID, bridge netlink.Link) (mtu int, err error) {
+	link, err := bridgeport.MakeTap(TapName(id.Job, t.Index), int(t.UID), bridgeport.NoGroup)
 	if err != nil {
 		return 0, err
 	}
 	if err := bridgeport.Mark(link, alias(id)); err != nil {
 		return 0, err
 	}
-	mtu := min(bridge.Attrs().MTU, tapMTU)
+	mtu = min(bridge.Attrs().MTU, tapMTU)
 	if err := netlink.LinkSetMTU(link, mtu); err != nil {
 		return 0, fmt.Errorf("set MTU %d: %w", mtu, err)
 	}

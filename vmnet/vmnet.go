@@ -1,7 +1,7 @@
 // Package vmnet connects the VMs of one job to each other, and to nothing else.
 //
 // On each of its nodes a job has a bridge ([Create]) and on it one tap per VM
-// ([AddTap]). A job of several nodes also has a VXLAN device on each bridge, which
+// ([AddTaps]). A job of several nodes also has a VXLAN device on each bridge, which
 // sends frames to the other nodes once it is told of them ([SetPeers]). The VXLAN
 // network id comes from the job's number. Addresses do too ([MAC], [Address]), so
 // that they are known before anything runs and no lease is needed. The bridge has

@@ -109,7 +109,7 @@ func rehearse(ctx context.Context, nodes int) error {
 		Addr: address, Prefix: netip.PrefixFrom(address, 8), Interface: "lo", MTU: 1500,
 	}})
 	if err == nil {
-		_, _, err = vmnet.AddTap(ctx, id, vmnet.Tap{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Address: address})
+		_, err = vmnet.AddTaps(ctx, id, vmnet.Tap{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Address: address})
 	}
 	return errors.Join(err, vmnet.Delete(ctx, id))
 }

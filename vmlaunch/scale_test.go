@@ -1,0 +1,317 @@
+//go:build noguests
+
+package vmlaunch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"libvirt.org/go/libvirt"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/vmnet"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// TestMain is also what reclaim starts to save logs as the job's owner.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "save-logs" {
+		if err := ExtractLogs(os.Args[2], os.Stdin); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// BenchmarkNode launches and reclaims jobs of more and more VMs on one node, and does
+// each part of that alone: what grows faster than the number of VMs has more ms/VM.
+// Run it in a network namespace of its own: scripts/bench-scale.
+func BenchmarkNode(b *testing.B) {
+	for _, vms := range []int{1, 4, 16, 64, 256} {
+		for _, part := range []struct {
+			name    string
+			measure func(*testing.B, *yard)
+		}{
+			{"plan", planning}, {"journal", journalling}, {"network", networking}, {"network-one-by-one", networkingOneByOne},
+			{"unplug", unplugging}, {"unplug-one-by-one", unpluggingOneByOne}, {"overlay", overlays}, {"seed", seeds}, {"define", defining}, {"start", starting}, {"undefine", undefining},
+			{"launch", launching}, {"reclaim", reclaiming},
+		} {
+			b.Run(fmt.Sprintf("%s/vms=%d", part.name, vms), func(b *testing.B) {
+				part.measure(b, newYard(b, vms))
+				b.ReportMetric(float64(b.Elapsed().Microseconds())/1000/float64(b.N*vms), "ms/VM")
+			})
+		}
+	}
+}
+
+// A yard is a node with nothing on it, and a job for it.
+type yard struct {
+	cfg config.Config
+	job Job
+}
+
+// newYard is in a directory that the job's owner can pass, on a disk: with files in
+// memory the journal would cost nothing.
+func newYard(b *testing.B, vms int) *yard {
+	b.Helper()
+	if _, err := os.Stat(filepath.Join(config.Libexec, "slurmv-guest")); err != nil || os.Geteuid() != 0 {
+		b.Skip("run scripts/bench-scale as root")
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "slurmv-scale")
+	check(b, err)
+	b.Cleanup(func() { check(b, os.RemoveAll(dir)) })
+	image := filepath.Join(dir, "image")
+	boots := append(make([]byte, 510), 0x55, 0xaa)
+	check(b, errors.Join(os.Chmod(dir, 0o755), os.WriteFile(image, boots, 0o644), os.Truncate(image, 64<<20)))
+	cfg := config.Default()
+	cfg.Paths = config.Paths{State: filepath.Join(dir, "state"), Run: filepath.Join(dir, "run")}
+	cfg.Limits.VMPerNode, cfg.QEMU.Accel = vms, config.AccelTCG
+	nobody, err := user.Lookup("nobody")
+	check(b, err)
+	uid, err := strconv.ParseUint(nobody.Uid, 10, 32)
+	check(b, err)
+	work := filepath.Join(dir, "work")
+	check(b, errors.Join(os.Mkdir(work, 0o700), os.Chown(work, int(uid), -1)))
+	return &yard{cfg, Job{
+		ID: journal.ID{Job: 1}, Cluster: "scale", Node: "n1", Nodes: 1, UID: uint32(uid), GID: uint32(uid), CPUs: vms,
+		Spec: jobspec.Spec{VMsPerNode: vms, VCPUs: 1, MemoryMiB: 64, Image: image, Network: "default",
+			WorkDir: work, Mounts: []jobspec.Mount{{Host: work, Guest: work}}, ReadyTimeout: time.Hour},
+	}}
+}
+
+func check(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (y *yard) plan(b *testing.B) Plan {
+	b.Helper()
+	p, err := decide(y.cfg, y.job)
+	check(b, err)
+	return p
+}
+
+// untimed does what makes the next round possible.
+func untimed(b *testing.B, f func()) {
+	b.Helper()
+	b.StopTimer()
+	f()
+	b.StartTimer()
+}
+
+func planning(b *testing.B, y *yard) {
+	for b.Loop() {
+		y.plan(b)
+	}
+}
+
+// journalling is what the journal has to do with domains.
+func journalling(b *testing.B, y *yard) {
+	plan := y.plan(b)
+	for b.Loop() {
+		j, err := openJournal(b.Context(), y.cfg, y.job)
+		check(b, err)
+		for _, vm := range plan.VMs {
+			check(b, errors.Join(j.Intend(recordDomain, vm.UUID, vm.Domain), j.Done(recordDomain, vm.UUID)))
+		}
+		for _, vm := range plan.VMs {
+			check(b, j.Undone(recordDomain, vm.UUID))
+		}
+		check(b, j.Remove())
+	}
+}
+
+func networking(b *testing.B, y *yard) {
+	plan := y.plan(b)
+	for b.Loop() {
+		connect(b, plan, len(plan.VMs))
+		untimed(b, func() { check(b, vmnet.Delete(b.Context(), plan.Job.ID)) })
+	}
+}
+
+// networkingOneByOne is for comparison: a transaction for the filters of each tap.
+func networkingOneByOne(b *testing.B, y *yard) {
+	plan := y.plan(b)
+	for b.Loop() {
+		connect(b, plan, 1)
+		untimed(b, func() { check(b, vmnet.Delete(b.Context(), plan.Job.ID)) })
+	}
+}
+
+func unplugging(b *testing.B, y *yard) {
+	plan := y.plan(b)
+	for b.Loop() {
+		untimed(b, func() { connect(b, plan, len(plan.VMs)) })
+		check(b, vmnet.Delete(b.Context(), plan.Job.ID))
+	}
+}
+
+// unpluggingOneByOne is for comparison: each link is removed by itself.
+func unpluggingOneByOne(b *testing.B, y *yard) {
+	plan := y.plan(b)
+	for b.Loop() {
+		untimed(b, func() { connect(b, plan, len(plan.VMs)) })
+		for _, vm := range plan.VMs {
+			link, err := netlink.LinkByName(vm.Tap)
+			check(b, err)
+			check(b, netlink.LinkDel(link))
+		}
+		untimed(b, func() { check(b, vmnet.Delete(b.Context(), plan.Job.ID)) })
+	}
+}
+
+// connect makes the job's network with its taps, so many at once.
+func connect(b *testing.B, plan Plan, atOnce int) {
+	b.Helper()
+	n := newNode(plan, nil, nil)
+	check(b, n.createNetwork(b.Context()))
+	taps, err := n.taps()
+	check(b, err)
+	for some := range slices.Chunk(taps, atOnce) {
+		_, err = vmnet.AddTaps(b.Context(), plan.Job.ID, some...)
+		check(b, err)
+	}
+}
+
+func overlays(b *testing.B, y *yard) {
+	eachDisk(b, y, func(n *Node, vm VMPlan, image images.Info) error {
+		return images.CreateOverlay(b.Context(), image, vm.Overlay, 0, n.owner())
+	})
+}
+
+func seeds(b *testing.B, y *yard) {
+	eachDisk(b, y, func(n *Node, vm VMPlan, _ images.Info) error {
+		seed := images.Seed{InstanceID: vm.Domain, Hostname: vm.Name, GuestBinary: filepath.Join(config.Libexec, "slurmv-guest")}
+		return images.WriteSeed(vm.Seed, seed, n.owner())
+	})
+}
+
+func eachDisk(b *testing.B, y *yard, create func(*Node, VMPlan, images.Info) error) {
+	b.Helper()
+	plan := y.plan(b)
+	n := newNode(plan, nil, nil)
+	image, err := images.Inspect(b.Context(), y.cfg, plan.Image, n.owner())
+	check(b, err)
+	for b.Loop() {
+		untimed(b, func() {
+			for _, vm := range plan.VMs {
+				check(b, errors.Join(os.RemoveAll(vm.Dir), os.MkdirAll(vm.Dir, 0o711), os.Chown(vm.Dir, int(y.job.UID), -1)))
+			}
+		})
+		for _, vm := range plan.VMs {
+			check(b, create(n, vm, image))
+		}
+	}
+}
+
+// domains opens libvirt and returns what defines, starts and ends the VMs.
+func domains(b *testing.B, y *yard) (define, start, end func()) {
+	b.Helper()
+	plan := y.plan(b)
+	h, err := openURI(driver(""))
+	check(b, err)
+	b.Cleanup(func() { _, _ = h.conn.Close() })
+	var defined []*libvirt.Domain
+	return func() {
+			defined = nil
+			for _, vm := range plan.VMs {
+				d, err := h.define(plan.domain(vm, nil))
+				check(b, err)
+				defined = append(defined, d)
+			}
+		}, func() {
+			for _, d := range defined {
+				check(b, d.Create())
+			}
+		}, func() { endDomains(b, h) }
+}
+
+// endDomains ends all VMs but the one that the test driver comes with.
+func endDomains(b *testing.B, h *hypervisor) {
+	b.Helper()
+	all, err := h.conn.ListAllDomains(0)
+	check(b, err)
+	for _, d := range all {
+		if name, err := d.GetName(); err != nil || name == "test" {
+			continue
+		}
+		_ = d.Destroy()
+		check(b, d.Undefine())
+	}
+}
+
+func defining(b *testing.B, y *yard) {
+	define, _, end := domains(b, y)
+	for b.Loop() {
+		define()
+		untimed(b, end)
+	}
+}
+
+func starting(b *testing.B, y *yard) {
+	define, start, end := domains(b, y)
+	for b.Loop() {
+		untimed(b, define)
+		start()
+		untimed(b, end)
+	}
+}
+
+func undefining(b *testing.B, y *yard) {
+	define, start, end := domains(b, y)
+	for b.Loop() {
+		untimed(b, func() { define(); start() })
+		end()
+	}
+}
+
+func launching(b *testing.B, y *yard) {
+	for b.Loop() {
+		n := y.launch(b)
+		untimed(b, func() { y.reclaim(b, n) })
+	}
+}
+
+func reclaiming(b *testing.B, y *yard) {
+	for b.Loop() {
+		var n *Node
+		untimed(b, func() { n = y.launch(b) })
+		y.reclaim(b, n)
+	}
+}
+
+// launch starts the VMs and lets them know each other, as the map exchange does.
+func (y *yard) launch(b *testing.B) *Node {
+	b.Helper()
+	n, err := Launch(b.Context(), y.cfg, y.job, func(vmstep.Progress) {})
+	check(b, err)
+	check(b, n.SetMap(b.Context(), []nodeagent.NodeVMs{n.Describe()}))
+	return n
+}
+
+// reclaim is that of the agent's end. The test driver's domains, which live in this
+// process, would otherwise have ended with QEMU.
+func (y *yard) reclaim(b *testing.B, n *Node) {
+	b.Helper()
+	n.close()
+	check(b, n.journal.Close())
+	check(b, Reclaim(context.Background(), y.cfg, y.job.Node, y.job.ID))
+	untimed(b, func() { endDomains(b, n.hypervisor) })
+}
