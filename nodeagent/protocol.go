@@ -113,6 +113,12 @@ type NodeVMs struct {
 	HostKey  string `json:"host_key,omitempty"` // public, of the sshds in the VMs; with op key
 	Unpinned string `json:"unpinned,omitempty"` // why the VMs have no CPUs to themselves; "" if they have
 
+	// Began is when the launch began on this node, by its clock: the zero of the
+	// times of Stages. Stages are those that the VMs share, in the order in which they
+	// began; several go on at once.
+	Began  time.Time `json:"began,omitzero"`
+	Stages []Stage   `json:"stages,omitempty"`
+
 	// Claims are those under which programs may run on this node.
 	Claims []Claim `json:"claims,omitempty"`
 }
@@ -134,10 +140,12 @@ type VM struct {
 	EmulatorCPUs string `json:"emulator_cpus,omitempty"`
 }
 
-// A Stage of a launch took this long.
+// A Stage of a launch lies between two times in nanoseconds since the launch
+// began on its node, on the node's monotonic clock. Queueing starts before zero.
 type Stage struct {
-	Name   string `json:"name"`
-	Millis int64  `json:"ms"`
+	Name  string        `json:"name"`
+	Start time.Duration `json:"start_ns"`
+	End   time.Duration `json:"end_ns"`
 }
 
 // A HoldMessage is one line of the conversation after op hold. Exactly one

@@ -227,6 +227,7 @@ int launch(spank_t sp, const struct settings *s)
 	add_step(sp);
 	add_allocation(sp);
 	add_users(sp, "SLURMV_SPEC", "SLURM_SPANK_SLURMV_SPEC");
+	add_users(sp, "SLURMV_REQUESTED", "SLURMV_REQUESTED");
 	if (environment.full)
 		return refuse("slurmv: node %s: the VM options of the job are too long", node_name());
 	await_placement();

@@ -139,6 +139,7 @@ for fd in 0 1 2 7; do say descriptor $fd $(readlink /proc/$$/fd/$fd || echo clos
 env -u PWD -u OLDPWD -u SHLVL -u _ | sort | sed 's/^/say /' >&3
 echo ready >&3`)
 	got := n.run(t, "hold", []string{spec, "JOB:SLURM_CLUSTER_NAME=c1", "JOB:SLURM_JOB_NAME=my job", "JOB:LD_PRELOAD=/evil.so",
+		"JOB:SLURMV_REQUESTED=1700000000000",
 		"SLURM_CONF=/etc/slurm.conf"}, stepd, "user_init", "task_post_fork", "task_init_privileged")
 	want := []string{
 		"user_init: 0", "task_post_fork: 0",
@@ -147,7 +148,7 @@ echo ready >&3`)
 		"log: PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"log: SLURMV_CLUSTER=c1", "log: SLURMV_CPUS=8", "log: SLURMV_GID=100",
 		"log: SLURMV_JOB=4217", "log: SLURMV_JOB_NAME=my job", "log: SLURMV_MEM=4096", "log: SLURMV_NODE=n1",
-		"log: SLURMV_NODES=2", "log: SLURMV_NODE_RANK=1", "log: SLURMV_RESTART=5", "log: SLURMV_SPEC={}",
+		"log: SLURMV_NODES=2", "log: SLURMV_NODE_RANK=1", "log: SLURMV_REQUESTED=1700000000000", "log: SLURMV_RESTART=5", "log: SLURMV_SPEC={}",
 		"log: SLURMV_STEP=3", "log: SLURMV_UID=1000", "log: SLURM_CONF=/etc/slurm.conf",
 		"task_init_privileged: 0",
 	}

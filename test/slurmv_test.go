@@ -36,12 +36,15 @@ func TestSlurmv(t *testing.T) {
 		t.Error("bob runs a program in a VM of alice")
 	}
 	contains(t, alice.must(t, "slurmv console "+j.id+"/vm0"), "Linux version")
+	contains(t, alice.must(t, "slurmv report "+j.id), "2 VMs on 2 nodes", "network", "ready")
 
 	alice.must(t, "scancel "+j.id)
 	j.await("CANCELLED")
 	poll(func() bool { return alice.run(t, "slurmv logs "+j.id).code == 0 })
 	contains(t, alice.must(t, "slurmv logs "+j.id), "Linux version", "guest reported")
-	contains(t, alice.must(t, "slurmv report "+j.id), "vm0", "vm1", "BOOT")
+	contains(t, alice.must(t, "slurmv report --long "+j.id), "2 VMs on 2 nodes", "vm0", "vm1",
+		"queue", "plan", "image", "vf", "taps", "libvirt", "ivshmem", "disk", "define", "start", "boot", "agent", "network", "ready")
+	contains(t, alice.must(t, "cd "+j.dir+" && slurmv report --svg l.svg "+j.id+" && cat l.svg"), "<svg", ">vm1<")
 }
 
 // The preflight of a node of this cluster finds nothing wrong.

@@ -147,7 +147,7 @@ func claimNode(devices, rank int) *Node {
 	job := Job{Node: "n1", Rank: rank, Spec: jobspec.Spec{IVShmem: jobspec.IVShmem{Devices: devices, SizeMiB: 1}}}
 	job.ID.Job = 7
 	plan := Plan{Job: job, VMs: make([]VMPlan, 2)}
-	n := newNode(plan, nil, nil)
+	n := newNode(plan, nil, startStopwatch(time.Time{}), nil)
 	n.devices.wipe = func(int) error { return nil }
 	return n
 }

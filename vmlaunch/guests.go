@@ -2,11 +2,9 @@ package vmlaunch
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 
 	"github.com/slurm-v/slurm-v/config"
@@ -84,6 +82,7 @@ func (n *Node) meetGuest(ctx context.Context, m *machine) error {
 		return err
 	}
 	m.setSession(session)
+	m.enter("agent")
 	if err := n.plugRegions(ctx, m); err != nil {
 		return err
 	}
@@ -133,13 +132,4 @@ func (m *machine) adopt(report guest.Report) error {
 		}
 	}
 	return fmt.Errorf("the guest got no IPv4 address from the site's DHCP server on network %s", m.node.plan.NetName)
-}
-
-// recordStages leaves how long each stage of the launch took, for people.
-func (n *Node) recordStages() error {
-	text, err := json.MarshalIndent(n.Describe(), "", "\t")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(n.plan.State, "stages.json"), text, 0o600)
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"libvirt.org/go/libvirtxml"
@@ -106,7 +107,7 @@ func aNode(t *testing.T, cfg config.Config, number uint32, shared jobspec.IVShme
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { j.Close() })
-	n := newNode(p, j, func(vmstep.Progress) {})
+	n := newNode(p, j, startStopwatch(time.Time{}), func(vmstep.Progress) {})
 	t.Cleanup(func() {
 		n.close()
 		for _, file := range regionFiles(n) {

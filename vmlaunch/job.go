@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/user"
 	"strconv"
+	"time"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/jobspec"
@@ -28,6 +29,9 @@ type Job struct {
 	VFs     int    // that the job owns on this node, where Slurm counts them
 	VFMbps  uint32 // of their bandwidth that it owns
 	Spec    jobspec.Spec
+
+	// Requested is when the VM step was, as its user's keeper says; zero if it does not.
+	Requested time.Time
 }
 
 // ErrBeyondAllocation matches the refusal of a request above what Slurm says

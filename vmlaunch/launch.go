@@ -30,6 +30,7 @@ const (
 // has reported. progress is called, from several goroutines, as VMs pass the
 // stages. If Launch fails, it has given back all that it took.
 func Launch(ctx context.Context, cfg config.Config, job Job, progress func(vmstep.Progress)) (*Node, error) {
+	clock := startStopwatch(job.Requested)
 	plan, err := decide(cfg, job)
 	if err != nil {
 		return nil, err
@@ -38,7 +39,8 @@ func Launch(ctx context.Context, cfg config.Config, job Job, progress func(vmste
 	if err != nil {
 		return nil, err
 	}
-	n := newNode(plan, j, progress)
+	clock.note(stagePlan, 0, clock.now())
+	n := newNode(plan, j, clock, progress)
 	if err := n.launch(ctx, cfg); err != nil {
 		n.log.Error("launch", "error", err)
 		n.close()
@@ -108,22 +110,39 @@ func (n *Node) launch(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 	n.logPinning()
-	var image images.Info
-	shared, sharedCtx := errgroup.WithContext(ctx)
-	shared.Go(func() (err error) {
-		image, err = images.Inspect(sharedCtx, cfg, n.plan.Image, n.owner())
+	image, err := n.prepare(ctx, cfg)
+	if err == nil {
+		err = n.startMachines(ctx, cfg, image)
+	}
+	n.up = n.clock.now()
+	return errors.Join(err, n.recordStages())
+}
+
+// prepare makes what the VMs share, all of it at once.
+func (n *Node) prepare(ctx context.Context, cfg config.Config) (image images.Info, err error) {
+	shared, ctx := errgroup.WithContext(ctx)
+	atOnce := func(stage string, do func() error) {
+		shared.Go(func() error { return n.clock.during(stage, do) })
+	}
+	atOnce(stageImage, func() (err error) {
+		image, err = images.Inspect(ctx, cfg, n.plan.Image, n.owner())
 		return err
 	})
-	shared.Go(func() error { return n.readUserData(sharedCtx) })
-	shared.Go(func() error { return n.connectNetwork(sharedCtx) })
-	shared.Go(func() error { return n.leaseVFs(sharedCtx, cfg) })
+	atOnce(stageTaps, func() error { return n.connectNetwork(ctx) })
+	atOnce(stageVF, func() error { return n.leaseVFs(ctx, cfg) })
+	atOnce(stageLibvirt, func() error { return n.openHypervisor(cfg) })
+	shared.Go(func() error { return n.readUserData(ctx) })
 	shared.Go(func() error { return n.leaseRegions(cfg) })
-	shared.Go(func() error { return n.openHypervisor(cfg) })
-	if err := shared.Wait(); err != nil {
-		return err
-	}
+	return image, shared.Wait()
+}
+
+// startMachines starts the VMs at once, while the memory that they are to share is
+// being allocated.
+func (n *Node) startMachines(ctx context.Context, cfg config.Config, image images.Info) error {
 	each, eachCtx := errgroup.WithContext(ctx)
-	each.Go(func() error { return n.makeRegions(eachCtx, cfg) })
+	each.Go(func() error {
+		return n.clock.during(stageIVShmem, func() error { return n.makeRegions(eachCtx, cfg) })
+	})
 	for _, m := range n.machines {
 		each.Go(func() error {
 			if err := n.startMachine(eachCtx, m, image); err != nil {
@@ -133,7 +152,7 @@ func (n *Node) launch(ctx context.Context, cfg config.Config) error {
 			return nil
 		})
 	}
-	return errors.Join(each.Wait(), n.recordStages())
+	return each.Wait()
 }
 
 // makeDirs makes the directories that root owns. The owner passes through them
@@ -192,11 +211,10 @@ func (n *Node) connectNetwork(ctx context.Context) error {
 
 // startMachine takes one VM from nothing to ready.
 func (n *Node) startMachine(ctx context.Context, m *machine, image images.Info) error {
-	m.enter("image")
+	m.enter("disk")
 	if err := n.prepareDisks(ctx, m, image); err != nil {
 		return err
 	}
-	m.enter("start")
 	if err := n.startDomain(m); err != nil {
 		return err
 	}
@@ -213,6 +231,7 @@ func (n *Node) startMachine(ctx context.Context, m *machine, image images.Info) 
 // startDomain defines the domain, writes it down and only then starts it: a start
 // that is still under way when the job is reclaimed is found by its UUID.
 func (n *Node) startDomain(m *machine) error {
+	m.enter("define")
 	var err error
 	if m.domain, err = n.hypervisor.define(n.plan.domain(m.plan, m.vfs)); err != nil {
 		return err
@@ -220,6 +239,7 @@ func (n *Node) startDomain(m *machine) error {
 	if err := n.journal.Intend(recordDomain, m.plan.UUID, m.plan.Domain); err != nil {
 		return err
 	}
+	m.enter("start")
 	if err := m.domain.Create(); err != nil {
 		return fmt.Errorf("start domain %s: %w", m.plan.Domain, plain(err))
 	}

@@ -36,7 +36,8 @@ type Node struct {
 	log        *slog.Logger
 	logFile    *boundedLog
 	progress   func(vmstep.Progress)
-	began      time.Time
+	clock      *stopwatch
+	up         time.Duration // when all VMs of this node were, on that clock
 	machines   []*machine
 	shared     sharedMemory
 	claims     *claims
@@ -54,9 +55,9 @@ type Node struct {
 	sshHost sshkey.Pair // of the guests' sshds
 }
 
-func newNode(plan Plan, j *journal.Journal, progress func(vmstep.Progress)) *Node {
+func newNode(plan Plan, j *journal.Journal, clock *stopwatch, progress func(vmstep.Progress)) *Node {
 	n := &Node{
-		plan: plan, journal: j, progress: progress, began: time.Now(), log: slog.New(slog.DiscardHandler),
+		plan: plan, journal: j, progress: progress, clock: clock, log: slog.New(slog.DiscardHandler),
 		shared: sharedMemory{made: make(chan struct{})},
 		mapped: make(chan struct{}), ending: make(chan struct{}), gone: make(chan struct{}),
 	}
@@ -105,21 +106,8 @@ type machine struct {
 	address netip.Prefix
 	stages  []nodeagent.Stage
 	state   string
-	since   time.Time
-	stop    string // why the guest ended by itself
-}
-
-// enter records that the VM goes into a stage of its launch.
-func (m *machine) enter(stage string) {
-	now := time.Now()
-	m.mu.Lock()
-	if m.state != "" {
-		m.stages = append(m.stages, nodeagent.Stage{Name: m.state, Millis: now.Sub(m.since).Milliseconds()})
-	}
-	m.state, m.since = stage, now
-	m.mu.Unlock()
-	m.node.log.Info("stage", "vm", m.plan.Name, "stage", stage)
-	m.node.progress(vmstep.Progress{VM: m.plan.Number, Stage: stage, Millis: now.Sub(m.node.began).Milliseconds()})
+	since   time.Duration // of the stage, on the node's clock
+	stop    string        // why the guest ended by itself
 }
 
 func (m *machine) close() {
@@ -202,7 +190,10 @@ func (n *Node) failure() error {
 
 // Describe returns the VMs of this node and what state they are in.
 func (n *Node) Describe() nodeagent.NodeVMs {
-	d := nodeagent.NodeVMs{Node: n.plan.Job.Node, Rank: n.plan.Job.Rank, Claims: n.devices.claims(), Unpinned: n.plan.Unpinned}
+	d := nodeagent.NodeVMs{
+		Node: n.plan.Job.Node, Rank: n.plan.Job.Rank, Claims: n.devices.claims(), Unpinned: n.plan.Unpinned,
+		Began: n.clock.began, Stages: n.clock.noted(),
+	}
 	if n.network.Underlay.Addr.IsValid() {
 		d.Underlay = n.network.Underlay.Addr.String()
 	}
@@ -236,9 +227,18 @@ func (n *Node) SetMap(ctx context.Context, all []nodeagent.NodeVMs) error {
 	n.mapOnce.Do(func() {
 		if err = n.setMap(ctx, all); err == nil {
 			close(n.mapped)
+			n.noteMapped()
 		}
 	})
 	return err
+}
+
+// noteMapped completes the record of the launch. The VMs are worth more than it is.
+func (n *Node) noteMapped() {
+	n.clock.note(stageNetwork, n.up, n.clock.now())
+	if err := n.recordStages(); err != nil {
+		n.log.Warn("the record of the launch is not complete", "error", err)
+	}
 }
 
 func (n *Node) setMap(ctx context.Context, all []nodeagent.NodeVMs) error {

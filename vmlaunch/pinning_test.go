@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -193,11 +194,11 @@ func TestCPUList(t *testing.T) {
 }
 
 func TestANodeTellsOnWhichCPUsItsVMsRun(t *testing.T) {
-	pinned := newNode(planOn(t, Hardware{CPUs: someCPUs(1, 5)}, 2), nil, nil).Describe()
+	pinned := newNode(planOn(t, Hardware{CPUs: someCPUs(1, 5)}, 2), nil, startStopwatch(time.Time{}), nil).Describe()
 	if vm := pinned.VMs[1]; vm.CPUs != "2-3" || vm.EmulatorCPUs != "4" || pinned.Unpinned != "" {
 		t.Errorf("%+v, because %q", vm, pinned.Unpinned)
 	}
-	unpinned := newNode(planOn(t, Hardware{Unpinned: "nobody owns cores"}, 2), nil, nil).Describe()
+	unpinned := newNode(planOn(t, Hardware{Unpinned: "nobody owns cores"}, 2), nil, startStopwatch(time.Time{}), nil).Describe()
 	if vm := unpinned.VMs[1]; vm.CPUs != "" || vm.EmulatorCPUs != "" || unpinned.Unpinned != "nobody owns cores" {
 		t.Errorf("%+v, because %q", vm, unpinned.Unpinned)
 	}

@@ -56,7 +56,7 @@ func (a *Assembly) claim(owner string, keys ...string) error {
 
 // withoutStages leaves out what the other nodes need not know.
 func withoutStages(n nodeagent.NodeVMs) nodeagent.NodeVMs {
-	n.VMs = slices.Clone(n.VMs)
+	n.Stages, n.VMs = nil, slices.Clone(n.VMs)
 	for i := range n.VMs {
 		n.VMs[i].Stages = nil
 	}

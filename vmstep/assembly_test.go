@@ -24,7 +24,7 @@ func TestAssemblyOrdersNodesByRank(t *testing.T) {
 	n0, n1, n2 := nodeVMs("c", 0, 0, 1), nodeVMs("a", 1, 2, 3), nodeVMs("b", 2, 4, 5)
 	withStages := n1
 	withStages.VMs = append([]nodeagent.VM(nil), n1.VMs...)
-	withStages.VMs[0].Stages = []nodeagent.Stage{{Name: "boot", Millis: 3}}
+	withStages.VMs[0].Stages = []nodeagent.Stage{{Name: "boot", End: 3}}
 	for i, n := range []nodeagent.NodeVMs{n2, n0, withStages} {
 		if a.Complete() {
 			t.Fatalf("complete after %d of 3 nodes", i)

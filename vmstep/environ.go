@@ -2,7 +2,9 @@ package vmstep
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // identity are the variables of Slurm that say which job this is and how to
@@ -29,6 +31,24 @@ func StepEnv(env []string) []string {
 		return slices.Contains(identity, name) || hasPrefix(name, pluginPrefixes) ||
 			!hasPrefix(name, slurmPrefixes)
 	})
+}
+
+// requestedVariable tells the agents when the VM step was asked for, in milliseconds
+// since 1970. It is for their record of the launch, and believed for nothing else.
+const requestedVariable = "SLURMV_REQUESTED"
+
+// Requested is that variable as an entry of the environment.
+func Requested(at time.Time) string {
+	return requestedVariable + "=" + strconv.FormatInt(at.UnixMilli(), 10)
+}
+
+// RequestedAt reads it; the time is zero if it is not there or no number.
+func RequestedAt(env func(string) string) time.Time {
+	ms, err := strconv.ParseInt(env(requestedVariable), 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
 }
 
 // hostOnly are variables whose values mean nothing inside a VM, or which would

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -67,7 +68,7 @@ func (k *Keeper) begin() {
 	k.rec, k.stepped = rec, stepped
 	go func() {
 		defer close(stepped)
-		newStep(k.Nodes, rec).run(k.Command, k.Env)
+		newStep(k.Nodes, rec).run(k.Command, append(slices.Clone(k.Env), Requested(time.Now())))
 	}()
 }
 

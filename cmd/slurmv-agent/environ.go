@@ -8,6 +8,7 @@ import (
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 // jobFromEnvironment reads what the plugin says about the job. Slurm vouches for
@@ -28,6 +29,8 @@ func jobFromEnvironment() (vmlaunch.Job, error) {
 		GID:     e.number("SLURMV_GID"),
 		CPUs:    int(e.number("SLURMV_CPUS")),
 		Memory:  int64(e.number("SLURMV_MEM")),
+
+		Requested: vmstep.RequestedAt(os.Getenv),
 	}
 	if e.err != nil {
 		return vmlaunch.Job{}, e.err

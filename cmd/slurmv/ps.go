@@ -36,7 +36,7 @@ has one line per node with the state "starting".
 
 With --output json it prints a list of objects, one per VM, with the keys job,
 job_id, user, vm, number, node, address, mac, state, started, age_seconds, stages
-(name and ms of each stage of the launch), cpus and emulator_cpus (those of the node
+(of the VM's own launch, see slurmv report), cpus and emulator_cpus (those of the node
 to which the vCPUs and QEMU's other threads are pinned) or unpinned (why they are not).
 
 EXIT STATUS
@@ -225,18 +225,10 @@ func age(seconds int64) string {
 	return fmt.Sprintf("%ds", s)
 }
 
+// launchTime is from the beginning of the launch on the node.
 func launchTime(stages []nodeagent.Stage) string {
 	if len(stages) == 0 {
 		return "-"
 	}
-	return seconds(total(stages))
+	return fmt.Sprintf("%.1fs", stages[len(stages)-1].End.Seconds())
 }
-
-func total(stages []nodeagent.Stage) (ms int64) {
-	for _, s := range stages {
-		ms += s.Millis
-	}
-	return ms
-}
-
-func seconds(ms int64) string { return fmt.Sprintf("%.1fs", float64(ms)/1000) }

@@ -1,78 +1,146 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"strings"
-	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/report"
 )
 
 // stagesFile is what the agent leaves beside the logs of a node: its
 // nodeagent.NodeVMs.
 const stagesFile = "stages.json"
 
+type reportOptions struct {
+	job       string
+	long      bool
+	output    string
+	svg, html string // files
+}
+
 func newReport() *cobra.Command {
-	var output string
+	var o reportOptions
 	c := &cobra.Command{
 		Use:   "report [flags] JOB",
 		Short: "Show how long the VMs of a job took to start, stage by stage",
-		Long: `Show how long each stage of the launch took, for every VM of a job.
+		Long: `Show how long each stage of the launch took: the least, the median and the most
+of all VMs of a job. Stages that the VMs of a node share count for each of them,
+and several stages go on at once, so the last line, from the request until a VM is
+of use, is less than their sum.
 
 While the VMs run, their agents are asked; afterwards the record beside the logs
-is read (see slurmv logs). The last column is the sum of the stages.
+is read (see slurmv logs). A picture has a bar for every stage of every node and VM.
+
+With --output json it prints a list of objects, one per node: node, began (when the
+launch began there), stages (those that its VMs share) and vms, each with its own
+stages. A stage has name, start_ns and end_ns, in nanoseconds of the node's
+monotonic clock since it began.
 
 EXIT STATUS
 ===========
 
     0   the times are shown
-    1   there is no record
+    1   there is no record, or a file cannot be written
     2   the command line cannot be run`,
 		Example: `  slurmv report 4217
+  slurmv report --html launch.html 4217
   slurmv report --output json 4217`,
 		Args: atMost(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := targetOf(args, os.Getenv)
 			if err == nil {
-				err = checkOutput(output)
+				err = checkOutput(o.output)
 			}
 			if err != nil {
 				return err
 			}
-			return runReport(c.Context(), t.job, output, c.OutOrStdout())
+			o.job = t.job
+			return runReport(c.Context(), o, c.OutOrStdout())
 		},
 	}
-	addOutput(c, &output)
+	f := c.Flags()
+	f.BoolVarP(&o.long, "long", "l", false, "show also a line per VM")
+	f.StringVar(&o.svg, "svg", "", "draw the launch into this `file`")
+	f.StringVar(&o.html, "html", "", "write picture and tables into this `file`, as a page that needs nothing else")
+	addOutput(c, &o.output)
 	return c
 }
 
-func runReport(ctx context.Context, job, output string, out io.Writer) error {
-	saved, err := findSaved(ctx, job)
+func runReport(ctx context.Context, o reportOptions, out io.Writer) error {
+	nodes, err := findStages(ctx, o.job)
 	if err != nil {
 		return err
+	}
+	if err := o.draw(nodes); err != nil {
+		return err
+	}
+	if o.output == "json" {
+		return printJSON(out, nodes)
+	}
+	if err := report.WriteTable(out, nodes); err != nil || !o.long {
+		return err
+	}
+	fmt.Fprintln(out)
+	return report.WriteVMs(out, nodes)
+}
+
+// draw makes the files that are asked for.
+func (o reportOptions) draw(nodes []nodeagent.NodeVMs) error {
+	return errors.Join(
+		writeFile(o.svg, func(w io.Writer) error { return report.WriteSVG(w, nodes) }),
+		writeFile(o.html, func(w io.Writer) error { return report.WriteHTML(w, o.job, nodes) }))
+}
+
+// writeFile does nothing without a path.
+func writeFile(path string, write func(io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	var text bytes.Buffer
+	if err := write(&text); err != nil {
+		return err
+	}
+	return os.WriteFile(path, text.Bytes(), 0o644)
+}
+
+func findStages(ctx context.Context, job string) ([]nodeagent.NodeVMs, error) {
+	saved, err := findSaved(ctx, job)
+	if err != nil {
+		return nil, err
 	}
 	nodes, err := saved.stages()
 	if err == nil && len(nodes) == 0 {
 		nodes, err = runningStages(ctx, job, saved)
 	}
-	if err != nil {
-		return err
-	}
-	if output == "json" {
-		return printJSON(out, nodes)
-	}
-	return printStages(out, nodes)
+	return nodes, err
 }
 
-// stages reads what the nodes have left.
-func (s savedLogs) stages() ([]nodeagent.NodeVMs, error) {
+// stages reads what the nodes have left of the job's newest run.
+func (s savedLogs) stages() (newest []nodeagent.NodeVMs, err error) {
+	var began time.Time
+	for _, dir := range s.dirs {
+		nodes, err := savedLogs{[]string{dir}}.stagesOfRun()
+		if err != nil {
+			return nil, err
+		}
+		if len(nodes) > 0 && (newest == nil || nodes[0].Began.After(began)) {
+			newest, began = nodes, nodes[0].Began
+		}
+	}
+	return newest, nil
+}
+
+func (s savedLogs) stagesOfRun() ([]nodeagent.NodeVMs, error) {
 	var nodes []nodeagent.NodeVMs
 	for _, file := range s.files() {
 		if file.name != stagesFile {
@@ -88,6 +156,7 @@ func (s savedLogs) stages() ([]nodeagent.NodeVMs, error) {
 		}
 		nodes = append(nodes, n)
 	}
+	slices.SortFunc(nodes, func(a, b nodeagent.NodeVMs) int { return a.Rank - b.Rank })
 	return nodes, nil
 }
 
@@ -97,45 +166,4 @@ func runningStages(ctx context.Context, name string, saved savedLogs) ([]nodeage
 		return nil, fmt.Errorf("%w; no record is in %s", err, saved.dirs[0])
 	}
 	return askVMs(ctx, job)
-}
-
-// printStages prints a line per VM and a column per stage, in the order in which
-// the stages come.
-func printStages(out io.Writer, nodes []nodeagent.NodeVMs) error {
-	columns := stageNames(nodes)
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "VM\tNODE\t%s\tTOTAL\n", strings.ToUpper(strings.Join(columns, "\t")))
-	for _, n := range nodes {
-		for _, vm := range n.VMs {
-			fmt.Fprintf(t, "%s\t%s", vm.Name, n.Node)
-			for _, name := range columns {
-				fmt.Fprintf(t, "\t%s", stageTime(vm.Stages, name))
-			}
-			fmt.Fprintf(t, "\t%s\n", seconds(total(vm.Stages)))
-		}
-	}
-	return t.Flush()
-}
-
-func stageNames(nodes []nodeagent.NodeVMs) []string {
-	var names []string
-	for _, n := range nodes {
-		for _, vm := range n.VMs {
-			for _, s := range vm.Stages {
-				if !slices.Contains(names, s.Name) {
-					names = append(names, s.Name)
-				}
-			}
-		}
-	}
-	return names
-}
-
-func stageTime(stages []nodeagent.Stage, name string) string {
-	for _, s := range stages {
-		if s.Name == name {
-			return seconds(s.Millis)
-		}
-	}
-	return "-"
 }

@@ -1,0 +1,138 @@
+// Package report shows how the VMs of a job came up, from the records that its
+// nodes leave of each launch: as a table like Table 1 of the Slurm-V paper, and as
+// a picture with a bar for every stage.
+//
+// Times on one node are exact: they come from one monotonic clock. Nodes are set
+// side by side by their wall clocks, so between nodes they are as good as those.
+package report
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/slurm-v/slurm-v/nodeagent"
+)
+
+// meanings say what goes on in a stage.
+var meanings = map[string]string{
+	"queue":   "Slurm starts the step on the node",
+	"plan":    "the request is checked, the VMs are planned",
+	"image":   "the image is found, and brought to the node",
+	"vf":      "virtual functions are leased and set",
+	"taps":    "the bridge and taps of the job's network are made",
+	"libvirt": "libvirt's driver is opened",
+	"ivshmem": "the VMs' shared memory is allocated",
+	"disk":    "the VM's overlay and seed disk are made",
+	"define":  "the VM is described to libvirt",
+	"start":   "QEMU is started",
+	"boot":    "the guest boots, until its agent answers",
+	"agent":   "the guest agent sets up users, mounts, devices, addresses",
+	"network": "the VMs of all nodes are told of each other",
+	ready:     "all of it, from the request for the VMs",
+}
+
+// ready is the row of the table that stands for the whole launch.
+const ready = "ready"
+
+// A Row says how long a stage took, over all VMs of the job. A stage that VMs
+// share counts for each of them.
+type Row struct {
+	Stage            string
+	Min, Median, Max time.Duration
+	Meaning          string
+}
+
+// Rows returns the stages in the order in which they first began, and last how
+// long it took until VMs were ready.
+func Rows(nodes []nodeagent.NodeVMs) []Row {
+	took, began := map[string][]time.Duration{}, map[string]time.Duration{}
+	for _, n := range nodes {
+		for _, vm := range n.VMs {
+			for _, s := range stagesOf(n, vm) {
+				took[s.Name] = append(took[s.Name], s.End-s.Start)
+				began[s.Name] = min(s.Start, valueOr(began, s.Name, s.Start))
+			}
+			if total, up := untilReady(n, vm); up {
+				took[ready], began[ready] = append(took[ready], total), 1<<62
+			}
+		}
+	}
+	var rows []Row
+	for stage, times := range took {
+		slices.Sort(times)
+		rows = append(rows, Row{stage, times[0], times[len(times)/2], times[len(times)-1], meanings[stage]})
+	}
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(began[a.Stage], began[b.Stage]), cmp.Compare(a.Stage, b.Stage))
+	})
+	return rows
+}
+
+func valueOr(all map[string]time.Duration, key string, otherwise time.Duration) time.Duration {
+	if v, found := all[key]; found {
+		return v
+	}
+	return otherwise
+}
+
+// stagesOf are the stages of a VM with those that it shares, as they began.
+func stagesOf(n nodeagent.NodeVMs, vm nodeagent.VM) []nodeagent.Stage {
+	return slices.SortedStableFunc(slices.Values(slices.Concat(n.Stages, vm.Stages)), func(a, b nodeagent.Stage) int {
+		return cmp.Compare(a.Start, b.Start)
+	})
+}
+
+// untilReady is the time from the request, as far as it is known, until the VM was
+// of use; up is false if it never was.
+func untilReady(n nodeagent.NodeVMs, vm nodeagent.VM) (total time.Duration, up bool) {
+	stages := stagesOf(n, vm)
+	if len(stages) == 0 || vm.State == "failed" {
+		return 0, false
+	}
+	return last(stages) - stages[0].Start, true
+}
+
+func last(stages []nodeagent.Stage) (end time.Duration) {
+	for _, s := range stages {
+		end = max(end, s.End)
+	}
+	return end
+}
+
+// A Summary is a launch in one line.
+type Summary struct {
+	VMs, Nodes int
+	Ready      time.Duration // from the first request to the last VM, by the nodes' wall clocks
+}
+
+// Summarize adds up what the nodes say.
+func Summarize(nodes []nodeagent.NodeVMs) Summary {
+	s := Summary{Nodes: len(nodes)}
+	var end time.Duration
+	zero := firstRequest(nodes)
+	for _, n := range nodes {
+		for _, vm := range n.VMs {
+			s.VMs++
+			end = max(end, n.Began.Sub(zero)+last(stagesOf(n, vm)))
+		}
+	}
+	s.Ready = end
+	return s
+}
+
+// firstRequest is the instant at which the first stage of any node began.
+func firstRequest(nodes []nodeagent.NodeVMs) (first time.Time) {
+	for _, n := range nodes {
+		at := n.Began
+		for _, s := range n.Stages {
+			if queued := n.Began.Add(s.Start); queued.Before(at) {
+				at = queued
+			}
+		}
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+	}
+	return first
+}
