@@ -46,6 +46,8 @@ type Config struct {
 	Network  map[string]Network `toml:"network"` // by the name that --vm-network gives
 	VF       VF                 `toml:"vf"`
 	QEMU     QEMU               `toml:"qemu"`
+	Launch   Launch             `toml:"launch"`
+	Measure  Measure            `toml:"measure"`
 }
 
 // Paths are the directories on a node. %n in them is the node's name in Slurm;
@@ -141,6 +143,17 @@ type QEMU struct {
 	Machine  string `toml:"machine"`
 	Accel    Accel  `toml:"accel"`
 	CPU      string `toml:"cpu"` // model; "" fits the accelerator
+}
+
+// Launch says how the VMs of a job come up on a node.
+type Launch struct {
+	Parallel int `toml:"parallel"` // that start and boot at once; 0 goes by the node's CPUs
+}
+
+// Measure makes a launch slower, to measure what each of its parts is worth.
+type Measure struct {
+	Serial    bool `toml:"serial"`     // one VM after another
+	NoOverlap bool `toml:"no_overlap"` // what the VMs share is made one after another, and before them
 }
 
 // Accel is how QEMU runs guest code.

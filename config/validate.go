@@ -19,6 +19,7 @@ func (c Config) Validate() error {
 	checks := []func() error{
 		c.Paths.validate, c.Limits.validate, c.validateDefaults,
 		c.Images.validate, c.Slurm.validate, c.validateNetworks, c.VF.validate, c.QEMU.validate,
+		c.Launch.validate,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -232,6 +233,8 @@ func (q QEMU) validate() error {
 		modelNameOrNone("qemu.cpu", q.CPU),
 	)
 }
+
+func (l Launch) validate() error { return within("launch.parallel", l.Parallel, 0, 1024) }
 
 var (
 	entryPattern     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)

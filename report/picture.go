@@ -124,7 +124,7 @@ func WriteSVG(out io.Writer, nodes []nodeagent.NodeVMs) error {
 	const width, beside = 24 * vg.Centimeter, 3 * vg.Centimeter
 	p.Title.Padding = vg.Millimeter
 	legend.Top, legend.Left, legend.Padding = true, true, vg.Millimeter
-	canvas := vgsvg.New(width, 4*vg.Centimeter+vg.Length(len(all))*vg.Centimeter/2)
+	canvas := vgsvg.New(width, 4*vg.Centimeter+vg.Length(max(len(all), len(Rows(nodes))))*vg.Centimeter/2)
 	whole := draw.New(canvas)
 	p.Draw(draw.Crop(whole, 0, -beside, 0, -vg.Millimeter))
 	legend.Draw(draw.Crop(whole, width-beside+vg.Millimeter*3, 0, 0, -vg.Centimeter))

@@ -23,6 +23,7 @@ var meanings = map[string]string{
 	"taps":    "the bridge and taps of the job's network are made",
 	"libvirt": "libvirt's driver is opened",
 	"ivshmem": "the VMs' shared memory is allocated",
+	"wait":    "other VMs of the node come first",
 	"disk":    "the VM's overlay and seed disk are made",
 	"define":  "the VM is described to libvirt",
 	"start":   "QEMU is started",
@@ -61,12 +62,18 @@ func Rows(nodes []nodeagent.NodeVMs) []Row {
 	var rows []Row
 	for stage, times := range took {
 		slices.Sort(times)
-		rows = append(rows, Row{stage, times[0], times[len(times)/2], times[len(times)-1], meanings[stage]})
+		rows = append(rows, Row{stage, times[0], median(times), times[len(times)-1], meanings[stage]})
 	}
 	slices.SortFunc(rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(began[a.Stage], began[b.Stage]), cmp.Compare(a.Stage, b.Stage))
 	})
 	return rows
+}
+
+// median of times in order.
+func median(times []time.Duration) time.Duration {
+	n := len(times)
+	return (times[(n-1)/2] + times[n/2]) / 2
 }
 
 func valueOr(all map[string]time.Duration, key string, otherwise time.Duration) time.Duration {

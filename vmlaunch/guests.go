@@ -82,7 +82,7 @@ func (n *Node) meetGuest(ctx context.Context, m *machine) error {
 		return err
 	}
 	m.setSession(session)
-	m.enter("agent")
+	m.pass("agent")
 	if err := n.plugRegions(ctx, m); err != nil {
 		return err
 	}

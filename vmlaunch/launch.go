@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
@@ -100,8 +103,8 @@ func inUse(state string, id journal.ID) bool {
 	return errors.Is(err, journal.ErrLocked)
 }
 
-// launch prepares what the VMs share, at once, and then starts all of them, at
-// once.
+// launch prepares what the VMs share, at once, and then starts them, as many at
+// once as the node can take.
 func (n *Node) launch(ctx context.Context, cfg config.Config) error {
 	if err := n.makeDirs(); err != nil {
 		return err
@@ -120,7 +123,13 @@ func (n *Node) launch(ctx context.Context, cfg config.Config) error {
 
 // prepare makes what the VMs share, all of it at once.
 func (n *Node) prepare(ctx context.Context, cfg config.Config) (image images.Info, err error) {
+	for _, m := range n.machines {
+		m.tell(stageImage)
+	}
 	shared, ctx := errgroup.WithContext(ctx)
+	if cfg.Measure.NoOverlap {
+		shared.SetLimit(1)
+	}
 	atOnce := func(stage string, do func() error) {
 		shared.Go(func() error { return n.clock.during(stage, do) })
 	}
@@ -136,16 +145,26 @@ func (n *Node) prepare(ctx context.Context, cfg config.Config) (image images.Inf
 	return image, shared.Wait()
 }
 
-// startMachines starts the VMs at once, while the memory that they are to share is
-// being allocated.
+// startMachines starts the VMs, while the memory that they are to share is being
+// allocated.
 func (n *Node) startMachines(ctx context.Context, cfg config.Config, image images.Info) error {
-	each, eachCtx := errgroup.WithContext(ctx)
-	each.Go(func() error {
-		return n.clock.during(stageIVShmem, func() error { return n.makeRegions(eachCtx, cfg) })
-	})
+	each, ctx := errgroup.WithContext(ctx)
+	regions := func() error {
+		return n.clock.during(stageIVShmem, func() error { return n.makeRegions(ctx, cfg) })
+	}
+	if !cfg.Measure.NoOverlap {
+		each.Go(regions)
+	} else if err := regions(); err != nil {
+		return err
+	}
+	turns := semaphore.NewWeighted(parallel(cfg, runtime.NumCPU()))
 	for _, m := range n.machines {
 		each.Go(func() error {
-			if err := n.startMachine(eachCtx, m, image); err != nil {
+			if err := m.awaitTurn(ctx, turns); err != nil {
+				return err
+			}
+			defer turns.Release(1)
+			if err := n.startMachine(ctx, m, image); err != nil {
 				m.enter("failed")
 				return fmt.Errorf("%s: %w", m.plan.Name, err)
 			}
@@ -153,6 +172,32 @@ func (n *Node) startMachines(ctx context.Context, cfg config.Config, image image
 		})
 	}
 	return each.Wait()
+}
+
+// bootsPerCPU is how many guests boot at once on a CPU: they wait for disks,
+// devices and timers most of the time.
+const bootsPerCPU = 8
+
+// parallel is how many VMs of a job may start and boot at once on a node where the
+// job may use so many CPUs. It is no bound on all jobs of the node together: a user
+// whose guests never come up would hold up the others for as long as his time-out.
+func parallel(cfg config.Config, cpus int) int64 {
+	switch {
+	case cfg.Measure.Serial:
+		return 1
+	case cfg.Launch.Parallel > 0:
+		return int64(cfg.Launch.Parallel)
+	}
+	return bootsPerCPU * int64(cpus)
+}
+
+// awaitTurn returns when the VM may start.
+func (m *machine) awaitTurn(ctx context.Context, turns *semaphore.Weighted) error {
+	if turns.TryAcquire(1) {
+		return nil
+	}
+	m.enter("wait")
+	return turns.Acquire(ctx, 1)
 }
 
 // makeDirs makes the directories that root owns. The owner passes through them
@@ -211,7 +256,7 @@ func (n *Node) connectNetwork(ctx context.Context) error {
 
 // startMachine takes one VM from nothing to ready.
 func (n *Node) startMachine(ctx context.Context, m *machine, image images.Info) error {
-	m.enter("disk")
+	m.pass("disk")
 	if err := n.prepareDisks(ctx, m, image); err != nil {
 		return err
 	}
@@ -231,7 +276,7 @@ func (n *Node) startMachine(ctx context.Context, m *machine, image images.Info) 
 // startDomain defines the domain, writes it down and only then starts it: a start
 // that is still under way when the job is reclaimed is found by its UUID.
 func (n *Node) startDomain(m *machine) error {
-	m.enter("define")
+	m.pass("define")
 	var err error
 	if m.domain, err = n.hypervisor.define(n.plan.domain(m.plan, m.vfs)); err != nil {
 		return err
@@ -256,17 +301,21 @@ func (n *Node) startDomain(m *machine) error {
 // checkOwner makes sure that QEMU runs as the job's owner: were the label ever
 // ignored, a guest that breaks out would be root.
 func (n *Node) checkOwner(m *machine) error {
-	pids, err := emulators("/proc", m.plan.UUID)
-	for _, pid := range pids {
-		info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
-		if err != nil {
-			return err
-		}
-		if uid := ownerOf(info); uid != n.plan.Owner.UID {
-			return fmt.Errorf("QEMU runs with uid %d instead of %d", uid, n.plan.Owner.UID)
-		}
+	pid, err := os.ReadFile(filepath.Join(n.plan.Run, "libvirt", "run", "qemu", m.plan.Domain+".pid"))
+	if err != nil {
+		return err
 	}
-	return err
+	dir := filepath.Join("/proc", strings.TrimSpace(string(pid)))
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return err
+	case domainOf(dir) != m.plan.UUID:
+		return fmt.Errorf("process %s, which libvirt has started, is not its QEMU", filepath.Base(dir))
+	case ownerOf(info) != n.plan.Owner.UID:
+		return fmt.Errorf("QEMU runs with uid %d instead of %d", ownerOf(info), n.plan.Owner.UID)
+	}
+	return nil
 }
 
 // explainBoot says what a user can do about a guest that does not report.

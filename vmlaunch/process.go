@@ -8,38 +8,61 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// emulators returns the pids of the QEMU processes below proc that run the
-// domain with this UUID. They are found by what the kernel says of them, not by
-// a pid that was written down: a crash can come before the writing.
-func emulators(proc, uuid string) ([]int, error) {
+// emulators returns the pids of the QEMU processes below proc by the UUIDs of their
+// domains. They are found by what the kernel says of them, not by a pid that was
+// written down: a crash can come before the writing.
+func emulators(proc string) (map[string][]int, error) {
 	dirs, err := filepath.Glob(filepath.Join(proc, "[0-9]*"))
 	if err != nil {
 		return nil, err
 	}
-	var pids []int
+	pids := map[string][]int{}
 	for _, dir := range dirs {
-		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && runsDomain(dir, uuid) {
-			pids = append(pids, pid)
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if uuid := domainOf(dir); err == nil && uuid != "" {
+			pids[uuid] = append(pids[uuid], pid)
 		}
 	}
 	return pids, nil
 }
 
-func runsDomain(dir, uuid string) bool {
-	line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-	return err == nil && bytes.Contains(line, []byte("\x00-uuid\x00"+uuid+"\x00"))
+// domainOf is the UUID that a process got as the word after -uuid, "" if none.
+func domainOf(dir string) string {
+	line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+	_, rest, _ := bytes.Cut(line, []byte("\x00-uuid\x00"))
+	uuid, _, _ := bytes.Cut(rest, []byte{0})
+	return string(uuid)
 }
 
-// killDomain ends every QEMU process of the domain and waits until it is gone.
-func killDomain(ctx context.Context, uuid string) error {
-	pids, err := emulators("/proc", uuid)
+// killDomains ends every QEMU process of the domains, at once, and tells ended of
+// each domain that has none any more.
+func killDomains(ctx context.Context, uuids []string, ended func(uuid string) error) error {
+	running, err := emulators("/proc")
+	if err != nil {
+		return err
+	}
+	failed := make([]error, len(uuids))
+	var each sync.WaitGroup
+	for i, uuid := range uuids {
+		each.Go(func() {
+			if failed[i] = killDomain(ctx, uuid, running[uuid]); failed[i] == nil {
+				failed[i] = ended(uuid)
+			}
+		})
+	}
+	each.Wait()
+	return errors.Join(failed...)
+}
+
+func killDomain(ctx context.Context, uuid string, pids []int) (err error) {
 	for _, pid := range pids {
 		err = errors.Join(err, killProcess(ctx, pid, func() bool {
-			return runsDomain(filepath.Join("/proc", strconv.Itoa(pid)), uuid)
+			return domainOf(filepath.Join("/proc", strconv.Itoa(pid))) == uuid
 		}))
 	}
 	return err

@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const someUUID = "11111111-2222-8333-8444-555555555555"
@@ -28,7 +30,11 @@ func TestKillDomainEndsItsProcessAndNoOther(t *testing.T) {
 	awaitEmulator(t, someUUID)
 	done := make(chan error, 1)
 	go func() { done <- meant.Wait() }()
-	if err := killDomain(ctx, someUUID); err != nil {
+	var ended []string
+	kill := func() error {
+		return killDomains(ctx, []string{someUUID}, func(uuid string) error { ended = append(ended, uuid); return nil })
+	}
+	if err := kill(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err == nil {
@@ -37,8 +43,11 @@ func TestKillDomainEndsItsProcessAndNoOther(t *testing.T) {
 	if err := other.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Errorf("the process of another domain is gone: %v", err)
 	}
-	if err := killDomain(ctx, someUUID); err != nil {
+	if err := kill(); err != nil {
 		t.Errorf("killing what is gone: %v", err)
+	}
+	if diff := cmp.Diff([]string{someUUID, someUUID}, ended); diff != "" {
+		t.Errorf("ended domains differ (-want +got):\n%s", diff)
 	}
 }
 
@@ -46,7 +55,7 @@ func TestKillDomainEndsItsProcessAndNoOther(t *testing.T) {
 func awaitEmulator(t *testing.T, uuid string) {
 	t.Helper()
 	for range 500 {
-		if pids, err := emulators("/proc", uuid); err == nil && len(pids) == 1 {
+		if pids, err := emulators("/proc"); err == nil && len(pids[uuid]) == 1 {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)

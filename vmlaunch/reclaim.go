@@ -80,9 +80,11 @@ func reclaim(ctx context.Context, cfg config.Config, j *journal.Journal) error {
 	if header := j.Header(); header.Version != 0 {
 		saveLogs(ctx, cfg, header, j.Dir())
 	}
-	held := j.Held()
-	var failed error
-	for _, r := range slices.Backward(held) {
+	failed := endDomains(ctx, j)
+	for _, r := range slices.Backward(j.Held()) {
+		if r.Kind == recordDomain {
+			continue // could not be ended
+		}
 		if err := undo(ctx, cfg, j, r); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("give back %s %s: %w", r.Kind, r.Name, err))
 		}
@@ -91,6 +93,24 @@ func reclaim(ctx context.Context, cfg config.Config, j *journal.Journal) error {
 		return errors.Join(failed, j.Close())
 	}
 	return j.Remove()
+}
+
+// endDomains kills the VMs of the job, which were started last, at once.
+func endDomains(ctx context.Context, j *journal.Journal) error {
+	var uuids []string
+	for _, r := range j.Held() {
+		if r.Kind == recordDomain {
+			uuids = append(uuids, r.Name)
+		}
+	}
+	if len(uuids) == 0 {
+		return nil
+	}
+	err := killDomains(ctx, uuids, func(uuid string) error { return j.Undone(recordDomain, uuid) })
+	if err != nil {
+		return fmt.Errorf("end the VMs: %w", err)
+	}
+	return nil
 }
 
 // undo gives back one resource. Everything it does may have been done before.
@@ -102,9 +122,6 @@ func undo(ctx context.Context, cfg config.Config, j *journal.Journal, r journal.
 }
 
 var undoers = map[string]func(context.Context, config.Config, *journal.Journal, string) error{
-	recordDomain: func(ctx context.Context, _ config.Config, _ *journal.Journal, uuid string) error {
-		return killDomain(ctx, uuid)
-	},
 	recordVFs: func(ctx context.Context, cfg config.Config, j *journal.Journal, _ string) error {
 		return releaseVFs(ctx, cfg, j)
 	},

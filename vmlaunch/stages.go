@@ -74,8 +74,14 @@ func (w *stopwatch) noted() []nodeagent.Stage {
 	return slices.SortedStableFunc(slices.Values(w.stages), func(a, b nodeagent.Stage) int { return int(a.Start - b.Start) })
 }
 
-// enter records that the VM goes into a stage of its launch.
+// enter records that the VM goes into a stage of its launch, and tells.
 func (m *machine) enter(stage string) {
+	m.pass(stage)
+	m.tell(stage)
+}
+
+// pass is for stages that are as good as over when somebody reads of them.
+func (m *machine) pass(stage string) {
 	now := m.node.clock.now()
 	m.mu.Lock()
 	if m.state != "" {
@@ -84,7 +90,11 @@ func (m *machine) enter(stage string) {
 	m.state, m.since = stage, now
 	m.mu.Unlock()
 	m.node.log.Info("stage", "vm", m.plan.Name, "stage", stage)
-	m.node.progress(vmstep.Progress{VM: m.plan.Number, Stage: stage, Millis: now.Milliseconds()})
+}
+
+// tell shows the job's user what his VM waits for.
+func (m *machine) tell(stage string) {
+	m.node.progress(vmstep.Progress{VM: m.plan.Number, Stage: stage, Millis: m.node.clock.now().Milliseconds()})
 }
 
 // recordStages leaves for people when the stages of the launch began and ended.
