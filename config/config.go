@@ -89,8 +89,24 @@ type Images struct {
 	// Directories are those in which images, and the files that they are
 	// based on, may lie.
 	Directories []string         `toml:"directories"`
-	Catalogue   map[string]Image `toml:"catalogue"` // by the name that --vm-image gives
+	Mode        ImageMode        `toml:"mode"`       // unless the job says so
+	CacheDir    string           `toml:"cache_dir"`  // of a node; "" is below its state directory
+	CacheSize   Size             `toml:"cache_size"` // of all copies; 0 is half of the file system
+	Catalogue   map[string]Image `toml:"catalogue"`  // by the name that --vm-image gives
 }
+
+// ImageMode is how VMs get at their image.
+type ImageMode string
+
+// The values of ImageMode.
+const (
+	ImageDirect ImageMode = "direct" // they read it where it lies
+	ImageCache  ImageMode = "cache"  // they read a copy on the node, which jobs share
+	ImageCopy   ImageMode = "copy"   // each VM has a copy of its own
+)
+
+// ImageModes are all of them.
+var ImageModes = []ImageMode{ImageDirect, ImageCache, ImageCopy}
 
 // An Image is one entry of the site's catalogue.
 type Image struct {
@@ -180,7 +196,7 @@ func Default() Config {
 			VCPUPerVM: 1, MemoryPerVM: 1 << 10, Network: "default",
 			IVShmemSize: 16, ReadyTimeout: 300,
 		},
-		Images:  Images{Directories: []string{"/"}, Catalogue: map[string]Image{}},
+		Images:  Images{Directories: []string{"/"}, Mode: ImageCache, Catalogue: map[string]Image{}},
 		Slurm:   Slurm{Resources: ResourcesUser, QEMUOverhead: 256},
 		Network: map[string]Network{"default": defaultNetwork(NetworkJob)},
 		VF:      VF{PFs: []string{}, Mode: VFStrict, Reserve: 5, Software: map[string]SoftwarePF{}},
@@ -233,6 +249,14 @@ func (c Config) StateDir(node string) string { return expand(c.Paths.State, node
 
 // RunDir returns the directory of a node's sockets and locks.
 func (c Config) RunDir(node string) string { return expand(c.Paths.Run, node) }
+
+// ImageCache returns the directory in which a node keeps copies of images.
+func (c Config) ImageCache(node string) string {
+	if c.Images.CacheDir == "" {
+		return filepath.Join(c.StateDir(node), "images")
+	}
+	return expand(c.Images.CacheDir, node)
+}
 
 // expand puts the node's name into path. A Slurm node name is one path element
 // already; one that is not comes from a forged environment and must not lead

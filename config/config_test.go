@@ -60,6 +60,12 @@ func TestParse(t *testing.T) {
 		"a key replaces its default":     {"[limits]\nvm_per_node = 4", func(c *Config) { c.Limits.VMPerNode = 4 }},
 		"a size may be a bare number":    {"[defaults]\nmemory_per_vm = 2048", func(c *Config) { c.Defaults.MemoryPerVM = 2048 }},
 		"a list replaces the whole list": {`images.directories = ["/a", "/b"]`, func(c *Config) { c.Images.Directories = []string{"/a", "/b"} }},
+		"images may be cached elsewhere": {
+			"[images]\nmode = \"direct\"\ncache_dir = \"/local/%n\"\ncache_size = \"20G\"",
+			func(c *Config) {
+				c.Images.Mode, c.Images.CacheDir, c.Images.CacheSize = ImageDirect, "/local/%n", 20<<10
+			},
+		},
 		"the default image may be a catalogue name": {
 			"[defaults]\nimage = \"r9\"\n[images.catalogue.r9]\npath = \"/i/r9.qcow2\"",
 			func(c *Config) {
@@ -184,6 +190,8 @@ func TestParseRefuses(t *testing.T) {
 		"a default time above its limit":                  {`defaults.ready_timeout = 3601`, `defaults.ready_timeout: 3601 is not allowed; use 1 to 3600`},
 		"no image directories":                            {`images.directories = []`, `images.directories: the list is empty`},
 		"an image directory not absolute":                 {`images.directories = ["images"]`, `images.directories: images is not a plain absolute path`},
+		"an unknown image mode":                           {`images.mode = "link"`, `images.mode: link is not allowed; use "direct" or "cache" or "copy"`},
+		"a cache directory not absolute":                  {`images.cache_dir = "cache"`, `images.cache_dir: cache is not a plain absolute path`},
 		"a catalogue name with a slash":                   {"[images.catalogue.\"a/b\"]\npath = \"/x\"", `images.catalogue.a/b: not a name`},
 		"a catalogue entry without path":                  {"[images.catalogue.r9]", `images.catalogue.r9.path: "" is not a plain absolute path`},
 		"an unknown resources word":                       {`slurm.resources = "lua"`, `slurm.resources: lua is not allowed; use "user" or "job_submit" or "cli_filter"`},

@@ -59,6 +59,13 @@ func nodeDirectory(key, path string) error {
 	return absolute(key, path)
 }
 
+func nodeDirectoryOrNone(key, path string) error {
+	if path == "" {
+		return nil
+	}
+	return nodeDirectory(key, path)
+}
+
 func absolute(key, path string) error {
 	if err := CheckText(path); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
@@ -135,6 +142,13 @@ func (i Images) validate() error {
 		if err := absolute("images.directories", dir); err != nil {
 			return err
 		}
+	}
+	if err := firstOf(
+		oneOf("images.mode", i.Mode, ImageModes...),
+		nodeDirectoryOrNone("images.cache_dir", i.CacheDir),
+		sizeWithin("images.cache_size", i.CacheSize, 0, MaxSize),
+	); err != nil {
+		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(i.Catalogue)) {
 		key := "images.catalogue." + Quote(name)

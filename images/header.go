@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 )
 
 const (
@@ -89,6 +90,7 @@ func foreign(start []byte) string {
 const (
 	qcow2Magic      = "QFI\xfb"
 	qcow2V2Length   = 72
+	backingPlace    = 8 // offset (8 bytes) and length (4) of the name of the backing file
 	incompatCorrupt = 1 << 1
 	incompatData    = 1 << 2
 	extensionEnd    = 0
@@ -142,7 +144,7 @@ func (h *header) readCluster(cluster []byte) error {
 		}
 		length = uint64(be.Uint32(cluster[100:]))
 	}
-	offset, size := be.Uint64(cluster[8:]), uint64(be.Uint32(cluster[16:]))
+	offset, size := be.Uint64(cluster[backingPlace:]), uint64(be.Uint32(cluster[backingPlace+8:]))
 	if offset == 0 {
 		return h.readExtensions(cluster, length)
 	}
@@ -155,6 +157,32 @@ func (h *header) readCluster(cluster []byte) error {
 	}
 	h.backing = string(name)
 	return h.readExtensions(cluster[:offset], length)
+}
+
+// rebase makes name, which is no longer than the one that is there, what the image
+// in file is based on. The image may be another one than was looked at before.
+func rebase(file *os.File, name string) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	head, err := readHeader(file, info.Size(), QCOW2)
+	if err != nil {
+		return err
+	}
+	if len(head.backing) < len(name) {
+		return fmt.Errorf("is based on %q now", head.backing)
+	}
+	var place [12]byte // where the name stands, and its length
+	if _, err := file.ReadAt(place[:], backingPlace); err != nil {
+		return err
+	}
+	if _, err := file.WriteAt([]byte(name), int64(binary.BigEndian.Uint64(place[:]))); err != nil {
+		return err
+	}
+	binary.BigEndian.PutUint32(place[8:], uint32(len(name)))
+	_, err = file.WriteAt(place[:], backingPlace)
+	return err
 }
 
 var (

@@ -1,7 +1,8 @@
 // Package images turns the image that a user names into the disks of a VM.
 //
 // [Resolve] finds the file, [Inspect] decides whether it can and may be used,
-// [CreateOverlay] makes the VM's own disk on top of it, which leaves the image
+// [Stage] brings it to the node's own disk, once for all who use it (package
+// cache), [CreateOverlay] makes the VM's own disk on top of it, which leaves the image
 // as it is. [WriteSeed] makes the small disk that brings slurmv-guest and the
 // user's cloud-init data into a VM.
 //
@@ -46,7 +47,7 @@ type Info struct {
 }
 
 // VirtualMiB returns the size of the disk, rounded up.
-func (i Info) VirtualMiB() int64 { return (i.VirtualBytes + 1<<20 - 1) >> 20 }
+func (i Info) VirtualMiB() int64 { return mib(i.VirtualBytes) }
 
 // An Error says in one sentence why a file of the user's cannot be used.
 type Error struct {
@@ -177,10 +178,8 @@ func backingPath(path, backing string) (string, error) {
 // allowedDirs returns the directories in which the files of the image at path
 // may lie, without symbolic links.
 func allowedDirs(site config.Images, path string) []string {
-	for _, image := range site.Catalogue {
-		if image.Path == path {
-			return []string{"/"}
-		}
+	if inCatalogue(site, path) {
+		return []string{"/"}
 	}
 	var dirs []string
 	for _, dir := range site.Directories {
@@ -190,6 +189,16 @@ func allowedDirs(site config.Images, path string) []string {
 		dirs = append(dirs, dir)
 	}
 	return dirs
+}
+
+// inCatalogue reports whether path is an image that the site names.
+func inCatalogue(site config.Images, path string) bool {
+	for _, image := range site.Catalogue {
+		if image.Path == path {
+			return true
+		}
+	}
+	return false
 }
 
 func within(dirs []string, path string) bool {

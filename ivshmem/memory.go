@@ -2,12 +2,12 @@ package ivshmem
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/sparse"
 )
 
 // A Memory is a region that this process has open, whatever becomes of its name.
@@ -19,12 +19,13 @@ type Memory struct {
 // Close lets go of the region, which stays.
 func (m *Memory) Close() error { return m.file.Close() }
 
-// Wipe overwrites with zeros what was ever written to. The memory itself stays:
+// Wipe overwrites with zeros what was ever written to: memory that was allocated and
+// never touched is a hole of the file. The memory itself stays:
 // VMs have it mapped, and a VF of theirs has it pinned, so that a page which is
 // exchanged for a fresh one would be two different ones from then on.
 func (m *Memory) Wipe(ctx context.Context) error {
 	for at := int64(0); ; {
-		from, to, err := m.nextData(at)
+		from, to, err := sparse.NextData(m.file, at)
 		if err != nil || from == to {
 			return err
 		}
@@ -33,22 +34,6 @@ func (m *Memory) Wipe(ctx context.Context) error {
 		}
 		at = to
 	}
-}
-
-// nextData returns where the next data is, from at; from and to are the same if
-// there is no more. Memory that was allocated and never touched is none.
-func (m *Memory) nextData(at int64) (from, to int64, err error) {
-	from, err = unix.Seek(int(m.file.Fd()), at, unix.SEEK_DATA)
-	if errors.Is(err, unix.ENXIO) {
-		return 0, 0, nil
-	}
-	if err == nil {
-		to, err = unix.Seek(int(m.file.Fd()), from, unix.SEEK_HOLE)
-	}
-	if err != nil {
-		return 0, 0, &fs.PathError{Op: "seek", Path: m.file.Name(), Err: err}
-	}
-	return from, to, nil
 }
 
 var zeros = make([]byte, 1<<20)

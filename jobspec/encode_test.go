@@ -16,7 +16,7 @@ func TestEncodeIsStable(t *testing.T) {
 	spec.SRIOV.VFs = []VF{{}, {10000, 40000, "ens1f0", NUMARequire, true}}
 	spec.IVShmem = IVShmem{2, 16}
 	spec.Mounts = append(spec.Mounts, Mount{"/<data>", "/mnt", true})
-	const want = `{"vms_per_node":2,"vcpus":1,"memory_mib":1024,"disk_mib":0,"image":"rocky9",` +
+	const want = `{"vms_per_node":2,"vcpus":1,"memory_mib":1024,"disk_mib":0,"image":"rocky9","image_mode":"cache",` +
 		`"sriov":{"vfs":[{},{"min":10000,"max":40000,"pf":"ens1f0","numa":"require","spread":true}]},"ivshmem":{"devices":2,"size_mib":16},"network":"default",` +
 		`"mounts":[{"host":"/home/u/run","guest":"/home/u/run"},{"host":"/<data>","guest":"/mnt","ro":true}],` +
 		`"ready_timeout_ns":300000000000,"work_dir":"/home/u/run"}`

@@ -26,14 +26,15 @@ import (
 
 // A Spec is the request of one job. All of its VMs are alike.
 type Spec struct {
-	VMsPerNode int     `json:"vms_per_node"`
-	VCPUs      int     `json:"vcpus"`      // of one VM
-	MemoryMiB  int64   `json:"memory_mib"` // of one VM
-	DiskMiB    int64   `json:"disk_mib"`   // of one VM; 0 is the size that the image has
-	Image      string  `json:"image"`      // absolute path, or a name of the catalogue
-	SRIOV      SRIOV   `json:"sriov"`
-	IVShmem    IVShmem `json:"ivshmem"`
-	Network    string  `json:"network"` // a name in the configuration
+	VMsPerNode int              `json:"vms_per_node"`
+	VCPUs      int              `json:"vcpus"`      // of one VM
+	MemoryMiB  int64            `json:"memory_mib"` // of one VM
+	DiskMiB    int64            `json:"disk_mib"`   // of one VM; 0 is the size that the image has
+	Image      string           `json:"image"`      // absolute path, or a name of the catalogue
+	ImageMode  config.ImageMode `json:"image_mode"`
+	SRIOV      SRIOV            `json:"sriov"`
+	IVShmem    IVShmem          `json:"ivshmem"`
+	Network    string           `json:"network"` // a name in the configuration
 	// Mounts are in the order of their guest paths, so that a directory comes
 	// before those inside it.
 	Mounts       []Mount       `json:"mounts,omitempty"`
@@ -145,6 +146,7 @@ func defaults(dir string, cfg config.Config) Spec {
 		MemoryMiB:    d.MemoryPerVM.MiB(),
 		DiskMiB:      d.DiskSize.MiB(),
 		Image:        d.Image,
+		ImageMode:    cfg.Images.Mode,
 		Network:      d.Network,
 		Mounts:       withWorkDir(nil, dir, cfg),
 		ReadyTimeout: time.Duration(d.ReadyTimeout) * time.Second,

@@ -28,7 +28,7 @@ func noEnv(string) string { return "" }
 // plain is what --vm-per-node=2 alone gives at the site.
 func plain() Spec {
 	return Spec{
-		VMsPerNode: 2, VCPUs: 1, MemoryMiB: 1024, Image: "rocky9", Network: "default",
+		VMsPerNode: 2, VCPUs: 1, MemoryMiB: 1024, Image: "rocky9", ImageMode: config.ImageCache, Network: "default",
 		Mounts:       []Mount{{Host: "/home/u/run", Guest: "/home/u/run"}},
 		ReadyTimeout: 300 * time.Second, WorkDir: "/home/u/run",
 	}
@@ -43,10 +43,12 @@ func TestOptionBeatsVariableBeatsDefault(t *testing.T) {
 		byEnv       any
 		byConfig    any
 	}{
-		"vCPUs":   {"5", "6", func(c *config.Config) { c.Defaults.VCPUPerVM = 7 }, func(s Spec) any { return s.VCPUs }, 5, 6, 7},
-		"memory":  {"5G", "6G", func(c *config.Config) { c.Defaults.MemoryPerVM = 7168 }, func(s Spec) any { return s.MemoryMiB }, int64(5120), int64(6144), int64(7168)},
-		"disk":    {"5G", "6G", func(c *config.Config) { c.Defaults.DiskSize = 7168 }, func(s Spec) any { return s.DiskMiB }, int64(5120), int64(6144), int64(7168)},
-		"image":   {"/5", "/6", func(c *config.Config) { c.Defaults.Image = "/7" }, func(s Spec) any { return s.Image }, "/5", "/6", "/7"},
+		"vCPUs":  {"5", "6", func(c *config.Config) { c.Defaults.VCPUPerVM = 7 }, func(s Spec) any { return s.VCPUs }, 5, 6, 7},
+		"memory": {"5G", "6G", func(c *config.Config) { c.Defaults.MemoryPerVM = 7168 }, func(s Spec) any { return s.MemoryMiB }, int64(5120), int64(6144), int64(7168)},
+		"disk":   {"5G", "6G", func(c *config.Config) { c.Defaults.DiskSize = 7168 }, func(s Spec) any { return s.DiskMiB }, int64(5120), int64(6144), int64(7168)},
+		"image":  {"/5", "/6", func(c *config.Config) { c.Defaults.Image = "/7" }, func(s Spec) any { return s.Image }, "/5", "/6", "/7"},
+		"mode": {"copy", "direct", func(c *config.Config) { c.Images.Mode = config.ImageDirect }, func(s Spec) any { return s.ImageMode },
+			config.ImageCopy, config.ImageDirect, config.ImageDirect},
 		"VFs":     {"5", "6", func(*config.Config) {}, func(s Spec) any { return len(s.SRIOV.VFs) }, 5, 6, 0},
 		"devices": {"5", "6:32M", func(*config.Config) {}, func(s Spec) any { return s.IVShmem }, IVShmem{5, 16}, IVShmem{6, 32}, IVShmem{}},
 		"network": {"campus", "default", func(c *config.Config) { c.Defaults.Network = "third"; c.Network["third"] = c.Network["campus"] },
@@ -56,7 +58,7 @@ func TestOptionBeatsVariableBeatsDefault(t *testing.T) {
 		"time":      {"5", "6", func(c *config.Config) { c.Defaults.ReadyTimeout = 7 }, func(s Spec) any { return s.ReadyTimeout }, 5 * time.Second, 6 * time.Second, 7 * time.Second},
 	}
 	names := map[string]string{
-		"vCPUs": "vcpu-per-vm", "memory": "memory-per-vm", "disk": "disk-size", "image": "vm-image", "VFs": "sriov",
+		"vCPUs": "vcpu-per-vm", "memory": "memory-per-vm", "disk": "disk-size", "image": "vm-image", "mode": "vm-image-mode", "VFs": "sriov",
 		"devices": "ivshmem", "network": "vm-network", "mounts": "vm-mount", "user data": "vm-user-data", "time": "vm-ready-timeout",
 	}
 	for name, tt := range tests {

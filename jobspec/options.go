@@ -3,6 +3,7 @@ package jobspec
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,6 +50,10 @@ var Options = []Option{
 		Name: "vm-image", Arg: "PATH|NAME", Env: "SLURMV_VM_IMAGE",
 		Usage: "[slurm-v] disk image to start from: a file, or a name of the site's catalogue",
 		parse: parseImage, check: checkImage,
+	}, {
+		Name: "vm-image-mode", Arg: "MODE", Env: "SLURMV_VM_IMAGE_MODE",
+		Usage: "[slurm-v] cache: a copy on the node that jobs share; direct: the image where it lies; copy: a copy for each VM",
+		parse: parseImageMode, check: checkImageMode,
 	}, {
 		Name: "sriov", Arg: "N[:SETTINGS][+...]", Env: "SLURMV_SRIOV",
 		Usage: "[slurm-v] SR-IOV virtual functions of each VM, as in 2, or 1:min=10g+2:max=5g for different ones",
@@ -134,6 +139,18 @@ func checkImage(s Spec, cfg config.Config) error {
 	if _, ok := cfg.Images.Catalogue[s.Image]; !ok {
 		return fmt.Errorf("%s is not in the site's catalogue (%s); for a file write its path, such as %s",
 			config.Quote(s.Image), config.Names(cfg.Images.Catalogue), config.Quote("./"+s.Image))
+	}
+	return nil
+}
+
+func parseImageMode(s *Spec, value string, _ config.Config) error {
+	s.ImageMode = config.ImageMode(value)
+	return nil
+}
+
+func checkImageMode(s Spec, _ config.Config) error {
+	if !slices.Contains(config.ImageModes, s.ImageMode) {
+		return fmt.Errorf("%s is not a mode; use cache, direct or copy", config.Quote(string(s.ImageMode)))
 	}
 	return nil
 }

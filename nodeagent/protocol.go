@@ -112,6 +112,7 @@ type NodeVMs struct {
 	VMs      []VM   `json:"vms"`
 	HostKey  string `json:"host_key,omitempty"` // public, of the sshds in the VMs; with op key
 	Unpinned string `json:"unpinned,omitempty"` // why the VMs have no CPUs to themselves; "" if they have
+	Image    *Image `json:"image,omitempty"`    // nil until it is known
 
 	// Began is when the launch began on this node, by its clock: the zero of the
 	// times of Stages. Stages are those that the VMs share, in the order in which they
@@ -121,6 +122,14 @@ type NodeVMs struct {
 
 	// Claims are those under which programs may run on this node.
 	Claims []Claim `json:"claims,omitempty"`
+}
+
+// An Image is where the VMs of a node read their image, and how it got there.
+type Image struct {
+	How    string `json:"how"`              // found, waited, copied or direct
+	Copied int64  `json:"copied,omitempty"` // bytes, to the node, by this job
+	Waited int64  `json:"waited,omitempty"` // ms, for other jobs that were copying
+	Note   string `json:"note"`             // for people
 }
 
 // A VM is one virtual machine of a job.

@@ -57,6 +57,10 @@ func (n *Node) readUserData(ctx context.Context) (err error) {
 
 // prepareDisks makes the VM's overlay and its seed disk.
 func (n *Node) prepareDisks(ctx context.Context, m *machine, image images.Info) error {
+	image, err := n.imageOf(ctx, m, image)
+	if err != nil {
+		return err
+	}
 	if err := images.CreateOverlay(ctx, image, m.plan.Overlay, n.plan.Job.Spec.DiskMiB, n.owner()); err != nil {
 		return err
 	}

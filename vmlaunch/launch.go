@@ -22,6 +22,7 @@ import (
 // The kinds of records in a job's journal, each undone by [Reclaim].
 const (
 	recordFiles   = "files"   // what lies beside the journal: disks, logs
+	recordImage   = "image"   // the job's copies in the image cache, which knows what they are
 	recordRun     = "run"     // the job's directory of sockets; libvirt's root is below it
 	recordNetwork = "network" // all links and filters of the job
 	recordVFs     = "vfs"     // all VFs of the job; the pool knows which
@@ -134,7 +135,7 @@ func (n *Node) prepare(ctx context.Context, cfg config.Config) (image images.Inf
 		shared.Go(func() error { return n.clock.during(stage, do) })
 	}
 	atOnce(stageImage, func() (err error) {
-		image, err = images.Inspect(ctx, cfg, n.plan.Image, n.owner())
+		image, err = n.stageImage(ctx, cfg)
 		return err
 	})
 	atOnce(stageTaps, func() error { return n.connectNetwork(ctx) })

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,7 +38,8 @@ type Node struct {
 	logFile    *boundedLog
 	progress   func(vmstep.Progress)
 	clock      *stopwatch
-	up         time.Duration // when all VMs of this node were, on that clock
+	up         time.Duration                   // when all VMs of this node were, on that clock
+	image      atomic.Pointer[nodeagent.Image] // nil until it is known
 	machines   []*machine
 	shared     sharedMemory
 	claims     *claims
@@ -192,7 +194,7 @@ func (n *Node) failure() error {
 func (n *Node) Describe() nodeagent.NodeVMs {
 	d := nodeagent.NodeVMs{
 		Node: n.plan.Job.Node, Rank: n.plan.Job.Rank, Claims: n.devices.claims(), Unpinned: n.plan.Unpinned,
-		Began: n.clock.began, Stages: n.clock.noted(),
+		Began: n.clock.began, Image: n.image.Load(), Stages: n.clock.noted(),
 	}
 	if n.network.Underlay.Addr.IsValid() {
 		d.Underlay = n.network.Underlay.Addr.String()

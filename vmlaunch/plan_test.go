@@ -23,7 +23,7 @@ func someJob() Job {
 		ID: journal.ID{Job: 42, Restart: 1}, Cluster: "c", Node: "n2", Rank: 1, Nodes: 2,
 		UID: 6001, GID: 6001, CPUs: 4, Memory: 2048,
 		Spec: jobspec.Spec{
-			VMsPerNode: 2, VCPUs: 2, MemoryMiB: 512, Image: "/images/x.qcow2", Network: "default",
+			VMsPerNode: 2, VCPUs: 2, MemoryMiB: 512, Image: "/images/x.qcow2", ImageMode: config.ImageDirect, Network: "default",
 			Mounts:       []jobspec.Mount{{Host: "/home/a", Guest: "/home/a"}, {Host: "/data", Guest: "/mnt/data", ReadOnly: true}},
 			ReadyTimeout: time.Minute, WorkDir: "/home/a",
 		},

@@ -126,6 +126,9 @@ var undoers = map[string]func(context.Context, config.Config, *journal.Journal, 
 		return releaseVFs(ctx, cfg, j)
 	},
 	recordRegion: removeRegion,
+	recordImage: func(_ context.Context, cfg config.Config, j *journal.Journal, holder string) error {
+		return releaseImage(cfg, j, holder)
+	},
 	recordNetwork: func(ctx context.Context, _ config.Config, j *journal.Journal, _ string) error {
 		return vmnet.Delete(ctx, j.ID())
 	},
@@ -157,7 +160,7 @@ func removeFiles(dir string) error {
 // Clean reclaims what jobs that are not running any more have left on node.
 // running says which are; it is asked once.
 func Clean(ctx context.Context, cfg config.Config, node string, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
-	if err := errors.Join(releaseOrphans(ctx, cfg, node), removeOrphanRegions(ctx, cfg, node)); err != nil {
+	if err := errors.Join(releaseOrphans(ctx, cfg, node), removeOrphanRegions(ctx, cfg, node), cleanImages(ctx, cfg, node)); err != nil {
 		return nil, err
 	}
 	ids, err := journal.List(cfg.StateDir(node))

@@ -51,6 +51,12 @@ func (d *Display) Show(e Event) {
 }
 
 func (d *Display) progress(node string, p Progress) {
+	if p.Stage == "" {
+		d.clear()
+		fmt.Fprintf(d.Out, "slurm-v: %s: %s (%s)\n", node, p.Note, seconds(p.Millis))
+		d.redraw()
+		return
+	}
 	if d.vms == nil {
 		d.vms = map[int]vmStage{}
 	}

@@ -21,11 +21,12 @@ const (
 	KindClaim    = "claim"    // claim to slurm-v-run: nodeagent.ClaimMessage
 )
 
-// Progress says that a VM has entered a stage of its launch, Millis after the
-// launch began on its node.
+// Progress says that a VM has entered a stage of its launch, or how far its node is
+// with what all of its VMs wait for, Millis after the launch began there.
 type Progress struct {
-	VM     int    `json:"vm"` // number in the job
-	Stage  string `json:"stage"`
+	VM     int    `json:"vm"`             // number in the job
+	Stage  string `json:"stage"`          // "" if it is about the node
+	Note   string `json:"note,omitempty"` // about the node
 	Millis int64  `json:"ms"`
 }
 

@@ -56,7 +56,7 @@ VM. Inside a job, JOB may be left out.`,
 	root.AddCommand(
 		newPS(), newExec(), newSSH(), newConsole(), newForward(),
 		newLogs(), newReport(),
-		newCheck(), newClean(), newVF(),
+		newCheck(), newClean(), newVF(), newImage(),
 		newLaunch(), newRun(), newReclaim(),
 		newResources(), newGenDocs(),
 	)

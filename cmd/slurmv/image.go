@@ -1,0 +1,186 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/images/cache"
+)
+
+func newImage() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "image COMMAND",
+		Short: "See and manage what this node keeps of images",
+		Long: `See and manage what this node keeps of VM images.
+
+The commands look at the node that they run on, as root.`,
+	}
+	c.AddCommand(newImageCache(), newImageForget())
+	return c
+}
+
+type imageOptions struct{ config, node string }
+
+func (o *imageOptions) add(c *cobra.Command) {
+	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
+	addNodeName(c, &o.node)
+}
+
+// cache opens the node's cache.
+func (o *imageOptions) cache() (*cache.Cache, error) {
+	node, err := nodeName(o.node)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.Load(o.config)
+	if err != nil {
+		return nil, err
+	}
+	return images.Cache(cfg, node), nil
+}
+
+func newImageCache() *cobra.Command {
+	var o imageOptions
+	var output string
+	c := &cobra.Command{
+		Use:   "cache [flags]",
+		Short: "List the copies of images on this node",
+		Long: `List the copies of images that this node keeps for jobs (--vm-image-mode=cache): of
+which file, whose, how large, last used when, and by which jobs now.
+
+A copy is of a file as it was at one moment: one that has changed since is listed
+again when it is used. OWNER is the user who alone can use the copy, or "everybody"
+for images of the site's catalogue.
+
+With --output json it prints a list of objects with the keys key, source, owner,
+bytes, missing (bytes that are still to be copied), whole, used and holders.
+
+EXIT STATUS
+===========
+
+    0   the copies are listed; there may be none
+    1   the cache cannot be read
+    2   the command line cannot be run`,
+		Example: `  slurmv image cache
+  srun -w n[1-40] slurmv image cache --output json`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			return runImageCache(o, output, c.OutOrStdout())
+		},
+	}
+	o.add(c)
+	addOutput(c, &output)
+	return c
+}
+
+func runImageCache(o imageOptions, output string, out io.Writer) error {
+	node, err := o.cache()
+	if err != nil {
+		return err
+	}
+	all, err := node.List()
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("the image cache is root's: run this as root on the node (%w)", err)
+	}
+	if err != nil {
+		return err
+	}
+	if output == "json" {
+		return printJSON(out, append([]cache.Entry{}, all...))
+	}
+	return printCopies(out, all)
+}
+
+func printCopies(out io.Writer, all []cache.Entry) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "KEY\tOWNER\tMIB\tLAST USED\tJOBS\tIMAGE")
+	for _, e := range all {
+		fmt.Fprintf(t, "%.8s\t%s\t%d\t%s\t%s\t%s\n", e.Key, e.Owner, e.Bytes>>20,
+			e.Used.Format("2006-01-02 15:04:05"), orDash(strings.Join(e.Holders, ",")), copyOf(e))
+	}
+	return t.Flush()
+}
+
+// copyOf names the file, and says what is not as it should be.
+func copyOf(e cache.Entry) string {
+	switch {
+	case e.Source == "":
+		return "(not begun)"
+	case !e.Whole:
+		return fmt.Sprintf("%s (not whole, %d MiB missing)", e.Source, e.Missing>>20)
+	}
+	return e.Source
+}
+
+func newImageForget() *cobra.Command {
+	var o imageOptions
+	var all bool
+	c := &cobra.Command{
+		Use:   "forget [flags] KEY|FILE...",
+		Short: "Remove copies of images that no job uses",
+		Long: `Remove copies of images from this node, by the key that slurmv image cache shows or
+by the path of the file that they are copies of. Copies that jobs use stay. Images
+are copied again when jobs ask for them.
+
+EXIT STATUS
+===========
+
+    0   the copies are removed; each is printed
+    1   there is no such copy, or a job uses it
+    2   the command line cannot be run`,
+		Example: `  slurmv image forget /images/old.qcow2
+  slurmv image forget --all`,
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case all == (len(args) > 0):
+				return usagef("name copies, or use --all")
+			case os.Geteuid() != 0:
+				return errors.New("the image cache is root's: run this as root on the node")
+			}
+			return runImageForget(c, o, args)
+		},
+	}
+	o.add(c)
+	c.Flags().BoolVar(&all, "all", false, "remove all copies that no job uses")
+	return c
+}
+
+// runImageForget removes the copies that args name, or all of them.
+func runImageForget(c *cobra.Command, o imageOptions, args []string) error {
+	node, err := o.cache()
+	if err != nil {
+		return err
+	}
+	gone, err := node.Forget(c.Context(), func(e cache.Entry) bool {
+		return len(args) == 0 || slices.ContainsFunc(args, func(arg string) bool { return names(arg, e) })
+	})
+	for _, e := range gone {
+		fmt.Fprintf(c.OutOrStdout(), "%s, %d MiB\n", e.Source, e.Bytes>>20)
+	}
+	for _, arg := range args {
+		if !slices.ContainsFunc(gone, func(e cache.Entry) bool { return names(arg, e) }) {
+			err = errors.Join(err, fmt.Errorf("%s: no copy of it is on this node that no job uses", arg))
+		}
+	}
+	return err
+}
+
+// leastKey is how many digits of a key are enough.
+const leastKey = 8
+
+func names(arg string, e cache.Entry) bool {
+	return arg == e.Source || len(arg) >= leastKey && strings.HasPrefix(string(e.Key), arg)
+}

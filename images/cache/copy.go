@@ -1,0 +1,229 @@
+package cache
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/sparse"
+)
+
+// partial is the end of the name of a copy that is not whole.
+const partial = ".partial"
+
+var (
+	// ErrFresh matches the refusal of a file that has changed just now: its next
+	// change might not show in its times.
+	ErrFresh = errors.New("it has changed a moment ago")
+
+	// ErrChanged matches the refusal of a file that changed while it was copied.
+	ErrChanged = errors.New("it changed while it was copied")
+)
+
+// transfer makes the copy, under the lock of e.
+func (c *Cache) transfer(ctx context.Context, e entry, src Source, was fileState, progress func(Progress)) (copied int64, err error) {
+	if c.fresh(was.identity) {
+		return 0, ErrFresh
+	}
+	if err := e.clear(len(src.Below)); err != nil {
+		return 0, err
+	}
+	r := record{Source: src.Path, Owner: src.Owner, Below: len(src.Below), Bytes: was.allocated}
+	if err := c.reserve(ctx, e, r); err != nil {
+		return 0, err
+	}
+	report := steadily(func(done int64) { progress(Progress{Done: done, Total: was.allocated}) })
+	temporary := e.file(r.Below) + partial
+	if copied, err = write(ctx, temporary, src, report); err != nil {
+		return 0, errors.Join(err, os.Remove(temporary))
+	}
+	if is, err := identify(src.File); err != nil || is.identity != was.identity {
+		return 0, errors.Join(ErrChanged, err, os.Remove(temporary))
+	}
+	if err := e.publish(src, temporary); err != nil {
+		return 0, err
+	}
+	made, err := identifyPath(e.file(r.Below))
+	if err != nil {
+		return 0, err
+	}
+	r.Copy = made.identity
+	return copied, e.write(r)
+}
+
+// clear removes what a killed process has left, or an owner has written to. VMs that
+// run on it have it open.
+func (e entry) clear(below int) error {
+	var all error
+	for _, path := range []string{e.recordFile(), e.file(below), e.file(below) + partial} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			all = errors.Join(all, err)
+		}
+	}
+	return all
+}
+
+// publish gives the copy its name, beside links to the files below it.
+func (e entry) publish(src Source, temporary string) error {
+	for i, b := range src.Below {
+		link := e.file(len(src.Below) - 1 - i)
+		if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(b.Path, link); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(temporary, e.file(len(src.Below))); err != nil {
+		return err
+	}
+	return syncDir(e.dir)
+}
+
+// write copies src to path, and gives the copy to the one whom it is for when it is
+// on disk.
+func write(ctx context.Context, path string, src Source, report func(done int64)) (copied int64, err error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	copied, err = Duplicate(ctx, file, src.File, report)
+	if err == nil && src.Finish != nil {
+		err = src.Finish(file)
+	}
+	if err == nil {
+		err = errors.Join(file.Sync(), src.Owner.take(file))
+	}
+	return copied, errors.Join(err, file.Close())
+}
+
+// take makes the copy readable for the owner. Nobody is to change it, though the
+// owner could; see [record.intact].
+func (o Owner) take(file *os.File) error {
+	if o == Everybody {
+		return file.Chmod(0o444)
+	}
+	return errors.Join(file.Chmod(0o400), file.Chown(o.UID, o.GID))
+}
+
+// steadily lets a report through at the start and then now and then.
+func steadily(report func(int64)) func(int64) {
+	var last time.Time
+	return func(done int64) {
+		if time.Since(last) >= reportEvery {
+			last = time.Now()
+			report(done)
+		}
+	}
+}
+
+// Duplicate makes dst, which is empty, a copy of src with the same holes, and
+// returns how many bytes of data it has copied. Where the file system can share the
+// blocks of both, that are none. report is called with the bytes that are done.
+func Duplicate(ctx context.Context, dst, src *os.File, report func(done int64)) (int64, error) {
+	info, err := src.Stat()
+	if err != nil {
+		return 0, err
+	}
+	report(0)
+	if unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) == nil {
+		return 0, nil
+	}
+	d := duplication{ctx: ctx, dst: dst, src: src, report: report, move: inKernel}
+	if err := d.run(); err != nil {
+		return d.done, err
+	}
+	return d.done, dst.Truncate(info.Size())
+}
+
+type duplication struct {
+	ctx      context.Context
+	dst, src *os.File
+	report   func(int64)
+	move     func(dst, src *os.File, at, length int64) (int64, error)
+	done     int64
+}
+
+// stride is how much is copied between two looks at the context, in bytes.
+const stride = 4 << 20
+
+func (d *duplication) run() error {
+	for at := int64(0); ; {
+		from, to, err := sparse.NextData(d.src, at)
+		if err != nil || from == to {
+			return err
+		}
+		for at = from; at < to; {
+			n, err := d.step(at, min(stride, to-at))
+			if err != nil {
+				return err
+			}
+			at += n
+		}
+	}
+}
+
+// step copies some of what is at at. The kernel is told to begin writing it to the
+// disk, so that little is left for the end.
+func (d *duplication) step(at, length int64) (int64, error) {
+	if d.ctx.Err() != nil {
+		return 0, context.Cause(d.ctx)
+	}
+	n, err := d.move(d.dst, d.src, at, length)
+	if cannot(err) {
+		d.move = byHand
+		n, err = d.move(d.dst, d.src, at, length)
+	}
+	if err != nil {
+		return 0, err
+	}
+	_ = unix.SyncFileRange(int(d.dst.Fd()), at, n, unix.SYNC_FILE_RANGE_WRITE)
+	d.done += n
+	d.report(d.done)
+	return n, nil
+}
+
+// inKernel lets the kernel copy: an NFS server does it by itself, for one.
+func inKernel(dst, src *os.File, at, length int64) (int64, error) {
+	from, to := at, at
+	n, err := unix.CopyFileRange(int(src.Fd()), &from, int(dst.Fd()), &to, int(length), 0)
+	if err == nil && n == 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return int64(n), err
+}
+
+// cannot reports whether this kernel does not copy between these file systems.
+func cannot(err error) bool {
+	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) ||
+		errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM)
+}
+
+// byHand leaves holes where there are only zeros: a file server may not tell.
+func byHand(dst, src *os.File, at, length int64) (int64, error) {
+	data := make([]byte, length)
+	if n, err := src.ReadAt(data, at); int64(n) < length {
+		return 0, cmp.Or(err, io.ErrUnexpectedEOF)
+	}
+	for from := 0; from < len(data); from += block {
+		part := data[from:min(from+block, len(data))]
+		if bytes.Equal(part, zeros[:len(part)]) {
+			continue
+		}
+		if _, err := dst.WriteAt(part, at+int64(from)); err != nil {
+			return 0, err
+		}
+	}
+	return length, nil
+}
+
+// block is the smallest hole, in bytes: a cluster of most images.
+const block = 64 << 10
+
+var zeros [block]byte

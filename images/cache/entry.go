@@ -1,0 +1,200 @@
+package cache
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// An entry is a directory with these files:
+//
+//	record    what the entry is; the copy counts if it says so
+//	2         the copy, if there are two files below it, and links to those
+//	2.partial the copy while it is made
+//	lock      held while it is made
+//	holders/  an empty file for each holder
+type entry struct {
+	key Key
+	dir string
+}
+
+func (c *Cache) entry(key Key) entry { return entry{key, filepath.Join(c.dir, string(key))} }
+
+func (e entry) file(below int) string       { return filepath.Join(e.dir, Name(below)) }
+func (e entry) holders() string             { return filepath.Join(e.dir, "holders") }
+func (e entry) heldBy(holder string) string { return filepath.Join(e.holders(), filepath.Base(holder)) }
+func (e entry) recordFile() string          { return filepath.Join(e.dir, "record") }
+
+// entries lists what is there. A cache that was never used has none.
+func (c *Cache) entries() ([]entry, error) {
+	files, err := os.ReadDir(c.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var all []entry
+	for _, f := range files {
+		if f.IsDir() && len(f.Name()) == 32 {
+			all = append(all, c.entry(Key(f.Name())))
+		}
+	}
+	return all, nil
+}
+
+// A record is what an entry says of itself. Its time is when the copy was last used.
+type record struct {
+	Source string   `json:"source"` // path
+	Owner  Owner    `json:"owner"`
+	Below  int      `json:"below"` // files that the copy is based on
+	Bytes  int64    `json:"bytes"` // that the source has on disk
+	Copy   identity `json:"copy"`  // of the whole copy; zero while it is made
+}
+
+func (e entry) record() (r record, err error) {
+	text, err := os.ReadFile(e.recordFile())
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	return r, err
+}
+
+// write replaces the record, and is back when it is on disk.
+func (e entry) write(r record) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(e.dir, "record-")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	if err := os.Rename(file.Name(), e.recordFile()); err != nil {
+		return err
+	}
+	return syncDir(e.dir)
+}
+
+// intact reports whether the copy is whole and as it was made. Its owner may write
+// to it: he would only harm himself, but not be told of it.
+func (r record) intact(e entry) bool {
+	is, err := identifyPath(e.file(r.Below))
+	return err == nil && is.identity == r.Copy
+}
+
+// lock waits until nobody else copies into e. The one who does may have been
+// killed, so progress is what the disk says and not what he does.
+func (e entry) lock(ctx context.Context, progress func(Progress)) (lock *flock.Flock, waited time.Duration, err error) {
+	lock, began := flock.New(filepath.Join(e.dir, lockName), flock.SetPermissions(0o600)), time.Now()
+	if ours, err := lock.TryLock(); ours || err != nil {
+		return lock, 0, err
+	}
+	for {
+		progress(e.progress())
+		short, cancel := context.WithTimeout(ctx, reportEvery)
+		ours, err := lock.TryLockContext(short, retry)
+		cancel()
+		if ours || ctx.Err() != nil || err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return lock, time.Since(began), cmp.Or(context.Cause(ctx), err)
+		}
+	}
+}
+
+// reportEvery is how often a wait and a copy say how far they are: each time is a
+// line in somebody's output.
+const reportEvery = 10 * time.Second
+
+func (e entry) progress() Progress {
+	r, _ := e.record()
+	return Progress{Done: e.size(r), Total: r.Bytes, Waiting: true}
+}
+
+// size is what the entry's files have on disk, in bytes.
+func (e entry) size(r record) (sum int64) {
+	for _, path := range []string{e.file(r.Below), e.file(r.Below) + partial} {
+		if is, err := identifyPath(path); err == nil {
+			sum += is.allocated
+		}
+	}
+	return sum
+}
+
+// touch records that the copy is used now.
+func (e entry) touch() error { return os.Chtimes(e.recordFile(), time.Time{}, time.Now()) }
+
+// release gives the entry back, if holder has it: used until now.
+func (e entry) release(holder string) error {
+	err := os.Remove(e.heldBy(holder))
+	if err == nil {
+		err = e.touch()
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// An Entry is what people see of one.
+type Entry struct {
+	Key     Key       `json:"key"`
+	Source  string    `json:"source"`            // path of the file
+	Owner   string    `json:"owner"`             // uid, or "everybody"
+	Bytes   int64     `json:"bytes"`             // on disk; of a copy that is being made, those that it will have
+	Missing int64     `json:"missing,omitempty"` // of these, those that are still to come
+	Whole   bool      `json:"whole"`
+	Used    time.Time `json:"used"`
+	Holders []string  `json:"holders,omitempty"` // jobs as JOB.RESTART
+}
+
+// List returns the entries, the last used first.
+func (c *Cache) List() ([]Entry, error) {
+	entries, err := c.entries()
+	var all []Entry
+	for _, e := range entries {
+		seen, e := e.describe()
+		if e == nil {
+			all = append(all, seen)
+		} else if !errors.Is(e, fs.ErrNotExist) { // removed since
+			err = errors.Join(err, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b Entry) int { return b.Used.Compare(a.Used) })
+	return all, err
+}
+
+func (e entry) describe() (Entry, error) {
+	info, err := os.Stat(e.dir)
+	if err != nil {
+		return Entry{}, err
+	}
+	r, _ := e.record() // none yet, or a torn one: not whole
+	seen := Entry{
+		Key: e.key, Source: r.Source, Owner: r.Owner.String(), Bytes: e.size(r),
+		Whole: r.Copy != identity{} && r.intact(e), Used: info.ModTime(),
+	}
+	if !seen.Whole {
+		seen.Missing = max(0, r.Bytes-seen.Bytes)
+		seen.Bytes += seen.Missing
+	}
+	if info, err := os.Stat(e.recordFile()); err == nil {
+		seen.Used = info.ModTime()
+	}
+	holders, err := os.ReadDir(e.holders())
+	for _, h := range holders {
+		seen.Holders = append(seen.Holders, h.Name())
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil // half made, or half removed
+	}
+	return seen, err
+}

@@ -1,0 +1,165 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoRoom matches every [RoomError].
+var ErrNoRoom = errors.New("no room in the image cache")
+
+// A RoomError says how far a copy was from fitting, in bytes.
+type RoomError struct{ Need, Limit, Free, Idle int64 }
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("%v: %d MiB are needed; it may have %d MiB, its disk has %d MiB free, and copies that no job uses have %d MiB",
+		ErrNoRoom, mib(e.Need), e.Limit>>20, e.Free>>20, e.Idle>>20)
+}
+
+// Is reports whether target is [ErrNoRoom].
+func (e *RoomError) Is(target error) bool { return target == ErrNoRoom }
+
+func mib(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
+
+// A space is the room there is, in bytes.
+type space struct {
+	limit int64 // of all copies together
+	free  int64 // on the disk, less what is kept back
+}
+
+// victims returns the entries to remove so that need more bytes fit: those that
+// nobody holds, the longest unused first. entries are as [Cache.List] returns them.
+func victims(entries []Entry, need int64, has space) (chosen []Entry, err error) {
+	over := need - has.limit // what has to go for the sake of the limit
+	full := need - has.free  // and for the sake of the disk
+	for _, e := range entries {
+		over += e.Bytes
+		full += e.Missing
+	}
+	var idle int64
+	for _, e := range slices.Backward(entries) {
+		if len(e.Holders) > 0 {
+			continue
+		}
+		if max(over, full) > idle {
+			chosen = append(chosen, e)
+		}
+		idle += e.Bytes
+	}
+	if max(over, full) > idle {
+		return nil, &RoomError{need, has.limit, has.free, idle}
+	}
+	return chosen, nil
+}
+
+// space looks at the disk. A twentieth of it is kept back, for the disks of VMs.
+func (c *Cache) space() (space, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(c.dir, &s); err != nil {
+		return space{}, &fs.PathError{Op: "statfs", Path: c.dir, Err: err}
+	}
+	disk, free := int64(s.Blocks)*s.Bsize, int64(s.Bavail)*s.Bsize
+	has := space{limit: c.limit, free: max(0, free-disk/20)}
+	if has.limit == 0 {
+		has.limit = disk / 2
+	}
+	return has, nil
+}
+
+// reserve makes room for e, whose copy is to be what r says, and writes that down,
+// so that the room is not given twice.
+func (c *Cache) reserve(ctx context.Context, e entry, r record) error {
+	lock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	all, err := c.List()
+	if err != nil {
+		return err
+	}
+	has, err := c.space()
+	if err != nil {
+		return err
+	}
+	chosen, err := victims(all, r.Bytes, has)
+	if err != nil {
+		return err
+	}
+	for _, v := range chosen {
+		if err := os.RemoveAll(c.entry(v.Key).dir); err != nil {
+			return err
+		}
+	}
+	return e.write(r)
+}
+
+// drop removes e unless somebody holds it.
+func (c *Cache) drop(ctx context.Context, e entry) error {
+	lock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	seen, err := e.describe()
+	if err != nil || len(seen.Holders) > 0 {
+		return err
+	}
+	return os.RemoveAll(e.dir)
+}
+
+// Beside reports whether file lies on the cache's own file system, where a copy
+// would be no nearer.
+func (c *Cache) Beside(file *os.File) (bool, error) {
+	if err := makeDir(c.dir); err != nil {
+		return false, err
+	}
+	var here, there unix.Stat_t
+	err := errors.Join(unix.Stat(c.dir, &here), unix.Fstat(int(file.Fd()), &there))
+	return here.Dev == there.Dev, err
+}
+
+// Forget removes the copies that chosen picks and nobody holds, and returns them.
+func (c *Cache) Forget(ctx context.Context, chosen func(Entry) bool) (gone []Entry, err error) {
+	if _, err := os.Stat(c.dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	lock, err := c.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	all, err := c.List()
+	for _, e := range all {
+		if len(e.Holders) > 0 || !chosen(e) {
+			continue
+		}
+		if e := os.RemoveAll(c.entry(e.Key).dir); e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		gone = append(gone, e)
+	}
+	return gone, err
+}
+
+// Clean gives back what holders have that live says are none, and removes copies
+// that were never finished.
+func (c *Cache) Clean(ctx context.Context, live func(holder string) bool) error {
+	all, err := c.List()
+	for _, e := range all {
+		for _, holder := range e.Holders {
+			if !live(holder) {
+				err = errors.Join(err, c.entry(e.Key).release(holder))
+			}
+		}
+	}
+	_, forget := c.Forget(ctx, func(e Entry) bool { return !e.Whole })
+	return errors.Join(err, forget)
+}

@@ -1,0 +1,240 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images/cache"
+)
+
+// An Outcome is what staging an image came to.
+type Outcome struct {
+	How    How
+	Copied int64         // bytes, by this job
+	Waited time.Duration // for other jobs that were copying
+	Why    string        // an image that was to be copied is used where it lies
+}
+
+// How is where the VMs of a job read an image, and how it got there.
+type How string
+
+// The values of How.
+const (
+	Found  How = "found"  // a copy was on the node
+	Waited How = "waited" // for another job, which was copying
+	Copied How = "copied" // to the node
+	Direct How = "direct" // where it lies
+	Own    How = "copy"   // each VM has a copy of its own
+)
+
+// String is a line for people.
+func (o Outcome) String() string {
+	switch {
+	case o.Why != "":
+		return "used where it lies: " + o.Why
+	case o.How == Copied:
+		return fmt.Sprintf("copied to the node, %d MiB", mib(o.Copied))
+	case o.How == Waited:
+		return fmt.Sprintf("copied to the node by another job, waited %.1f s", o.Waited.Seconds())
+	case o.How == Own:
+		return "copied for each VM"
+	case o.How == Found:
+		return "on the node already"
+	}
+	return "used where it lies"
+}
+
+func mib(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
+
+// Cache returns the cache of a node.
+func Cache(cfg config.Config, node string) *cache.Cache {
+	return cache.Open(cfg.ImageCache(node), cfg.Images.CacheSize.MiB()<<20)
+}
+
+// A Staging brings an image to a node, for one job.
+type Staging struct {
+	Cache  *cache.Cache
+	Site   config.Images
+	Owner  Owner
+	Holder string       // in whose name copies are held; see [cache.Cache.Release]
+	Say    func(string) // is told now and then how far it is
+}
+
+// Stage returns the image that path names with the paths of copies on the node's
+// own disk in place of those that image has. Its owner opens the files now,
+// whatever copies there are. Copies of the site's catalogue are shared by all
+// users, if every user can read the image, and all others are the owner's.
+//
+// What keeps an image from being copied, such as a full disk, is no error: it is
+// used where it lies then, and the Outcome says why.
+func (s Staging) Stage(ctx context.Context, path string, image Info) (Info, Outcome, error) {
+	files, err := s.Owner.openAll(ctx, image.layers())
+	defer closeAll(files)
+	if err != nil {
+		return Info{}, Outcome{}, err
+	}
+	if s.local(files) {
+		return image, Outcome{How: Direct}, nil
+	}
+	staged, outcome, err := s.copy(ctx, files, s.owners(ctx, path, image), image)
+	if ctx.Err() != nil {
+		return Info{}, Outcome{}, context.Cause(ctx)
+	}
+	if err != nil {
+		return image, Outcome{How: Direct, Why: err.Error()}, s.Cache.Release(s.Holder)
+	}
+	return staged, outcome, nil
+}
+
+// layers are the image's files, the top one first.
+func (i Info) layers() []Layer { return append([]Layer{i.Layer}, i.Backing...) }
+
+// openAll opens files as the owner. Those that it has opened are to be closed even
+// if it fails.
+func (o Owner) openAll(ctx context.Context, layers []Layer) (files []*os.File, err error) {
+	for _, layer := range layers {
+		file, _, err := o.open(ctx, "image", layer.Path)
+		if err != nil {
+			return files, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// local reports whether the image lies where its copy would.
+func (s Staging) local(files []*os.File) bool {
+	return !slices.ContainsFunc(files, func(f *os.File) bool {
+		beside, err := s.Cache.Beside(f)
+		return err != nil || !beside
+	})
+}
+
+// owners decides whose the copy of each layer is to be. What a catalogue image is
+// based on is the catalogue's, too.
+func (s Staging) owners(ctx context.Context, path string, image Info) []cache.Owner {
+	var owners []cache.Owner
+	listed := inCatalogue(s.Site, path)
+	for _, layer := range image.layers() {
+		owner := cache.Owner{UID: int(s.Owner.UID), GID: int(s.Owner.GID)}
+		listed = listed || inCatalogue(s.Site, layer.Path)
+		if listed && public(ctx, layer) {
+			owner = cache.Everybody
+		}
+		owners = append(owners, owner)
+	}
+	return owners
+}
+
+// stranger is in no group, and has no file.
+var stranger = Owner{Name: "nobody", UID: 65534, GID: 65534}
+
+// public reports whether everybody may read a layer.
+func public(ctx context.Context, layer Layer) bool {
+	file, _, err := stranger.open(ctx, "image", layer.Path)
+	if err != nil {
+		return false
+	}
+	_ = file.Close()
+	return true
+}
+
+// copy gets the copies of all layers, the lowest first, since each names the next.
+func (s Staging) copy(ctx context.Context, files []*os.File, owners []cache.Owner, image Info) (Info, Outcome, error) {
+	staged, outcome := image, Outcome{How: Found}
+	staged.Backing = slices.Clone(image.Backing)
+	var below []cache.Copy
+	for i := len(files) - 1; i >= 0; i-- {
+		got, err := s.Cache.Get(ctx, cache.Source{
+			File: files[i], Path: image.layers()[i].Path, Owner: owners[i], Below: below, Finish: finish(len(below)),
+		}, s.Holder, s.progress)
+		if err != nil {
+			return Info{}, Outcome{}, err
+		}
+		outcome = outcome.plus(got)
+		below = append([]cache.Copy{got}, below...)
+		staged.setPath(i, got.Path)
+	}
+	return staged, outcome, nil
+}
+
+// setPath changes where the layer i, from the top, lies.
+func (i *Info) setPath(layer int, path string) {
+	if layer == 0 {
+		i.Path = path
+	} else {
+		i.Backing[layer-1].Path = path
+	}
+}
+
+func (o Outcome) plus(got cache.Copy) Outcome {
+	o.Copied += got.Copied
+	o.Waited += got.Waited
+	switch {
+	case got.Made:
+		o.How = Copied
+	case got.Waited > 0 && o.How != Copied:
+		o.How = Waited
+	}
+	return o
+}
+
+// finish has a copy name the copy below it.
+func finish(below int) func(*os.File) error {
+	if below == 0 {
+		return nil
+	}
+	return func(copied *os.File) error { return rebase(copied, cache.Name(below-1)) }
+}
+
+func (s Staging) progress(p cache.Progress) {
+	who := "copied"
+	if p.Waiting {
+		who = "another job has copied"
+	}
+	s.Say(fmt.Sprintf("%s %d of %d MiB to the node", who, p.Done>>20, mib(p.Total)))
+}
+
+// CopyTo makes a copy of the whole image for one VM in dir, and returns it. The
+// files are the owner's.
+func CopyTo(ctx context.Context, dir string, image Info, as Owner) (Info, error) {
+	files, err := as.openAll(ctx, image.layers())
+	defer closeAll(files)
+	if err != nil {
+		return Info{}, err
+	}
+	image.Backing = slices.Clone(image.Backing)
+	for i, file := range files {
+		below := len(files) - 1 - i
+		path := filepath.Join(dir, cache.Name(below))
+		if err := copyFile(ctx, path, file, finish(below), as); err != nil {
+			return Info{}, fmt.Errorf("copy %s: %w", printable(file.Name()), err)
+		}
+		image.setPath(i, path)
+	}
+	return image, nil
+}
+
+func copyFile(ctx context.Context, path string, from *os.File, finish func(*os.File) error, as Owner) error {
+	to, err := createFor(path, as)
+	if err != nil {
+		return err
+	}
+	_, err = cache.Duplicate(ctx, to, from, func(int64) {})
+	if err == nil && finish != nil {
+		err = finish(to)
+	}
+	return errors.Join(err, to.Close())
+}

@@ -1,0 +1,27 @@
+// Package sparse finds the data in files that have holes.
+package sparse
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// NextData returns where the next data of file is, in bytes, from at on. from and
+// to are the same if there is no more. A file system that knows nothing of holes
+// calls everything data. It moves the file's offset.
+func NextData(file *os.File, at int64) (from, to int64, err error) {
+	from, err = unix.Seek(int(file.Fd()), at, unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) {
+		return 0, 0, nil
+	}
+	if err == nil {
+		to, err = unix.Seek(int(file.Fd()), from, unix.SEEK_HOLE)
+	}
+	if err != nil {
+		return 0, 0, &fs.PathError{Op: "seek", Path: file.Name(), Err: err}
+	}
+	return from, to, nil
+}
