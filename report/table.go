@@ -1,6 +1,7 @@
 package report
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -32,7 +33,19 @@ func WriteTable(out io.Writer, nodes []nodeagent.NodeVMs) error {
 	for _, r := range Rows(nodes) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Stage, seconds(r.Min), seconds(r.Median), seconds(r.Max), r.Meaning)
 	}
-	return t.Flush()
+	return errors.Join(t.Flush(), writeImages(out, nodes))
+}
+
+// writeImages says how the image came to each node.
+func writeImages(out io.Writer, nodes []nodeagent.NodeVMs) error {
+	var all error
+	for _, n := range nodes {
+		if n.Image != nil {
+			_, err := fmt.Fprintf(out, "\nimage on %s: %s\n", n.Node, n.Image.Note)
+			all = errors.Join(all, err)
+		}
+	}
+	return all
 }
 
 // WriteVMs prints a line per VM, with its own stages and those it shares.
