@@ -26,7 +26,46 @@ func directories(_ context.Context, i *inspection) []Result {
 	return []Result{
 		i.directory("state directory", i.cfg.StateDir(i.Name), true),
 		i.directory("run directory", i.cfg.RunDir(i.Name), false),
+		i.imageCache(),
 	}
+}
+
+// imageCache: without room images are used where they lie, which works.
+func (i *inspection) imageCache() Result {
+	const name = "image cache"
+	r := i.directory(name, i.cfg.ImageCache(i.Name), false)
+	if r.Status != OK {
+		return r
+	}
+	there, _, err := nearest(i.Root, i.cfg.ImageCache(i.Name))
+	var s unix.Statfs_t
+	if err == nil {
+		err = unix.Statfs(filepath.Join(i.Root, there), &s)
+	}
+	if err != nil {
+		return wrong(name, err.Error(), "repair the file system")
+	}
+	return judgeCache(r.Seen, int64(s.Blocks)*s.Bsize, int64(s.Bavail)*s.Bsize, i.cfg.Images.CacheSize.MiB()<<20)
+}
+
+// smallImage is what the image of a small Linux has, in bytes.
+const smallImage = 2 << 30
+
+// judgeCache judges a cache that may have limit bytes, 0 being half of a disk that
+// has so many and so many free.
+func judgeCache(seen string, disk, free, limit int64) Result {
+	const name = "image cache"
+	if limit == 0 {
+		limit = disk / 2
+	}
+	seen = fmt.Sprintf("%s, at most %d MiB, %d MiB free", seen, limit>>20, free>>20)
+	switch {
+	case limit < smallImage:
+		return warning(name, seen, "choose a larger disk (images.cache_dir) or size (images.cache_size): images that do not fit are read over the network")
+	case free-disk/20 < smallImage:
+		return warning(name, seen, "free some space, or choose another disk (images.cache_dir): a twentieth is kept free, and images that do not fit are read over the network")
+	}
+	return ok(name, seen)
 }
 
 func (i *inspection) directory(name, dir string, keeps bool) Result {

@@ -29,6 +29,27 @@ func TestJudgeSpace(t *testing.T) {
 	}
 }
 
+func TestJudgeCache(t *testing.T) {
+	const gib = 1 << 30
+	tests := map[string]struct {
+		disk, free, limit int64
+		want              Status
+	}{
+		"a large disk":                  {100 * gib, 90 * gib, 0, OK},
+		"a disk that is full":           {100 * gib, 6 * gib, 0, Warning},
+		"a disk that has just enough":   {100 * gib, 7 * gib, 0, OK},
+		"half of a tiny disk":           {3 * gib, 3 * gib, 0, Warning},
+		"a limit that no image will do": {100 * gib, 90 * gib, gib, Warning},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := judgeCache("/d", tt.disk, tt.free, tt.limit); got.Status != tt.want {
+				t.Errorf("%+v, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestParseVersion(t *testing.T) {
 	tests := map[string]struct {
 		text string

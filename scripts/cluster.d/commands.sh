@@ -61,9 +61,11 @@ up_first() {
 	make_database 9>&- &
 	tables=$!
 	start_daemon ctl munged
+	start_daemon ctl bindfs
 	for host in $(nodes); do
 		host_on "$host"
 		start_daemon "$host" munged
+		start_daemon "$host" bindfs
 	done
 	wait "$tables" || exit 1
 	start_daemon ctl mariadbd

@@ -148,7 +148,7 @@ END
 
 # slurm_nodes_text: nodes that own the machine's CPUs, or that imagine more than there are.
 slurm_nodes_text() {
-	local kind count first last
+	local kind count first last cpus=${SLURMV_NODE_CPUS:-8}
 	read -r kind count <"$profile"
 	if [[ $kind == real-cpus ]]; then
 		slurmd -C | sed -n "s/^NodeName=[^ ]*/NodeName=n1 NodeHostname=n1 NodeAddr=$(address n1) Gres=$node_gres/p"
@@ -156,7 +156,7 @@ slurm_nodes_text() {
 	fi
 	first=$(address n1) last=$(address "n$count")
 	echo "SlurmdParameters=config_overrides"
-	echo "NodeName=n[1-$count] NodeAddr=$lan.[${first##*.}-${last##*.}] CPUs=8 CoresPerSocket=8 RealMemory=8000 Gres=$node_gres"
+	echo "NodeName=n[1-$count] NodeAddr=$lan.[${first##*.}-${last##*.}] CPUs=$cpus CoresPerSocket=$cpus RealMemory=$((1000 * cpus)) Gres=$node_gres"
 }
 
 # gres_conf_text: what slurmv vf gres-conf prints on a node.

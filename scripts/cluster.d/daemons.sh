@@ -4,16 +4,16 @@
 # daemons: which belong to the cluster, in the order of their start: "host name".
 daemons() {
 	local node
-	printf 'ctl %s\n' munged mariadbd slurmdbd slurmctld
+	printf 'ctl %s\n' munged bindfs mariadbd slurmdbd slurmctld
 	for node in $(nodes); do
-		printf '%s %s\n' "$node" munged "$node" slurmd
+		printf '%s %s\n' "$node" munged "$node" bindfs "$node" slurmd
 	done
 }
 
 # daemon_log HOST NAME: its log file.
 daemon_log() {
 	case $2 in
-	munged | slurmd) echo "$dir/log/$2-$1.log" ;;
+	munged | bindfs | slurmd) echo "$dir/log/$2-$1.log" ;;
 	*) echo "$dir/log/$2.log" ;;
 	esac
 }
@@ -23,7 +23,7 @@ daemon_pid_file() {
 	case $1 in
 	munged) echo /run/munge/munged.pid ;;
 	mariadbd) echo /run/mysqld/mysqld.pid ;;
-	slurmd) echo /run/slurmd.pid ;;
+	slurmd | bindfs) echo "/run/$1.pid" ;;
 	*) echo "/run/slurm/$1.pid" ;;
 	esac
 }
@@ -72,6 +72,20 @@ start_munged() {
 	on "$1" setpriv --reuid munge --regid munge --init-groups munged --force --key-file="$dir/etc/munge/munge.key" \
 		--pid-file=/run/munge/munged.pid --socket=/run/munge/munge.socket.2 \
 		--log-file="$dir/spool/munge-$1/log" --seed-file="$dir/spool/munge-$1/seed"
+}
+
+# start_bindfs HOST: mounts what stands for a file server: a file system of its own to every host, which
+# asks another process for each byte, at the rate of the host's link to it. One that died leaves its mount.
+start_bindfs() {
+	local rate=()
+	[[ -z ${SLURMV_SHARED_RATE:-} ]] || rate=("--read-rate=$SLURMV_SHARED_RATE")
+	mkdir -p "$server" "$shared"
+	chmod 1777 "$server"
+	on "$1" umount --quiet --lazy "$shared" || true
+	# shellcheck disable=SC2016 # for the shell on the host
+	serve "$1" setsid sh -c 'echo $$ >/run/bindfs.pid && exec bindfs -f --multithreaded "$@"' sh \
+		"${rate[@]}" "$server" "$shared" 9>&- &
+	wait_for 20 on "$1" mountpoint -q "$shared"
 }
 
 # The database of this cluster lives as long as its host: it is in memory and is never flushed.

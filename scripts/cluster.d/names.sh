@@ -12,6 +12,8 @@ esac
 marker=$dir/.slurmv-cluster   # this directory is ours to delete
 profile=$dir/profile          # what `up` was asked for: "nodes N" or "real-cpus 1"
 prefix=$dir/usr
+server=$dir/server # what a file server has
+shared=$dir/shared # where the hosts see it
 slurm_conf=$dir/etc/slurm/slurm.conf
 id=$(cksum <<<"$dir" | cut -d' ' -f1)
 ns=svc-$id                      # its network namespaces are $ns-HOST
