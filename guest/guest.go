@@ -51,6 +51,7 @@ const (
 
 const (
 	maxHeader   = 1 << 20  // a header line: a program's arguments and environment
+	maxHosts    = 16 << 20 // a header line that names all VMs of a job, with their VFs
 	maxAnswer   = 64 << 10 // an answer or event line
 	maxGroups   = 1 << 16
 	maxPrograms = 4096 // at once in one VM
@@ -187,7 +188,10 @@ func headerLine(h Header) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode a %s request: %w", h.Kind, err)
 	}
-	if len(line) >= maxHeader {
+	switch {
+	case h.Kind == kindHosts && len(line) >= maxHosts:
+		return nil, fmt.Errorf("%d names of VMs are too many", len(h.Hosts))
+	case h.Kind != kindHosts && len(line) >= maxHeader:
 		return nil, fmt.Errorf("a %s request of %d bytes is too long: arguments and environment may have %d",
 			h.Kind, len(line), base64.StdEncoding.DecodedLen(maxHeader))
 	}

@@ -110,7 +110,7 @@ func (s *Server) stream(ctx context.Context, st *stream) {
 // readHeader is strict: a host that asks for something this agent has never
 // heard of must not believe it was done.
 func readHeader(st *stream) (h Header, err error) {
-	line, err := st.readLine(maxHeader)
+	line, err := st.readLine(maxHosts)
 	if err != nil {
 		return h, fmt.Errorf("read a request: %w", err)
 	}

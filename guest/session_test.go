@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -50,6 +51,23 @@ func TestHostsAndSSH(t *testing.T) {
 	}
 }
 
+// The largest job there can be, with two VFs for each VM.
+func TestHostsOfTheLargestJob(t *testing.T) {
+	v := startVM(t)
+	var hosts []Host
+	for i := range 1 << 14 {
+		name := fmt.Sprintf("vm%d", i)
+		hosts = append(hosts, Host{name, "172.30.100.100", "02:00:00:0a:80:02"},
+			Host{Name: name + "-vf0", Address: "172.29.100.100"}, Host{Name: name + "-vf1", Address: "172.29.100.100"})
+	}
+	if err := v.SetHosts(t.Context(), hosts); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(hosts, v.machine.hosts); diff != "" {
+		t.Errorf("names differ (-want +got):\n%s", diff)
+	}
+}
+
 func TestRequestThatFails(t *testing.T) {
 	v := startVM(t)
 	v.machine.err = errors.New("mount mnt0: no such device\x1b[31m")
@@ -70,7 +88,7 @@ func TestRequestsOfAnotherVersion(t *testing.T) {
 		"a wish left out":   `{"kind":"setup"}`,
 		"not JSON":          `hello`,
 		"a program without": `{"kind":"program"}`,
-		"an endless line":   strings.Repeat("x", maxHeader+10),
+		"an endless line":   strings.Repeat("x", maxHosts+10),
 	}
 	v := startVM(t)
 	for name, line := range tests {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"libvirt.org/go/libvirt"
 
 	"github.com/slurm-v/slurm-v/config"
@@ -253,13 +254,22 @@ func (n *Node) setMap(ctx context.Context, all []nodeagent.NodeVMs) error {
 			return err
 		}
 	}
+	each, ctx := errgroup.WithContext(ctx)
+	each.SetLimit(hostsAtOnce)
 	for _, m := range n.machines {
-		if err := m.session.SetHosts(ctx, hosts); err != nil {
-			return fmt.Errorf("write the hosts of the job into %s: %w", m.plan.Name, err)
-		}
+		each.Go(func() error {
+			if err := m.session.SetHosts(ctx, hosts); err != nil {
+				return fmt.Errorf("write the hosts of the job into %s: %w", m.plan.Name, err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return each.Wait()
 }
+
+// hostsAtOnce bounds the copies of the job's names, megabytes in the largest jobs, on
+// their way to the VMs.
+const hostsAtOnce = 16
 
 // readMap takes from the map what this node needs. The map has come by way of
 // the user's own processes, so it can only be about his own VMs' names.
