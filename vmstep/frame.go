@@ -2,6 +2,7 @@ package vmstep
 
 import (
 	"bytes"
+	"compress/zlib"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -45,9 +46,10 @@ const (
 
 	maxLine   = 1024
 	maxNode   = 64
-	maxParts  = 1 << 15 // 20 MiB, about 100000 VMs
-	maxOpen   = 4096    // messages in the making at one time
-	maxPrefix = 64      // what Slurm may put before a line, such as "slurmstepd-n1: "
+	maxParts  = 1 << 15
+	maxBody   = chunk * maxParts // 20 MiB, about 100000 VMs; also of what was compressed
+	maxOpen   = 4096             // messages in the making at one time
+	maxPrefix = 64               // what Slurm may put before a line, such as "slurmstepd-n1: "
 )
 
 // sequence numbers the messages of this process, so that the parts of two are
@@ -61,6 +63,9 @@ func WriteFrame(w io.Writer, node, kind string, value any) error {
 	if err != nil {
 		return fmt.Errorf("encode %s for node %s: %w", kind, node, err)
 	}
+	if len(body) > chunk {
+		body = deflate(body)
+	}
 	parts := (len(body) + chunk - 1) / chunk
 	seq := sequence.Add(1)
 	for i := range parts {
@@ -72,6 +77,35 @@ func WriteFrame(w io.Writer, node, kind string, value any) error {
 		}
 	}
 	return nil
+}
+
+// deflate makes less of a message that is longer than a line: srun sends the map of all
+// VMs to each node, line by line, and most of it is repetition.
+func deflate(body []byte) []byte {
+	var b bytes.Buffer
+	w := zlib.NewWriter(&b)
+	_, _ = w.Write(body) // a Buffer takes all
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// deflated is the first byte of what deflate returns (RFC 1950), and of no JSON.
+const deflated = 'x'
+
+// inflate returns the JSON of a message, compressed or not.
+func inflate(body []byte) ([]byte, error) {
+	if len(body) == 0 || body[0] != deflated {
+		return body, nil
+	}
+	r, err := zlib.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxBody+1))
+	if len(text) > maxBody {
+		return nil, fmt.Errorf("more than %d bytes", maxBody)
+	}
+	return text, err
 }
 
 // A Message is a reassembled frame.
@@ -201,7 +235,14 @@ func (f *Frames) take(id messageID, p part) {
 	m.body = append(m.body, p.body...)
 	if p.number == p.total {
 		f.drop(id)
-		f.Message(Message{Node: id.node, Kind: id.kind, Body: m.body})
+		f.give(id, m.body)
+	}
+}
+
+// give gives away a whole message. One that cannot be inflated is lost.
+func (f *Frames) give(id messageID, body []byte) {
+	if text, err := inflate(body); err == nil {
+		f.Message(Message{Node: id.node, Kind: id.kind, Body: text})
 	}
 }
 

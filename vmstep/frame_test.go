@@ -2,6 +2,7 @@ package vmstep
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"strings"
@@ -55,8 +56,41 @@ func interleave(streams ...string) string {
 	}
 }
 
+// incompressible is a text of n letters of which no two parts are alike.
+func incompressible(n int) string {
+	var b strings.Builder
+	for i := 0; b.Len() < n; i++ {
+		fmt.Fprintf(&b, "%x", sha256.Sum256([]byte{byte(i)}))
+	}
+	return b.String()[:n]
+}
+
+func TestALongMessageIsCompressed(t *testing.T) {
+	long := strings.Repeat("x", 100*chunk)
+	stream := frame(t, "n1", "vms", long)
+	if len(stream) > 2*chunk {
+		t.Errorf("the message takes %d bytes", len(stream))
+	}
+	messages, _ := collect(stream, 1024)
+	if diff := cmp.Diff([]string{`n1 vms "` + long + `"`}, messages); diff != "" {
+		t.Errorf("messages differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestMessagesThatCannotBeInflatedAreLost(t *testing.T) {
+	for name, body := range map[string][]byte{
+		"not deflated":     []byte("x is not zlib's"),
+		"cut off":          deflate([]byte(incompressible(500)))[:100],
+		"far too much":     deflate(make([]byte, maxBody+1)),
+		"nothing in there": []byte("x"),
+	} {
+		f := Frames{Message: func(m Message) { t.Errorf("%s: message of %d bytes", name, len(m.Body)) }}
+		f.give(messageID{node: "n1", kind: "vms"}, body)
+	}
+}
+
 func TestFrames(t *testing.T) {
-	long := strings.Repeat("x", 5000)
+	long := incompressible(5000)
 	one, two := frame(t, "n1", "vms", "a"), frame(t, "n2", "vms", "b")
 	n1, n2 := frame(t, "n1", "vms", long), frame(t, "n2", "vms", long)
 	torn := strings.SplitAfter(n1, "\n")
@@ -94,7 +128,7 @@ func TestFrames(t *testing.T) {
 }
 
 func TestFrameLinesAreShortEnoughForSrun(t *testing.T) {
-	stream := frame(t, strings.Repeat("n", maxNode), "progress", strings.Repeat("<", 3000))
+	stream := frame(t, strings.Repeat("n", maxNode), "progress", incompressible(5000))
 	for line := range strings.Lines(stream) {
 		if len(line) >= 1000 {
 			t.Errorf("a line has %d bytes; srun cuts at 1024", len(line))
