@@ -27,7 +27,7 @@ LDFLAGS := -s -w -X $(MODULE)/config.Path=$(CONF) -X $(MODULE)/config.Libexec=$(
 TAGS    := libvirt_dlopen
 
 # The paths are compiled in, so other paths are another build.
-$(shell mkdir -p $(BUILD); echo '$(LDFLAGS) $(STATEDIR) $(SLURM_INCLUDE)' | cmp -s - $(BUILD)/settings || echo '$(LDFLAGS) $(STATEDIR) $(SLURM_INCLUDE)' > $(BUILD)/settings)
+$(shell mkdir -p $(BUILD); echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' | cmp -s - $(BUILD)/settings || echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' > $(BUILD)/settings)
 
 GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*') config/slurmv.toml go.mod go.sum
 SHIM       := $(wildcard spank/*.c spank/*.h) spank/spank.map Makefile
@@ -94,11 +94,12 @@ lint: $(LINT)
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags $(TAGS),cluster ./test
+	$(GO) vet -tags $(TAGS),noguests ./vmlaunch
 	$(GO) vet -tags $(TAGS),sriov ./test/sriovnode
 	$(LINT) run --build-tags $(TAGS) ./...
 	shellcheck -x $(SCRIPTS)
 
-SCRIPTS := .ci/run $(wildcard scripts/bench-ivshmem scripts/bench-plugin scripts/bench-vf scripts/bench-vf-nodes scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/sriov-node scripts/sriov-node.d/* scripts/test)
+SCRIPTS := .ci/run $(wildcard scripts/bench-ivshmem scripts/bench-plugin scripts/bench-scale scripts/bench-scale.d/srun scripts/bench-scale.d/job.sh scripts/bench-vf scripts/bench-vf-nodes scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/sriov-node scripts/sriov-node.d/* scripts/test)
 
 unit:
 	$(GO) test -race -tags $(TAGS) ./...
@@ -119,6 +120,12 @@ sriov: $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest
 soak:
 	$(GO) test -tags $(TAGS),soak -count 1 -timeout 2h ./vfpool/lease
 	$(MAKE) sriov TAGS=$(TAGS),soak
+
+# What many VMs and nodes cost, without guests: docs/scale.md. The machine should have
+# nothing else to do.
+.PHONY: bench-scale
+bench-scale: packages
+	scripts/bench-scale
 
 # The suite, as continuous integration runs it.
 test: packages

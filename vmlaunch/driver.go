@@ -2,7 +2,13 @@
 
 package vmlaunch
 
-import "net"
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+)
 
 // driver names libvirt's driver for the VMs of one job, which keeps all its files
 // below root.
@@ -10,3 +16,23 @@ func driver(root string) string { return "qemu:///embed?root=" + root }
 
 // dialPort connects to the socket on which QEMU offers a port of a VM.
 func dialPort(socket string) (net.Conn, error) { return net.Dial("unix", socket) }
+
+// checkOwner makes sure that QEMU runs as the job's owner: were the label ever
+// ignored, a guest that breaks out would be root.
+func (n *Node) checkOwner(m *machine) error {
+	pid, err := os.ReadFile(filepath.Join(n.plan.Run, "libvirt", "run", "qemu", m.plan.Domain+".pid"))
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join("/proc", strings.TrimSpace(string(pid)))
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return err
+	case domainOf(dir) != m.plan.UUID:
+		return fmt.Errorf("process %s, which libvirt has started, is not its QEMU", filepath.Base(dir))
+	case ownerOf(info) != n.plan.Owner.UID:
+		return fmt.Errorf("QEMU runs with uid %d instead of %d", ownerOf(info), n.plan.Owner.UID)
+	}
+	return nil
+}

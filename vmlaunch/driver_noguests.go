@@ -26,6 +26,9 @@ func dialPort(socket string) (net.Conn, error) {
 	return host, nil
 }
 
+// checkOwner has no process to look at.
+func (n *Node) checkOwner(*machine) error { return nil }
+
 // noMachine is at once what it is told to be.
 type noMachine struct{}
 

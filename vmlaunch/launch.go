@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
@@ -297,26 +296,6 @@ func (n *Node) startDomain(m *machine) error {
 	}
 	m.console, err = openConsole(m.plan.Console, filepath.Join(n.plan.State, m.plan.Name+".console"))
 	return err
-}
-
-// checkOwner makes sure that QEMU runs as the job's owner: were the label ever
-// ignored, a guest that breaks out would be root.
-func (n *Node) checkOwner(m *machine) error {
-	pid, err := os.ReadFile(filepath.Join(n.plan.Run, "libvirt", "run", "qemu", m.plan.Domain+".pid"))
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join("/proc", strings.TrimSpace(string(pid)))
-	info, err := os.Stat(dir)
-	switch {
-	case err != nil:
-		return err
-	case domainOf(dir) != m.plan.UUID:
-		return fmt.Errorf("process %s, which libvirt has started, is not its QEMU", filepath.Base(dir))
-	case ownerOf(info) != n.plan.Owner.UID:
-		return fmt.Errorf("QEMU runs with uid %d instead of %d", ownerOf(info), n.plan.Owner.UID)
-	}
-	return nil
 }
 
 // explainBoot says what a user can do about a guest that does not report.

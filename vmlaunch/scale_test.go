@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -49,7 +50,7 @@ func BenchmarkNode(b *testing.B) {
 		}{
 			{"plan", planning}, {"journal", journalling}, {"network", networking}, {"network-one-by-one", networkingOneByOne},
 			{"unplug", unplugging}, {"unplug-one-by-one", unpluggingOneByOne}, {"overlay", overlays}, {"seed", seeds}, {"define", defining}, {"start", starting}, {"undefine", undefining},
-			{"launch", launching}, {"reclaim", reclaiming},
+			{"launch", launching}, {"launch-no-overlay", launchingWithoutOverlays}, {"reclaim", reclaiming},
 		} {
 			b.Run(fmt.Sprintf("%s/vms=%d", part.name, vms), func(b *testing.B) {
 				part.measure(b, newYard(b, vms))
@@ -89,7 +90,7 @@ func newYard(b *testing.B, vms int) *yard {
 	check(b, errors.Join(os.Mkdir(work, 0o700), os.Chown(work, int(uid), -1)))
 	return &yard{cfg, Job{
 		ID: journal.ID{Job: 1}, Cluster: "scale", Node: "n1", Nodes: 1, UID: uint32(uid), GID: uint32(uid), CPUs: vms,
-		Spec: jobspec.Spec{VMsPerNode: vms, VCPUs: 1, MemoryMiB: 64, Image: image, Network: "default",
+		Spec: jobspec.Spec{VMsPerNode: vms, VCPUs: 1, MemoryMiB: 64, Image: image, ImageMode: config.ImageDirect, Network: "default",
 			WorkDir: work, Mounts: []jobspec.Mount{{Host: work, Guest: work}}, ReadyTimeout: time.Hour},
 	}}
 }
@@ -180,7 +181,7 @@ func unpluggingOneByOne(b *testing.B, y *yard) {
 // connect makes the job's network with its taps, so many at once.
 func connect(b *testing.B, plan Plan, atOnce int) {
 	b.Helper()
-	n := newNode(plan, nil, nil)
+	n := newNode(plan, nil, nil, nil)
 	check(b, n.createNetwork(b.Context()))
 	taps, err := n.taps()
 	check(b, err)
@@ -206,7 +207,7 @@ func seeds(b *testing.B, y *yard) {
 func eachDisk(b *testing.B, y *yard, create func(*Node, VMPlan, images.Info) error) {
 	b.Helper()
 	plan := y.plan(b)
-	n := newNode(plan, nil, nil)
+	n := newNode(plan, nil, nil, nil)
 	image, err := images.Inspect(b.Context(), y.cfg, plan.Image, n.owner())
 	check(b, err)
 	for b.Loop() {
@@ -240,11 +241,11 @@ func domains(b *testing.B, y *yard) (define, start, end func()) {
 			for _, d := range defined {
 				check(b, d.Create())
 			}
-		}, func() { endDomains(b, h) }
+		}, func() { clearDriver(b, h) }
 }
 
-// endDomains ends all VMs but the one that the test driver comes with.
-func endDomains(b *testing.B, h *hypervisor) {
+// clearDriver ends all VMs but the one that the test driver comes with.
+func clearDriver(b *testing.B, h *hypervisor) {
 	b.Helper()
 	all, err := h.conn.ListAllDomains(0)
 	check(b, err)
@@ -289,6 +290,16 @@ func launching(b *testing.B, y *yard) {
 	}
 }
 
+// launchingWithoutOverlays starts a program in place of qemu-img that does nothing.
+func launchingWithoutOverlays(b *testing.B, y *yard) {
+	nothing, err := exec.LookPath("true")
+	check(b, err)
+	dir := filepath.Join(filepath.Dir(y.cfg.Paths.State), "bin")
+	check(b, errors.Join(os.Mkdir(dir, 0o755), os.Symlink(nothing, filepath.Join(dir, "qemu-img"))))
+	b.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	launching(b, y)
+}
+
 func reclaiming(b *testing.B, y *yard) {
 	for b.Loop() {
 		var n *Node
@@ -313,5 +324,5 @@ func (y *yard) reclaim(b *testing.B, n *Node) {
 	n.close()
 	check(b, n.journal.Close())
 	check(b, Reclaim(context.Background(), y.cfg, y.job.Node, y.job.ID))
-	untimed(b, func() { endDomains(b, n.hypervisor) })
+	untimed(b, func() { clearDriver(b, n.hypervisor) })
 }

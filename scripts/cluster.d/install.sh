@@ -26,7 +26,7 @@ install_build() {
 	local image log=$dir/log/install.log
 	touch "$installed.new"
 	if [[ -e $repo/Makefile ]]; then
-		env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -C "$repo" install BUILD="build/cluster-$id" DESTDIR= PREFIX="$prefix" \
+		env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -C "$repo" install ${SLURMV_TAGS:+TAGS="libvirt_dlopen,$SLURMV_TAGS"} BUILD="build/cluster-$id" DESTDIR= PREFIX="$prefix" \
 			SYSCONFDIR="$dir/etc" STATEDIR="$dir/state/%n" </dev/null >"$log" 2>&1 || failed "make install" "$log"
 	fi
 	image=$(guest_image) || exit 1

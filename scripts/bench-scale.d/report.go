@@ -1,0 +1,154 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+)
+
+const intro = `# What Slurm-V costs without guests
+
+Made by ` + "`make bench-scale`" + ` on a machine with %d cores; each number is a median of several
+rounds of one run. No VM is started: libvirt's test driver keeps books of domains, and a guest agent
+in the node agent's own process answers for each. Everything else is what jobs have: plan, journal,
+network, disks, the plugin, srun, one agent for each job and node, the keeper.
+
+![ms per VM on one node, and seconds until a job's nodes know all its VMs](scale.svg)
+
+## Many VMs on one node
+
+Milliseconds per VM, by how many VMs are launched and reclaimed at once. The last column is the growth:
+1.0 from 16 VMs to 256 means that 16 times as many take 16 times as long.
+
+`
+
+// partNames has the parts in the order of the table.
+var partNames = [][2]string{
+	{"launch", "**launch**, the VMs in parallel, up to their names"},
+	{"launch-no-overlay", "the same with a qemu-img that does nothing"},
+	{"reclaim", "**reclaim**"},
+	{"plan", "admit and plan"},
+	{"journal", "three entries of a domain in the journal, each on disk"},
+	{"network", "tap with its filter"},
+	{"network-one-by-one", "for comparison: a transaction for each"},
+	{"unplug", "remove the tap"},
+	{"unplug-one-by-one", "for comparison: each by itself"},
+	{"overlay", "overlay by qemu-img, one after another"},
+	{"seed", "seed disk"},
+	{"define", "libvirt: define"},
+	{"start", "libvirt: start"},
+	{"undefine", "libvirt: destroy and undefine"},
+}
+
+func report(p parts, jobs []job) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, intro, runtime.NumCPU())
+	partsTable(&text, p)
+	largest := jobs[len(jobs)-1]
+	fmt.Fprintf(&text, nodesIntro, largest.nodes, largest.nodes)
+	jobsTable(&text, jobs)
+	text.WriteString(messagesIntro)
+	messagesTable(&text, jobs)
+	fmt.Fprint(&text, "\n## Where it bends\n\n", bends(p, jobs))
+	return text.String()
+}
+
+func partsTable(text *strings.Builder, p parts) {
+	counts := p.counts()
+	text.WriteString("| ms per VM |")
+	for _, vms := range counts {
+		fmt.Fprintf(text, " %d |", vms)
+	}
+	text.WriteString(" growth |\n| --- |" + strings.Repeat(" --: |", len(counts)+1) + "\n")
+	for _, name := range partNames {
+		fmt.Fprintf(text, "| %s |", name[1])
+		for _, vms := range counts {
+			fmt.Fprintf(text, " %s |", number(p[name[0]][vms]))
+		}
+		fmt.Fprintf(text, " %.1f |\n", p.growth(name[0]))
+	}
+}
+
+// growth is by how much a VM takes longer among the most than among 16.
+func (p parts) growth(name string) float64 {
+	counts := p.counts()
+	return p[name][counts[len(counts)-1]] / p[name][16]
+}
+
+const nodesIntro = `
+## Many nodes
+
+A job of up to %d nodes, each a slurmd of its own on this machine, with one VM on each node and with
+eight. Seconds since ` + "`slurm-v-run --start`" + ` at which: the first and the last agent has said something
+(the step is there, the plugin has started them); the VMs of the last node are up; srun has taken the map for
+all nodes; the last node has written it into its VMs. The first column is a step on the same nodes that only
+runs ` + "`true`" + `, the last how long after the end of the job its nodes are free again.
+
+All %d nodes share this machine's cores: their agents come one after the other. What is one machine's work
+elsewhere, too, is that of srun and the keeper: the time from the last VMs to the last node.
+
+`
+
+func jobsTable(text *strings.Builder, jobs []job) {
+	text.WriteString("| nodes | VMs | a step of `true` | first agent | last agent | last VMs | map sent | **all have it** | from the last VMs on | nodes free |\n")
+	text.WriteString("|" + strings.Repeat(" --: |", 10) + "\n")
+	for _, j := range jobs {
+		fmt.Fprintf(text, "| %d | %d | %.2f | %.2f | %.2f | %.2f | %.2f | **%.2f** | %.2f | %.2f |\n", j.nodes, j.nodes*j.vms,
+			j.plain, j.firstAgent, j.lastAgent, j.lastVMs, j.mapSent, j.done, j.done-j.lastVMs, j.free)
+	}
+}
+
+const messagesIntro = `
+What a node sends are its VMs' progress, its VMs and that it has the map; what it gets is the map of all.
+srun sends that to each of them.
+
+`
+
+func messagesTable(text *strings.Builder, jobs []job) {
+	text.WriteString("| nodes | VMs | messages of a node | lines | bytes | lines of the map | bytes | bytes that srun sends |\n")
+	text.WriteString("|" + strings.Repeat(" --: |", 8) + "\n")
+	for _, j := range jobs {
+		fmt.Fprintf(text, "| %d | %d | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", j.nodes, j.nodes*j.vms,
+			j.messages, j.lines, j.bytes, j.mapLines, j.mapBytes, j.mapBytes*float64(j.nodes))
+	}
+}
+
+// bends says what grows faster than it should, with the numbers of this run.
+func bends(p parts, jobs []job) string {
+	var text strings.Builder
+	most := p.counts()[len(p.counts())-1]
+	fmt.Fprintf(&text, "On one node, %d VMs are launched in %.1f s and reclaimed in %.1f s; of the launch %.0f %% is qemu-img.\n",
+		most, p["launch"][most]*float64(most)/1000, p["reclaim"][most]*float64(most)/1000,
+		100*(1-p["launch-no-overlay"][most]/p["launch"][most]))
+	for _, name := range partNames {
+		if growth := p.growth(name[0]); growth > 1.5 && p[name[0]][most] > 0.1 {
+			fmt.Fprintf(&text, "A VM takes %.1f times as long among %d as among 16 for: %s.\n", growth, most, strings.ReplaceAll(name[1], "**", ""))
+		}
+	}
+	fmt.Fprintf(&text, "Made together instead of one by one, %d taps take %.1f times less long to make and %.1f times less long to remove.\n",
+		most, p["network-one-by-one"][most]/p["network"][most], p["unplug-one-by-one"][most]/p["unplug"][most])
+	for _, vms := range []int{1, 8} {
+		if few, many := find(jobs, 16, vms), find(jobs, 64, vms); few != nil && many != nil {
+			fmt.Fprintf(&text, "\nFrom 16 nodes to 64, with %d VMs on each: a step of `true` takes %.1f times as long, the map exchange from "+
+				"the start on %.1f times, from the last VMs on %.1f times (%.2f s to %.2f s).\n", vms, many.plain/few.plain, many.done/few.done,
+				(many.done-many.lastVMs)/(few.done-few.lastVMs), few.done-few.lastVMs, many.done-many.lastVMs)
+		}
+	}
+	return text.String()
+}
+
+func find(jobs []job, nodes, vms int) *job {
+	for i := range jobs {
+		if jobs[i].nodes == nodes && jobs[i].vms == vms {
+			return &jobs[i]
+		}
+	}
+	return nil
+}
+
+func number(ms float64) string {
+	if ms < 1 {
+		return fmt.Sprintf("%.3f", ms)
+	}
+	return fmt.Sprintf("%.1f", ms)
+}
