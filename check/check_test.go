@@ -205,9 +205,9 @@ func TestCheck(t *testing.T) {
 			if err := os.Chmod(filepath.Join(m.root, "var/lib/slurmv"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, []string{"error state directory", "skipped SR-IOV"}, ""},
+		}, []string{"error state directory", "error image cache", "skipped SR-IOV"}, ""},
 		"a file where the state directory should be": {func(t *testing.T, m *machine) { m.write(t, "var/lib/slurmv", "", 0o644) },
-			[]string{"error state directory", "skipped SR-IOV"}, ""},
+			[]string{"error state directory", "error image cache", "skipped SR-IOV"}, ""},
 		"programs that are not installed": {func(t *testing.T, m *machine) { m.remove(t, "lib/slurmv-guest") },
 			[]string{"error programs", "skipped SR-IOV"}, ""},
 		"an agent that others can change": {func(t *testing.T, m *machine) { m.write(t, "lib/slurmv-agent", "", 0o775) },
