@@ -93,13 +93,13 @@ $(LINT):
 lint: $(LINT)
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet -tags $(TAGS) ./...
-	$(GO) vet -tags $(TAGS),cluster ./test
+	$(GO) vet -tags $(TAGS),cluster,soak ./test
 	$(GO) vet -tags $(TAGS),noguests ./vmlaunch
 	$(GO) vet -tags $(TAGS),sriov ./test/sriovnode
 	$(LINT) run --build-tags $(TAGS) ./...
 	shellcheck -x $(SCRIPTS)
 
-SCRIPTS := .ci/run $(wildcard scripts/bench-ivshmem scripts/bench-plugin scripts/bench-scale scripts/bench-scale.d/srun scripts/bench-scale.d/job.sh scripts/bench-vf scripts/bench-vf-nodes scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/sriov-node scripts/sriov-node.d/* scripts/test)
+SCRIPTS := .ci/run $(wildcard scripts/bench-ivshmem scripts/bench-plugin scripts/bench-scale scripts/bench-scale.d/srun scripts/bench-scale.d/job.sh scripts/bench-vf scripts/bench-vf-nodes scripts/census scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/soak scripts/sriov-node scripts/sriov-node.d/* scripts/test)
 
 unit:
 	$(GO) test -race -tags $(TAGS) ./...
@@ -115,11 +115,14 @@ sriov: $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest
 	  scripts/sriov-node run -- sh -c 'modprobe tun && $(BUILD)/software.test -test.v -test.run VLAN && \
 	    exec $(BUILD)/sriovnode.test -test.v -test.timeout 1h'
 
-# What takes long.
-.PHONY: soak
-soak:
+# What takes long. The cycles have a cluster of their own.
+.PHONY: soak soak-cycles
+soak: soak-cycles
 	$(GO) test -tags $(TAGS),soak -count 1 -timeout 2h ./vfpool/lease
 	$(MAKE) sriov TAGS=$(TAGS),soak
+
+soak-cycles:
+	scripts/soak
 
 # What many VMs and nodes cost, without guests: docs/scale.md. The machine should have
 # nothing else to do.

@@ -3,6 +3,7 @@
 package test
 
 import (
+	"fmt"
 	"testing"
 )
 
@@ -119,8 +120,19 @@ func TestVMPowersItselfOff(t *testing.T) {
 // powerOff presses the power button of a VM, as only root of the node can.
 func powerOff(t *testing.T, j *job, vm string) {
 	t.Helper()
-	node := field(alice.must(t, "scontrol show job "+j.id), "NodeList")
-	root.must(t, `pid=$(pgrep -f 'guest=slurmv-`+j.id+`\.0-`+vm+`,') && kill -TERM $pid`, "--node", node)
+	j.signal("TERM", "guest=slurmv-.*-"+vm+",")
+}
+
+// signal sends a signal to those processes of the job on its first node whose command
+// line has a pattern. Other clusters of the machine can have a job of that number.
+func (j *job) signal(signal, pattern string) {
+	j.t.Helper()
+	node := field(j.user.must(j.t, "scontrol show job "+j.id), "BatchHost")
+	root.must(j.t, fmt.Sprintf(`
+for p in $(pgrep -f '%s'); do
+	if [[ /proc/$p/ns/net -ef /proc/self/ns/net ]] && grep -q /job_%s/ /proc/$p/cgroup; then found+=" $p"; fi
+done
+kill -%s $found`, pattern, j.id, signal), "--node", node)
 }
 
 func TestGuestNeverBoots(t *testing.T) {
