@@ -93,6 +93,14 @@ func (m *machine) link(t *testing.T, target, file string) {
 	}
 }
 
+// hugePages gives the machine pages of so many KiB, and mounts a file system of some.
+func (m *machine) hugePages(t *testing.T, kib int, mounted string) {
+	t.Helper()
+	m.write(t, fmt.Sprintf("sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages", kib), "8\n", 0o644)
+	m.mkdir(t, "dev/hugepages")
+	m.write(t, "proc/mounts", "shm /dev/shm tmpfs rw 0 0\nnone /dev/hugepages hugetlbfs rw,pagesize="+mounted+" 0 0\n", 0o644)
+}
+
 // cards puts network cards with SR-IOV into the machine, in place of its own sysfs.
 func (m *machine) cards(t *testing.T, cards ...sriovtest.Card) {
 	t.Helper()
@@ -240,6 +248,17 @@ func TestCheck(t *testing.T) {
 			[]string{"warning limits", "skipped SR-IOV"}, ""},
 		"no shared memory": {func(t *testing.T, m *machine) { m.write(t, "proc/mounts", "/dev/vda / ext4 rw 0 0\n", 0o644) },
 			[]string{"warning shared memory", "skipped SR-IOV"}, ""},
+		"huge pages that are wanted and not there": {func(t *testing.T, m *machine) {
+			m.write(t, "conf", "[ivshmem]\nhuge_page = \"2M\"\n", 0o644)
+		}, []string{"warning hugepages", "warning shared memory", "skipped SR-IOV"}, ""},
+		"huge pages of another size": {func(t *testing.T, m *machine) {
+			m.write(t, "conf", "[ivshmem]\nhuge_page = \"2M\"\n", 0o644)
+			m.hugePages(t, 1<<20, "1024M")
+		}, []string{"warning hugepages", "warning shared memory", "skipped SR-IOV"}, ""},
+		"huge pages that are wanted": {func(t *testing.T, m *machine) {
+			m.write(t, "conf", "[ivshmem]\nhuge_page = \"2M\"\n", 0o644)
+			m.hugePages(t, 2<<10, "2M")
+		}, []string{"skipped SR-IOV"}, ""},
 		"something over the shared memory": {func(t *testing.T, m *machine) {
 			m.write(t, "proc/mounts", "shm /dev/shm tmpfs rw 0 0\n/dev/vdb /dev/shm ext4 rw 0 0\n", 0o644)
 		}, []string{"warning shared memory", "skipped SR-IOV"}, ""},

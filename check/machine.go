@@ -66,16 +66,24 @@ func judgeNetworks(p Probe) Result {
 	return ok(name, seen)
 }
 
-// hugepages are information: VMs do not need them.
+// hugepages are information, VMs do not need them, unless the site wants them for
+// shared memory.
 func hugepages(_ context.Context, i *inspection) []Result {
 	const name = "hugepages"
 	var seen []string
+	missing := i.cfg.IVShmem.HugePage
 	dirs, _ := filepath.Glob(i.path("/sys/kernel/mm/hugepages/hugepages-*"))
 	for _, dir := range dirs {
 		all, free := readNumber(dir, "nr_hugepages"), readNumber(dir, "free_hugepages")
+		if size := fmt.Sprintf("hugepages-%dkB", missing.MiB()<<10); all > 0 && filepath.Base(dir) == size {
+			missing = 0
+		}
 		if all > 0 {
 			seen = append(seen, fmt.Sprintf("%s: %d, %d free", strings.TrimPrefix(filepath.Base(dir), "hugepages-"), all, free))
 		}
+	}
+	if missing > 0 {
+		return []Result{warning(name, orNone(strings.Join(seen, "; ")), fmt.Sprintf("reserve pages of %s for shared memory (vm.nr_hugepages, or hugepages= for the kernel): --ivshmem has ordinary ones until then", missing))}
 	}
 	return []Result{ok(name, orNone(strings.Join(seen, "; ")))}
 }
@@ -101,6 +109,13 @@ func sharedMemory(_ context.Context, i *inspection) []Result {
 		if strings.HasPrefix(option, "huge=") {
 			seen += ", " + option
 		}
+	}
+	if page := i.cfg.IVShmem.HugePage; page > 0 {
+		huge, err := ivshmem.HugePages(i.Root, string(text), page.MiB()<<20)
+		if err != nil {
+			return []Result{warning(name, seen+"; "+err.Error(), fmt.Sprintf("mount one (mount -t hugetlbfs -o pagesize=%s,mode=0755 none /dev/hugepages): --ivshmem has ordinary pages until then", page))}
+		}
+		seen += ", huge pages in " + huge
 	}
 	return []Result{ok(name, seen)}
 }

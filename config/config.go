@@ -45,6 +45,7 @@ type Config struct {
 	Slurm    Slurm              `toml:"slurm"`
 	Network  map[string]Network `toml:"network"` // by the name that --vm-network gives
 	VF       VF                 `toml:"vf"`
+	IVShmem  IVShmem            `toml:"ivshmem"`
 	QEMU     QEMU               `toml:"qemu"`
 	Launch   Launch             `toml:"launch"`
 	Measure  Measure            `toml:"measure"`
@@ -152,6 +153,11 @@ const (
 	NetworkJob    NetworkType = "job"    // connects the VMs of one job, and nothing else
 	NetworkBridge NetworkType = "bridge" // a bridge that the administrator made on every node
 )
+
+// IVShmem says of what the memory is that VMs share.
+type IVShmem struct {
+	HugePage Size `toml:"huge_page"` // size of its pages; 0 is ordinary ones
+}
 
 // QEMU says how virtual machines are run.
 type QEMU struct {

@@ -18,7 +18,7 @@ import (
 func (c Config) Validate() error {
 	checks := []func() error{
 		c.Paths.validate, c.Limits.validate, c.validateDefaults,
-		c.Images.validate, c.Slurm.validate, c.validateNetworks, c.VF.validate, c.QEMU.validate,
+		c.Images.validate, c.Slurm.validate, c.validateNetworks, c.VF.validate, c.IVShmem.validate, c.QEMU.validate,
 		c.Launch.validate,
 	}
 	for _, check := range checks {
@@ -237,6 +237,14 @@ func interfaceName(key, name string) error {
 		return fmt.Errorf("%s: %w", key, err)
 	}
 	return nil
+}
+
+func (i IVShmem) validate() error {
+	switch i.HugePage {
+	case 0, 2, 1 << 10:
+		return nil
+	}
+	return fmt.Errorf(`ivshmem.huge_page: %s is not allowed; use "2M", "1G" or "0"`, i.HugePage)
 }
 
 func (q QEMU) validate() error {

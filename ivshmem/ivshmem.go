@@ -1,6 +1,6 @@
 // Package ivshmem makes the memory that the VMs of a job on one node share.
 //
-// A region is a file in /dev/shm. QEMU maps it as a PCI device (IVShmem) of each
+// A region is a file in /dev/shm, or a link there to one of huge pages. QEMU maps it as a PCI device (IVShmem) of each
 // VM: device k of all VMs of the job on the node is one [Region], and no other
 // job's VM has it. A [Node] makes regions, finds what was left of them, and
 // removes them; [Memory] is one that is open. Which regions a job has is in its
@@ -19,6 +19,7 @@
 package ivshmem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,25 +43,55 @@ func Open(state, node string) Node { return Node{Dir, placeOf(state, node)} }
 
 // A Region is one, before, while and after it exists. It is what a journal keeps.
 type Region struct {
-	Name  string `json:"name"`  // of the file
-	Index int    `json:"index"` // of the device that it is in every VM
-	Size  int64  `json:"size"`  // bytes
+	Name  string `json:"name"`           // of the file
+	Index int    `json:"index"`          // of the device that it is in every VM
+	Size  int64  `json:"size"`           // bytes
+	Huge  string `json:"huge,omitempty"` // where its file of huge pages is, or was to be; "" is none
 }
 
 // An Owner is whose QEMU maps a region.
 type Owner struct{ UID, GID uint32 }
 
 // Create makes the region, of the memory of NUMA node numa if that is not -1 and
-// has enough. If it fails, call Remove.
+// has enough. If the node has too few huge pages it is made of ordinary ones, as
+// [Memory.Ordinary] tells. If Create fails, call Remove.
 func (n Node) Create(ctx context.Context, r Region, owner Owner, numa int) (*Memory, error) {
-	path := filepath.Join(n.dir, r.Name)
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	m, err := n.create(ctx, r, owner, numa)
 	if err != nil {
 		return nil, fmt.Errorf("make shared memory: %w", err)
 	}
-	m := &Memory{file: file, size: r.Size}
+	return m, nil
+}
+
+func (n Node) create(ctx context.Context, r Region, owner Owner, numa int) (*Memory, error) {
+	var fewPages error
+	if r.Huge != "" {
+		m, err := n.createHuge(ctx, r, owner, numa)
+		if !noPages(err) {
+			return m, err
+		}
+		fewPages = fmt.Errorf("%s has too few free pages for %s", r.Huge, inMiB(r.Size))
+		if err := os.Remove(r.hugeFile()); err != nil {
+			return nil, err
+		}
+	}
+	m, err := makeFile(ctx, filepath.Join(n.dir, r.Name), r.Size, owner, numa)
+	if err != nil {
+		return nil, err
+	}
+	m.Ordinary = fewPages
+	return m, nil
+}
+
+// makeFile makes a file of memory where nothing is.
+func makeFile(ctx context.Context, path string, size int64, owner Owner, numa int) (*Memory, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	m := &Memory{file: file, size: size}
 	if err := m.prepare(ctx, owner, numa); err != nil {
-		return nil, errors.Join(fmt.Errorf("make shared memory: %w", err), file.Close())
+		return nil, errors.Join(err, file.Close())
 	}
 	return m, nil
 }
@@ -71,8 +102,7 @@ func (m *Memory) prepare(ctx context.Context, owner Owner, numa int) error {
 	if err := m.file.Truncate(m.size); err != nil {
 		return err
 	}
-	m.preferNode(numa)
-	if err := m.allocate(ctx); err != nil {
+	if err := onNode(numa, func() error { return m.allocate(ctx) }); err != nil {
 		return err
 	}
 	if err := m.file.Chmod(0o600); err != nil { // whatever the umask is
@@ -123,21 +153,37 @@ func retry(do func() error) error {
 // the owner that it should be of.
 var ErrForeign = errors.New("not a region of that owner")
 
-// Remove wipes and removes the region of that name, which must be uid's or have
-// got no owner yet. One that is not there is removed. QEMU must be gone.
-func (n Node) Remove(ctx context.Context, name string, uid uint32) error {
-	err := n.remove(ctx, name, uid)
+// Remove wipes and removes a region, which must be uid's or have got no owner yet.
+// One that is not there is removed. QEMU must be gone.
+func (n Node) Remove(ctx context.Context, r Region, uid uint32) error {
+	err := n.remove(ctx, r, uid)
 	if err != nil {
-		return fmt.Errorf("remove shared memory %s: %w", filepath.Join(n.dir, name), err)
+		return fmt.Errorf("remove shared memory %s: %w", filepath.Join(n.dir, r.Name), err)
 	}
 	return nil
 }
 
-func (n Node) remove(ctx context.Context, name string, uid uint32) error {
-	if _, ok := parseName(name); !ok {
+// remove looks for the region in both places: whoever made it may have died before or
+// after it turned to ordinary pages.
+func (n Node) remove(ctx context.Context, r Region, uid uint32) error {
+	if _, ok := parseName(r.Name); !ok {
 		return ErrForeign
 	}
-	path := filepath.Join(n.dir, name)
+	path := filepath.Join(n.dir, r.Name)
+	if r.Huge == "" {
+		return removeFile(ctx, path, uid)
+	}
+	if err := unlink(path, r.hugeFile()); err != nil {
+		return err
+	}
+	ordinary := removeFile(ctx, path, uid)
+	if ordinary != nil && !errors.Is(ordinary, ErrForeign) {
+		return ordinary
+	}
+	return cmp.Or(removeFile(ctx, r.hugeFile(), uid), ordinary)
+}
+
+func removeFile(ctx context.Context, path string, uid uint32) error {
 	m, err := openRegion(path, uid)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -220,7 +221,7 @@ func TestRemoveLeavesNothingToSomebodyWhoHasItOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time it is gone
-		if err := n.Remove(t.Context(), r.Name, me.UID); err != nil {
+		if err := n.Remove(t.Context(), r, me.UID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -264,7 +265,7 @@ func TestRemoveRefusesForeignFiles(t *testing.T) {
 			if err := tt.put(n.path(r)); err != nil {
 				t.Fatal(err)
 			}
-			if err := n.Remove(t.Context(), r.Name, tt.uid); !errors.Is(err, ErrForeign) {
+			if err := n.Remove(t.Context(), r, tt.uid); !errors.Is(err, ErrForeign) {
 				t.Errorf("error = %v, want %v", err, ErrForeign)
 			}
 			if _, err := os.Lstat(n.path(r)); err != nil {
@@ -275,7 +276,7 @@ func TestRemoveRefusesForeignFiles(t *testing.T) {
 			}
 		})
 	}
-	if err := n.Remove(t.Context(), "secret", me.UID); !errors.Is(err, ErrForeign) {
+	if err := n.Remove(t.Context(), Region{Name: "secret"}, me.UID); !errors.Is(err, ErrForeign) {
 		t.Errorf("by another name: error = %v, want %v", err, ErrForeign)
 	}
 }
@@ -291,7 +292,7 @@ func TestRemoveOfHalfMadeRegion(t *testing.T) {
 	if me.UID != 0 {
 		uid = me.UID
 	}
-	if err := n.Remove(t.Context(), r.Name, uid); err != nil {
+	if err := n.Remove(t.Context(), r, uid); err != nil {
 		t.Error(err)
 	}
 	if left, _ := os.ReadDir(n.dir); len(left) > 0 {
@@ -318,8 +319,8 @@ func TestListFindsLeftoversOfThisNodeOnly(t *testing.T) {
 		}
 	}
 	got, err := n.List()
-	want := []Found{{first.Name, job, me.UID}, {second.Name, job, me.UID}}
-	slices.SortFunc(want, func(a, b Found) int { return strings.Compare(a.Name, b.Name) })
+	want := []Found{{Region{Name: first.Name, Index: first.Index}, job, me.UID}, {Region{Name: second.Name, Index: second.Index}, job, me.UID}}
+	slices.SortFunc(want, func(a, b Found) int { return strings.Compare(a.Region.Name, b.Region.Name) })
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, list differs (-want +got):\n%s", err, diff)
 	}
@@ -376,7 +377,7 @@ func TestWhoeverCancelsIsHeard(t *testing.T) {
 	if err := m.Wipe(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("wipe: error = %v", err)
 	}
-	if err := n.Remove(ctx, r.Name, me.UID); !errors.Is(err, context.Canceled) {
+	if err := n.Remove(ctx, r, me.UID); !errors.Is(err, context.Canceled) {
 		t.Errorf("remove: error = %v", err)
 	}
 	if _, err := os.Lstat(n.path(r)); err != nil {
@@ -384,25 +385,68 @@ func TestWhoeverCancelsIsHeard(t *testing.T) {
 	}
 }
 
-// The policy is asked for through another mapping than the one it was set by.
+// The last node is the one that the kernel takes memory of least by itself.
 func TestMemoryIsOfTheNUMANode(t *testing.T) {
+	text, err := os.ReadFile("/sys/devices/system/node/has_memory")
+	if err != nil {
+		t.Skip("the kernel has no NUMA nodes: ", err)
+	}
+	last := strings.TrimSpace(string(text))
+	numa, err := strconv.Atoi(last[strings.LastIndexAny(last, ",-")+1:])
+	if err != nil {
+		t.Fatal(err)
+	}
 	n := someNode(t)
 	r := n.New(job, 0, size)
-	m, err := n.Create(t.Context(), r, me, 0)
+	m, err := n.Create(t.Context(), r, me, numa)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
 	memory := mapped(t, n, r)
-	const ofAddress = 2
-	var mode int32
-	var nodes [16]uint64
-	_, _, errno := unix.Syscall6(unix.SYS_GET_MEMPOLICY, uintptr(unsafe.Pointer(&mode)), uintptr(unsafe.Pointer(&nodes[0])),
-		uintptr(len(nodes)*64), uintptr(unsafe.Pointer(&memory[0])), ofAddress, 0)
+	const nodeOfAddress = 1 | 2
+	if got, _ := memoryPolicy(t, unsafe.Pointer(&memory[size-1]), nodeOfAddress); got != numa {
+		t.Errorf("the memory is of node %d, want %d", got, numa)
+	}
+	_ = onNode(numa, func() error {
+		const preferred = 1
+		if mode, nodes := memoryPolicy(t, nil, 0); mode != preferred || nodes != 1<<numa {
+			t.Errorf("it is made with mode %d, nodes %b; want mode %d (preferred) and node %d", mode, nodes, preferred, numa)
+		}
+		return nil
+	})
+	if mode, _ := memoryPolicy(t, nil, 0); mode != 0 {
+		t.Errorf("the policy of others is now %d", mode)
+	}
+}
+
+// memoryPolicy is get_mempolicy.
+func memoryPolicy(t *testing.T, address unsafe.Pointer, flags uintptr) (mode int, nodes uint64) {
+	t.Helper()
+	var is int32
+	var all [16]uint64
+	_, _, errno := unix.Syscall6(unix.SYS_GET_MEMPOLICY, uintptr(unsafe.Pointer(&is)), uintptr(unsafe.Pointer(&all[0])),
+		uintptr(len(all)*64), uintptr(address), flags, 0)
 	if errno == unix.ENOSYS || errno == unix.EPERM {
 		t.Skip("the kernel has no NUMA policies: ", errno)
 	}
-	if errno != 0 || mode != 1 || nodes[0] != 1 {
-		t.Errorf("%v: mode %d, nodes %b; want mode 1 (preferred) and node 0", errno, mode, nodes[0])
+	if errno != 0 {
+		t.Errorf("get_mempolicy: %v", errno)
+	}
+	return int(is), all[0]
+}
+
+// Its owner can shorten a region at any time: what is not there is not wiped, and the
+// agent does not die of it.
+func TestWipeOfWhatTheOwnerHasCutOff(t *testing.T) {
+	n := someNode(t)
+	r, m := make1(t, n, 0)
+	memory := mapped(t, n, r)
+	memory[0] = 1
+	if err := m.file.Truncate(size / 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.zero(t.Context(), 0, size); err != nil || memory[0] != 0 {
+		t.Errorf("error %v, first byte %d", err, memory[0])
 	}
 }

@@ -2,7 +2,10 @@ package ivshmem
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +15,8 @@ import (
 
 // A Memory is a region that this process has open, whatever becomes of its name.
 type Memory struct {
+	Ordinary error // why it has ordinary pages though it was to have huge ones; nil if not so
+
 	file *os.File
 	size int64
 }
@@ -36,36 +41,73 @@ func (m *Memory) Wipe(ctx context.Context) error {
 	}
 }
 
-var zeros = make([]byte, 1<<20)
-
+// zero clears a part of the memory, window by window: more of it mapped would count
+// as this process's own.
 func (m *Memory) zero(ctx context.Context, from, to int64) error {
-	for from < to {
+	var has unix.Statfs_t
+	if err := retry(func() error { return unix.Fstatfs(int(m.file.Fd()), &has) }); err != nil {
+		return &fs.PathError{Op: "statfs", Path: m.file.Name(), Err: err}
+	}
+	page := has.Bsize
+	window := max(step, page)
+	for at := from / page * page; at < to; at += window {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		n, err := m.file.WriteAt(zeros[:min(int64(len(zeros)), to-from)], from)
-		if err != nil {
+		if err := m.zeroWindow(at, min(window, to-at), page); err != nil {
 			return err
 		}
-		from += int64(n)
 	}
 	return nil
 }
 
-// preferNode has the kernel take the memory of a NUMA node, while that has any.
-// The policy belongs to the file and outlives the mapping. Memory elsewhere is
-// slower and as good, so that this cannot be done is no error.
-func (m *Memory) preferNode(node int) {
+// zeroWindow maps the memory, as files of huge pages cannot be written to in another
+// way. It does not reserve pages that somebody has punched out of the file.
+func (m *Memory) zeroWindow(at, size, page int64) error {
+	memory, err := unix.Mmap(int(m.file.Fd()), at, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		return &fs.PathError{Op: "mmap", Path: m.file.Name(), Err: err}
+	}
+	return errors.Join(clearPages(memory, page), unix.Munmap(memory))
+}
+
+// clearPages has the kernel write the zeros. A page that the file's owner has cut off
+// meanwhile is an error to the kernel, and would be the death of a process that writes
+// there itself; nothing is in it.
+func clearPages(memory []byte, page int64) error {
+	zeros, err := os.Open("/dev/zero")
+	if err != nil {
+		return err
+	}
+	defer zeros.Close()
+	for len(memory) > 0 {
+		n, err := zeros.Read(memory)
+		if errors.Is(err, unix.EFAULT) {
+			n, err = min(int(page), len(memory)), nil
+		}
+		if err != nil {
+			return err
+		}
+		memory = memory[n:]
+	}
+	return nil
+}
+
+// onNode does something that takes memory, which the kernel gives it from a NUMA node
+// while that has any. Memory elsewhere is slower and as good, so that this cannot be
+// done is no error. Files of huge pages have no policy of their own, as those of
+// /dev/shm could: it is the thread's, and ends with it.
+func onNode(node int, do func() error) error {
 	const preferred, bits = 1, 64
 	if node < 0 || node >= bits {
-		return
+		return do()
 	}
-	memory, err := unix.Mmap(int(m.file.Fd()), 0, int(m.size), unix.PROT_NONE, unix.MAP_SHARED)
-	if err != nil {
-		return
-	}
-	mask := uint64(1) << node
-	_, _, _ = unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&memory[0])), uintptr(len(memory)),
-		preferred, uintptr(unsafe.Pointer(&mask)), bits+1, 0)
-	_ = unix.Munmap(memory)
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		mask := uint64(1) << node
+		_, _, _ = unix.Syscall(unix.SYS_SET_MEMPOLICY, preferred, uintptr(unsafe.Pointer(&mask)), bits+1)
+		done <- do()
+	}()
+	return <-done
 }

@@ -55,35 +55,46 @@ func parseName(name string) (parts, bool) {
 
 // A Found is a file that looks like a region of the node.
 type Found struct {
-	Name string
-	Job  journal.ID
-	UID  uint32 // whose file it is
+	Region Region // its name, and where it is
+	Job    journal.ID
+	UID    uint32 // whose file it is
 }
 
 // List returns what looks like a region of the node, by name and kind. The name
 // alone proves nothing: anybody may have made the file, but only of his own.
 func (n Node) List() ([]Found, error) {
-	entries, err := os.ReadDir(n.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	all, err := n.listIn(n.dir, "")
+	mounts, mountsErr := os.ReadFile(mountTable)
+	err = errors.Join(err, mountsErr)
+	for _, m := range hugeMounts(string(mounts)) {
+		huge, hugeErr := n.listIn(m.dir, m.dir)
+		all, err = append(all, huge...), errors.Join(err, hugeErr)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list shared memory: %w", err)
 	}
-	var all []Found
+	slices.SortFunc(all, func(a, b Found) int {
+		return cmp.Or(cmp.Compare(a.Job.Job, b.Job.Job), cmp.Compare(a.Job.Restart, b.Job.Restart), cmp.Compare(a.Region.Name, b.Region.Name))
+	})
+	return all, nil
+}
+
+// listIn lists the files of a directory, which is that of huge pages if huge is not "".
+func (n Node) listIn(dir, huge string) (all []Found, err error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	for _, e := range entries {
 		is, ok := parseName(e.Name())
 		if !ok || is.place != n.place {
 			continue
 		}
 		if uid, ok := looksLikeRegion(e); ok {
-			all = append(all, Found{Name: e.Name(), Job: is.job, UID: uid})
+			all = append(all, Found{Region: Region{Name: e.Name(), Index: is.index, Huge: huge}, Job: is.job, UID: uid})
 		}
 	}
-	slices.SortFunc(all, func(a, b Found) int {
-		return cmp.Or(cmp.Compare(a.Job.Job, b.Job.Job), cmp.Compare(a.Job.Restart, b.Job.Restart), cmp.Compare(a.Name, b.Name))
-	})
-	return all, nil
+	return all, err
 }
 
 // looksLikeRegion returns the owner of a plain file with one name. With a second

@@ -3,6 +3,7 @@
 package test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -80,6 +81,35 @@ fi`
 	third := bob.shareMemory(t, reader)
 	if got := third.reports("zero"); got != "all" {
 		t.Errorf("of the memory of a later job %s is zero", got)
+	}
+}
+
+// A node that has huge pages free makes a job's memory of them, and has them back
+// afterwards.
+func TestSharedMemoryOfHugePages(t *testing.T) {
+	const freePages = "cat /sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
+	before := root.must(t, freePages, "--node", "n1")
+	if n, err := strconv.Atoi(before); err != nil || n < 8 {
+		t.Skip("needs 8 huge pages of 2M: sysctl vm.nr_hugepages=8")
+	}
+	j := alice.shareMemory(t, `
+if [ $(hostname) = vm0 ]; then ./shm fill ivshmem0 0xa5; touch filled; else until [ -e filled ]; do sleep 0.2; done; fi
+./shm count ivshmem0 0xa5 > new.$(hostname); mv new.$(hostname) seen.$(hostname)
+sleep 1000`)
+	for _, vm := range []string{"vm0", "vm1"} {
+		if got := j.reports("seen." + vm); got != "all" {
+			t.Errorf("of the memory %s sees %s as it was written", vm, got)
+		}
+	}
+	found := root.must(t, "stat -L -c '%U %a %s %o' /dev/shm/slurmv-*-"+j.id+".* && readlink /dev/shm/slurmv-*-"+j.id+".*", "--node", "n1")
+	contains(t, found, "alice 600 16777216 2097152\n", "/run/hugepages/slurmv-")
+	if o := bob.run(t, "head -c 1 /dev/shm/slurmv-*-"+j.id+".*; rm -f /dev/shm/slurmv-*-"+j.id+".*", "--node", "n1"); o.stdout != "" || strings.Count(o.stderr, "ermi") != 2 {
+		t.Errorf("another user's attempts: %q\n%s", o.stdout, o.stderr)
+	}
+	alice.must(t, "scancel "+j.id)
+	j.ends("CANCELLED", "")
+	if !poll(func() bool { return root.must(t, freePages, "--node", "n1") == before }) {
+		t.Errorf("%s huge pages are free, before %s", root.must(t, freePages, "--node", "n1"), before)
 	}
 }
 

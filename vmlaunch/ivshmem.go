@@ -32,7 +32,7 @@ func (n *Node) leaseRegions(cfg config.Config) error {
 	job := n.plan.Job
 	on := ivshmem.Open(cfg.StateDir(job.Node), job.Node)
 	for k := range job.Spec.IVShmem.Devices {
-		r := on.New(job.ID, k, n.regionSize())
+		r := n.withHugePages(on.New(job.ID, k, n.regionSize()), cfg.IVShmem.HugePage)
 		if err := n.journal.Intend(recordRegion, r.Name, r); err != nil {
 			return err
 		}
@@ -42,6 +42,24 @@ func (n *Node) leaseRegions(cfg config.Config) error {
 		return nil
 	}
 	return admitRegions(cfg, job.Node)
+}
+
+// withHugePages makes the region one of huge pages, if the site wants that and the node
+// can.
+func (n *Node) withHugePages(r ivshmem.Region, page config.Size) ivshmem.Region {
+	if page == 0 {
+		return r
+	}
+	r, err := r.OnHugePages(page.MiB() << 20)
+	n.logOrdinary(r, err)
+	return r
+}
+
+// logOrdinary writes down why a region is of ordinary pages, if there is a reason.
+func (n *Node) logOrdinary(r ivshmem.Region, why error) {
+	if why != nil {
+		n.log.Warn("shared memory has no huge pages", "device", r.Index, "reason", why)
+	}
 }
 
 // admitRegions holds what all jobs of the node have against the site's limit. A
@@ -93,6 +111,7 @@ func (n *Node) makeRegions(ctx context.Context, cfg config.Config) error {
 		if err != nil {
 			return err
 		}
+		n.logOrdinary(r, m.Ordinary)
 		n.shared.memory = append(n.shared.memory, m)
 		if err := n.journal.Done(recordRegion, r.Name); err != nil {
 			return err
@@ -195,12 +214,23 @@ func removeRegion(ctx context.Context, cfg config.Config, j *journal.Journal, na
 		return errors.New("a VM that has it mapped has not ended")
 	}
 	h := j.Header()
-	err := ivshmem.Open(cfg.StateDir(h.Node), h.Node).Remove(ctx, name, h.UID)
+	err := ivshmem.Open(cfg.StateDir(h.Node), h.Node).Remove(ctx, heldRegion(j, name), h.UID)
 	if errors.Is(err, ivshmem.ErrForeign) {
 		slog.Warn("left alone what stands in the place of a region", "job", j.ID(), "error", err)
 		return nil
 	}
 	return err
+}
+
+// heldRegion is what the journal says of a region: its file may be among the huge pages.
+func heldRegion(j *journal.Journal, name string) ivshmem.Region {
+	region := ivshmem.Region{Name: name}
+	for _, r := range j.Held() {
+		if r.Kind == recordRegion && r.Name == name {
+			_ = r.Decode(&region) // a record without it is of ordinary pages
+		}
+	}
+	return region
 }
 
 // removeOrphanRegions removes the regions of jobs without a journal, which somebody
@@ -214,7 +244,7 @@ func removeOrphanRegions(ctx context.Context, cfg config.Config, node string) er
 		if _, e := os.Stat(journal.Dir(state, f.Job)); e == nil {
 			continue
 		}
-		if e := on.Remove(ctx, f.Name, f.UID); e != nil && !errors.Is(e, ivshmem.ErrForeign) {
+		if e := on.Remove(ctx, f.Region, f.UID); e != nil && !errors.Is(e, ivshmem.ErrForeign) {
 			err = errors.Join(err, e)
 		}
 	}

@@ -183,6 +183,29 @@ func TestRegionsAreReclaimedWhateverWasDone(t *testing.T) {
 	}
 }
 
+// The journal says where the huge pages were, whatever the configuration says by now.
+func TestReclaimFindsHugePages(t *testing.T) {
+	cfg := stateIn(t.TempDir())
+	n := aNode(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 2})
+	on := ivshmem.Open(cfg.StateDir("n2"), "n2")
+	r := on.New(n.plan.Job.ID, 0, 2<<20)
+	r.Huge = t.TempDir()
+	n.shared.regions = append(n.shared.regions, r)
+	if err := errors.Join(n.journal.Intend(recordRegion, r.Name, r), n.makeRegions(t.Context(), cfg)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(r.Huge, r.Name)
+	if to, err := os.Readlink(filepath.Join(ivshmem.Dir, r.Name)); err != nil || to != file {
+		t.Errorf("the region is at %q, %v; want %s", to, err, file)
+	}
+	if err := reclaim(t.Context(), cfg, n.journal); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) || regionFiles(n) != nil {
+		t.Errorf("left: %v, %q", err, regionFiles(n))
+	}
+}
+
 func TestRegionsStayWhileAVMMayRun(t *testing.T) {
 	cfg := stateIn(t.TempDir())
 	n := aNode(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 1})

@@ -26,6 +26,8 @@ private_directories() {
 	mount -t tmpfs -o mode=0755 run /run
 	mkdir -m 1777 /run/lock
 	mount -t tmpfs -o mode=1777 shm /dev/shm
+	mkdir /run/hugepages
+	mount -t hugetlbfs -o pagesize=2M,mode=0755 hugepages /run/hugepages || rmdir /run/hugepages # not every kernel has them
 	mount --bind "$dir/hosts/$host/tmp" /tmp
 	if [[ ! /proc/self/fd/8 -ef $dir ]]; then
 		mkdir -p "$dir"

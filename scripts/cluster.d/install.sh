@@ -77,6 +77,9 @@ type = "bridge"
 bridge = "br-site"
 addresses = "dhcp"
 
+[ivshmem]
+huge_page = "2M" # of which the machine has none unless somebody has reserved some
+
 [vf]
 reserve = 0
 vlans = "2000-2999"

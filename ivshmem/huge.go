@@ -1,0 +1,108 @@
+package ivshmem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/config"
+)
+
+// mountTable lists the mounts that the caller sees.
+const mountTable = "/proc/thread-self/mounts"
+
+// OnHugePages returns the region made of huge pages of so many bytes, of the first
+// hugetlbfs that everybody may pass through: QEMU, which runs as the job's owner,
+// has to. An error says why it can only be of ordinary ones.
+func (r Region) OnHugePages(page int64) (Region, error) {
+	if r.Size < page {
+		return r, fmt.Errorf("%s is less than a huge page of %s", inMiB(r.Size), inMiB(page))
+	}
+	mounts, err := os.ReadFile(mountTable)
+	if err != nil {
+		return r, err
+	}
+	dir, err := HugePages("/", string(mounts), page)
+	r.Huge = dir
+	return r, err
+}
+
+// HugePages finds the directory whose files are made of huge pages of so many bytes.
+// mounts is in the form of /proc/mounts, of the node whose files are below root.
+func HugePages(root, mounts string, page int64) (dir string, err error) {
+	closed := ""
+	for _, m := range hugeMounts(mounts) {
+		if m.page != inMiB(page) {
+			continue
+		}
+		if info, err := os.Stat(filepath.Join(root, m.dir)); err == nil && info.Mode().Perm()&0o001 != 0 {
+			return m.dir, nil
+		}
+		closed = "; " + m.dir + " is not open to users (mode=0755)"
+	}
+	return "", fmt.Errorf("no hugetlbfs with pages of %s is mounted%s", inMiB(page), closed)
+}
+
+type hugeMount struct {
+	dir  string
+	page config.Size
+}
+
+// hugeMounts are all hugetlbfs. The kernel writes the size of their pages as
+// pagesize=2M or pagesize=1024M.
+func hugeMounts(mounts string) (all []hugeMount) {
+	for line := range strings.Lines(mounts) {
+		f := strings.Fields(line)
+		if len(f) < 4 || f[2] != "hugetlbfs" {
+			continue
+		}
+		for option := range strings.SplitSeq(f[3], ",") {
+			if size, ok := strings.CutPrefix(option, "pagesize="); ok {
+				if page, err := config.ParseSize(size); err == nil {
+					all = append(all, hugeMount{f[1], page})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// createHuge makes the region of huge pages, with a link to it in /dev/shm. The link
+// is root's: in a directory with the sticky bit nobody else can put something in its
+// place, and the kernel follows it for everybody (fs.protected_symlinks).
+func (n Node) createHuge(ctx context.Context, r Region, owner Owner, numa int) (*Memory, error) {
+	m, err := makeFile(ctx, r.hugeFile(), r.Size, owner, numa)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Symlink(r.hugeFile(), filepath.Join(n.dir, r.Name)); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+// hugeFile is where the region's memory is, if it has huge pages.
+func (r Region) hugeFile() string { return filepath.Join(r.Huge, r.Name) }
+
+// noPages reports whether the node has too few huge pages left, or the job may not
+// have so many.
+func noPages(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.ENOMEM)
+}
+
+// unlink removes the link to a file of huge pages.
+func unlink(path, to string) error {
+	if is, err := os.Readlink(path); err != nil || is != to {
+		return nil
+	}
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
