@@ -61,7 +61,7 @@ func (p parts) curves() []curve {
 }
 
 func jobCurves(jobs []job) []curve {
-	curves := []curve{{name: "8 VMs on each, all have the map"}, {name: "1 VM on each, all have the map"}, {name: "a step of true"}}
+	curves := []curve{{name: fmt.Sprintf("%d VMs on each, all have the map", jobs[len(jobs)-1].vms)}, {name: "1 VM on each, all have the map"}, {name: "a step of true"}}
 	for _, j := range jobs {
 		at := func(y float64) plotter.XY { return plotter.XY{X: float64(j.nodes), Y: y} }
 		if j.vms == 1 {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What one job of the benchmark does, in an allocation with VM options: some steps that do
+# What one job of the benchmark does, in an allocation with VM options: a step that does
 # nothing, and then the VM step, until all nodes have the map.
 #
 # usage: job.sh LOG
@@ -15,11 +15,9 @@ say() { echo "$(date +%s%N) $*" >>"$METER_LOG"; }
 # ready: how many nodes have told that they have the map.
 ready() { grep -c ' ready [0-9]* 1/1$' "$METER_LOG" || true; }
 
-for _ in 1 2 3; do
-	say plain
-	srun --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --mpi=none --cpu-bind=none --mem=0 true
-	say plain-end
-done
+say plain
+srun --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --mpi=none --cpu-bind=none --mem=0 true
+say plain-end
 say start
 slurm-v-run --start
 for ((left = 300; left > 0; left--)); do

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -77,7 +78,7 @@ func readJob(file string) (j job, err error) {
 		return j, err
 	}
 	defer in.Close()
-	marks, plain, agents := map[string]float64{}, []float64(nil), map[string]bool{}
+	marks, agents := map[string]float64{}, map[string]bool{}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())
@@ -92,17 +93,14 @@ func readJob(file string) (j job, err error) {
 		switch {
 		case len(words) == 2:
 			marks[words[1]] = now
-			if words[1] == "plain-end" {
-				plain = append(plain, now-marks["plain"])
-			}
 		case len(words) == 7:
 			j.frame(now-marks["start"], words, agents)
 		}
 	}
 	if j.done == 0 || marks["free"] == 0 {
-		return j, fmt.Errorf("the run did not come to its end")
+		return j, errors.New("the run did not come to its end")
 	}
-	j.plain, j.free = median(plain), marks["free"]-marks["end"]
+	j.plain, j.free = marks["plain-end"]-marks["plain"], marks["free"]-marks["end"]
 	for _, sum := range []*float64{&j.messages, &j.lines, &j.bytes} {
 		*sum /= float64(j.nodes)
 	}
