@@ -184,14 +184,10 @@ func readCensus(text string) map[string]int {
 }
 
 // slack is by how much something may grow that the project does not decide: a daemon's
-// memory, with what the C library keeps, in KiB, and the threads and connections of a
-// daemon that is just answering somebody.
+// memory, with what the C library keeps, in KiB.
 func slack(what string) int {
-	switch {
-	case strings.HasPrefix(what, "memory of "):
+	if strings.HasPrefix(what, "memory of slurm") {
 		return 1024 + 8**soakCycles
-	case strings.HasPrefix(what, "threads of slurmctld"), strings.HasPrefix(what, "open files of slurmctld"):
-		return 2
 	}
 	return 0
 }
