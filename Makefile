@@ -99,7 +99,7 @@ lint: $(LINT)
 	$(LINT) run --build-tags $(TAGS) ./...
 	shellcheck -x $(SCRIPTS)
 
-SCRIPTS := .ci/run $(wildcard scripts/bench-ivshmem scripts/bench-plugin scripts/bench-scale scripts/bench-scale.d/srun scripts/bench-scale.d/job.sh scripts/bench-vf scripts/bench-vf-nodes scripts/census scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/soak scripts/sriov-node scripts/sriov-node.d/* scripts/test)
+SCRIPTS := .ci/run $(wildcard scripts/bench-image-cache scripts/bench-ivshmem scripts/bench-plugin scripts/bench-scale scripts/bench-scale.d/srun scripts/bench-scale.d/job.sh scripts/bench-vf scripts/bench-vf-nodes scripts/census scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/soak scripts/sriov-node scripts/sriov-node.d/* scripts/test)
 
 unit:
 	$(GO) test -race -tags $(TAGS) ./...

@@ -255,6 +255,27 @@ func TestWhatIsUsedWhereItLies(t *testing.T) {
 	}
 }
 
+// A chain of which only the lower part finds room is not used in parts.
+func TestHalfAChainIsGivenBack(t *testing.T) {
+	s := newSite(t)
+	base := s.sized("base.qcow2")
+	top := s.qcow2("top.qcow2", "-b", base, "-F", "qcow2")
+	fill(t, top, "3", "0")
+	fill(t, top, "4", "1M")
+	settle()
+	info, err := os.Stat(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cached = cache.Open(s.cfg.Images.CacheDir, info.Sys().(*syscall.Stat_t).Blocks*512)
+	if staged, outcome := s.must(top, ann); outcome.How != Direct || staged.Path != top || staged.Backing[0].Path != base {
+		t.Errorf("%v: %+v", outcome, staged)
+	}
+	if all, err := s.cached.List(); err != nil || len(all) != 1 || len(all[0].Holders) > 0 {
+		t.Errorf("the cache has %+v, error %v", all, err)
+	}
+}
+
 func TestACopyForOneVM(t *testing.T) {
 	s := newSite(t)
 	base := s.sized("base.qcow2")

@@ -102,6 +102,9 @@ func image(t *testing.T, name string, size int) string {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := open(t, path).Sync(); err != nil { // until then its size on disk may be anything
+		t.Fatal(err)
+	}
 	return path
 }
 

@@ -114,6 +114,25 @@ func TestTheLongestUnusedMakesRoomAndWhatIsUsedStays(t *testing.T) {
 	}
 }
 
+func TestACopyIsUsedWhenItIsFoundAndUntilItIsGivenBack(t *testing.T) {
+	c, path := testCache(t.TempDir(), 0), image(t, "i", 100<<10)
+	get(t, c, path, "1")
+	for what, use := range map[string]func(){
+		"a job finds it": func() { get(t, c, path, "2") },
+		"it is released": func() {
+			if err := c.Release("1"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		c.used(t, path, 5)
+		use()
+		if all, err := c.List(); err != nil || time.Since(all[0].Used) > time.Hour {
+			t.Errorf("%s: last used %v, error %v", what, all[0].Used, err)
+		}
+	}
+}
+
 // The agent that held it is gone; the record of what it held is not.
 func TestAKilledHoldersCopyStays(t *testing.T) {
 	c, path := testCache(t.TempDir(), 0), image(t, "i", 100<<10)
