@@ -49,6 +49,7 @@ type Config struct {
 	QEMU     QEMU               `toml:"qemu"`
 	Launch   Launch             `toml:"launch"`
 	Measure  Measure            `toml:"measure"`
+	Warm     Warm               `toml:"warm"`
 }
 
 // Paths are the directories on a node. %n in them is the node's name in Slurm;
@@ -83,6 +84,7 @@ type Defaults struct {
 	Network      string `toml:"network"`
 	IVShmemSize  Size   `toml:"ivshmem_size"`
 	ReadyTimeout int    `toml:"ready_timeout"` // seconds
+	Start        Start  `toml:"start"`
 }
 
 // Images says where images come from.
@@ -200,13 +202,14 @@ func Default() Config {
 		},
 		Defaults: Defaults{
 			VCPUPerVM: 1, MemoryPerVM: 1 << 10, Network: "default",
-			IVShmemSize: 16, ReadyTimeout: 300,
+			IVShmemSize: 16, ReadyTimeout: 300, Start: StartAuto,
 		},
 		Images:  Images{Directories: []string{"/"}, Mode: ImageCache, Catalogue: map[string]Image{}},
 		Slurm:   Slurm{Resources: ResourcesUser, QEMUOverhead: 256},
 		Network: map[string]Network{"default": defaultNetwork(NetworkJob)},
 		VF:      VF{PFs: []string{}, Mode: VFStrict, Reserve: 5, Software: map[string]SoftwarePF{}},
 		QEMU:    QEMU{Machine: "q35", Accel: AccelAuto},
+		Warm:    Warm{Size: 20 << 10, MountSlots: 4, DeviceSlots: 4},
 	}
 }
 

@@ -189,6 +189,8 @@ func TestParseRefuses(t *testing.T) {
 		"a default network not there":                     {`defaults.network = "lan"`, `defaults.network: lan is not a network; use one of default`},
 		"shared memory not a power":                       {`defaults.ivshmem_size = "24M"`, `defaults.ivshmem_size: 24M is not a power of two; use one such as 16M`},
 		"a default time above its limit":                  {`defaults.ready_timeout = 3601`, `defaults.ready_timeout: 3601 is not allowed; use 1 to 3600`},
+		"an unknown way to start":                         {`defaults.start = "hot"`, `defaults.start: hot is not allowed; use auto, warm or cold`},
+		"more mount slots than ports":                     {`warm.mount_slots = 17`, `warm.mount_slots: 17 is not allowed; use 0 to 16`},
 		"no image directories":                            {`images.directories = []`, `images.directories: the list is empty`},
 		"an image directory not absolute":                 {`images.directories = ["images"]`, `images.directories: images is not a plain absolute path`},
 		"an unknown image mode":                           {`images.mode = "link"`, `images.mode: link is not allowed; use "direct" or "cache" or "copy"`},

@@ -19,7 +19,7 @@ func (c Config) Validate() error {
 	checks := []func() error{
 		c.Paths.validate, c.Limits.validate, c.validateDefaults,
 		c.Images.validate, c.Slurm.validate, c.validateNetworks, c.VF.validate, c.IVShmem.validate, c.QEMU.validate,
-		c.Launch.validate,
+		c.Launch.validate, c.Warm.validate,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -111,6 +111,7 @@ func (c Config) validateDefaults() error {
 		sizeWithin("defaults.ivshmem_size", d.IVShmemSize, 1, l.IVShmemSize),
 		powerOfTwo("defaults.ivshmem_size", d.IVShmemSize),
 		within("defaults.ready_timeout", d.ReadyTimeout, 1, l.ReadyTimeout),
+		d.Start.validate(),
 	)
 }
 

@@ -7,7 +7,7 @@
 // stream carries a yamux session. Each of its streams begins with one line, a
 // [Header] in JSON, which says what it is for:
 //
-//   - setup, hosts, ssh: one answer line, then the end.
+//   - setup, hosts, ssh, template, clock: one answer line, then the end.
 //   - program: orders to and events of one program. Its standard streams and
 //     its PMI descriptor are streams of their own, so that a reader who does
 //     not read stalls nobody else, not even signals to the same program.
@@ -38,15 +38,17 @@ const PortName = "org.slurm-v.guest.0"
 
 // The kinds of streams.
 const (
-	kindSetup   = "setup"
-	kindHosts   = "hosts"
-	kindSSH     = "ssh"
-	kindDial    = "dial"
-	kindProgram = "program"
-	kindStdin   = "stdin"
-	kindStdout  = "stdout"
-	kindStderr  = "stderr"
-	kindPMI     = "pmi"
+	kindSetup    = "setup"
+	kindHosts    = "hosts"
+	kindSSH      = "ssh"
+	kindTemplate = "template"
+	kindClock    = "clock"
+	kindDial     = "dial"
+	kindProgram  = "program"
+	kindStdin    = "stdin"
+	kindStdout   = "stdout"
+	kindStderr   = "stderr"
+	kindPMI      = "pmi"
 )
 
 const (
@@ -67,6 +69,7 @@ type Header struct {
 	Setup   *Setup   `json:"setup,omitempty"`
 	Hosts   []Host   `json:"hosts,omitempty"`
 	SSH     *SSH     `json:"ssh,omitempty"`
+	Step    int64    `json:"step,omitempty"` // ns by which to set the clock
 }
 
 // A Command is a program to run in the VM.
@@ -132,8 +135,9 @@ type event struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// An answer ends a setup, hosts, ssh or dial request.
+// An answer ends a request that is no program.
 type answer struct {
+	Time   int64   `json:"time,omitempty"` // of the guest's clock, ns since 1970
 	Report *Report `json:"report,omitempty"`
 	Error  string  `json:"error,omitempty"`
 }

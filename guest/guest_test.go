@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -70,6 +71,7 @@ type fakeMachine struct {
 	setup Setup
 	hosts []Host
 	ssh   SSH
+	ahead time.Duration // by which the clock was set
 	err   error
 }
 
@@ -92,6 +94,16 @@ func (f *fakeMachine) StartSSH(_ context.Context, s SSH) error {
 	defer f.mu.Unlock()
 	f.ssh = s
 	return f.err
+}
+
+func (f *fakeMachine) Template(context.Context) error { return f.err }
+
+// Clock is that of a machine which had stood still for an hour.
+func (f *fakeMachine) Clock(step time.Duration) (time.Time, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ahead += step
+	return time.Now().Add(f.ahead - time.Hour), f.err
 }
 
 // A vm is a guest at the other end of a session.

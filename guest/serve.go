@@ -13,6 +13,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/yamux"
 )
@@ -137,6 +138,12 @@ func (s *Server) change(ctx context.Context, h Header) answer {
 		err = s.Machine.SetHosts(ctx, h.Hosts)
 	case h.Kind == kindSSH && h.SSH != nil:
 		err = s.Machine.StartSSH(ctx, *h.SSH)
+	case h.Kind == kindTemplate:
+		err = s.Machine.Template(ctx)
+	case h.Kind == kindClock:
+		var now time.Time
+		now, err = s.Machine.Clock(time.Duration(h.Step))
+		a.Time = now.UnixNano()
 	default:
 		err = fmt.Errorf("the agent in the VM does not know the request %.80q (is the image's agent older than the node's?)", h.Kind)
 	}

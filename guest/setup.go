@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"time"
 	"unicode"
 )
 
@@ -15,6 +16,19 @@ type Setup struct {
 	// GrowRoot lets the root file system fill its disk, as far as the image
 	// has the tools.
 	GrowRoot bool `json:"grow_root,omitempty"`
+	// Fresh is what makes a VM that was restored from a template another machine
+	// than the template and the other VMs from it.
+	Fresh *Identity `json:"fresh,omitempty"`
+}
+
+// An Identity is what no two machines may have in common.
+type Identity struct {
+	Seed      []byte `json:"seed"`       // for the kernel's random numbers
+	MachineID string `json:"machine_id"` // 32 hexadecimal digits
+	BootID    string `json:"boot_id"`    // a UUID
+	// HostKey is of the image's own sshd, in OpenSSH's format.
+	HostKey       string `json:"host_key"`
+	HostKeyPublic string `json:"host_key_public"`
 }
 
 // A User is the job's owner. The one with id 0 exists in every image.
@@ -45,6 +59,8 @@ type NIC struct {
 	MAC     string `json:"mac"`
 	Address string `json:"address"` // "172.30.0.1/16" or "dhcp"
 	MTU     int    `json:"mtu,omitempty"`
+	// Before is the MAC address that the interface has, if it is another one.
+	Before string `json:"before,omitempty"`
 }
 
 // IVShmem is the memory that the VM shares with others: PCI devices of one size.
@@ -90,6 +106,10 @@ type Machine interface {
 	Setup(context.Context, Setup) (Report, error)
 	SetHosts(context.Context, []Host) error
 	StartSSH(context.Context, SSH) error
+	// Template makes the VM ready to be saved, when all is quiet in it.
+	Template(context.Context) error
+	// Clock sets the clock by step, and returns what it shows then.
+	Clock(step time.Duration) (time.Time, error)
 }
 
 const maxListed = 1000 // addresses or warnings in a report

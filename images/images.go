@@ -178,7 +178,7 @@ func backingPath(path, backing string) (string, error) {
 // allowedDirs returns the directories in which the files of the image at path
 // may lie, without symbolic links.
 func allowedDirs(site config.Images, path string) []string {
-	if inCatalogue(site, path) {
+	if InCatalogue(site, path) {
 		return []string{"/"}
 	}
 	var dirs []string
@@ -191,8 +191,8 @@ func allowedDirs(site config.Images, path string) []string {
 	return dirs
 }
 
-// inCatalogue reports whether path is an image that the site names.
-func inCatalogue(site config.Images, path string) bool {
+// InCatalogue reports whether path is an image that the site names.
+func InCatalogue(site config.Images, path string) bool {
 	for _, image := range site.Catalogue {
 		if image.Path == path {
 			return true

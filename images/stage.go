@@ -126,10 +126,10 @@ func (s Staging) local(files []*os.File) bool {
 // based on is the catalogue's, too.
 func (s Staging) owners(ctx context.Context, path string, image Info) []cache.Owner {
 	var owners []cache.Owner
-	listed := inCatalogue(s.Site, path)
+	listed := InCatalogue(s.Site, path)
 	for _, layer := range image.layers() {
 		owner := cache.Owner{UID: int(s.Owner.UID), GID: int(s.Owner.GID)}
-		listed = listed || inCatalogue(s.Site, layer.Path)
+		listed = listed || InCatalogue(s.Site, layer.Path)
 		if listed && public(ctx, layer) {
 			owner = cache.Everybody
 		}

@@ -19,7 +19,7 @@ func TestEncodeIsStable(t *testing.T) {
 	const want = `{"vms_per_node":2,"vcpus":1,"memory_mib":1024,"disk_mib":0,"image":"rocky9","image_mode":"cache",` +
 		`"sriov":{"vfs":[{},{"min":10000,"max":40000,"pf":"ens1f0","numa":"require","spread":true}]},"ivshmem":{"devices":2,"size_mib":16},"network":"default",` +
 		`"mounts":[{"host":"/home/u/run","guest":"/home/u/run"},{"host":"/<data>","guest":"/mnt","ro":true}],` +
-		`"ready_timeout_ns":300000000000,"work_dir":"/home/u/run"}`
+		`"ready_timeout_ns":300000000000,"start":"auto","work_dir":"/home/u/run"}`
 	if diff := cmp.Diff(want, spec.Encode()); diff != "" {
 		t.Errorf("a change here breaks jobs between two versions (-want +got):\n%s", diff)
 	}

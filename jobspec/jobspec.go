@@ -40,6 +40,7 @@ type Spec struct {
 	Mounts       []Mount       `json:"mounts,omitempty"`
 	UserData     string        `json:"user_data,omitempty"` // absolute path of a cloud-init file
 	ReadyTimeout time.Duration `json:"ready_timeout_ns"`    // whole seconds
+	Start        config.Start  `json:"start,omitempty"`     // "" is auto, as from a plugin that does not know it
 	WorkDir      string        `json:"work_dir"`            // of the job
 }
 
@@ -150,6 +151,7 @@ func defaults(dir string, cfg config.Config) Spec {
 		Network:      d.Network,
 		Mounts:       withWorkDir(nil, dir, cfg),
 		ReadyTimeout: time.Duration(d.ReadyTimeout) * time.Second,
+		Start:        d.Start,
 		WorkDir:      dir,
 	}
 }

@@ -30,7 +30,7 @@ func plain() Spec {
 	return Spec{
 		VMsPerNode: 2, VCPUs: 1, MemoryMiB: 1024, Image: "rocky9", ImageMode: config.ImageCache, Network: "default",
 		Mounts:       []Mount{{Host: "/home/u/run", Guest: "/home/u/run"}},
-		ReadyTimeout: 300 * time.Second, WorkDir: "/home/u/run",
+		ReadyTimeout: 300 * time.Second, Start: config.StartAuto, WorkDir: "/home/u/run",
 	}
 }
 
@@ -56,10 +56,11 @@ func TestOptionBeatsVariableBeatsDefault(t *testing.T) {
 		"mounts":    {"none,/5", "none", func(*config.Config) {}, func(s Spec) any { return len(s.Mounts) }, 1, 0, 1},
 		"user data": {"/5", "/6", func(*config.Config) {}, func(s Spec) any { return s.UserData }, "/5", "/6", ""},
 		"time":      {"5", "6", func(c *config.Config) { c.Defaults.ReadyTimeout = 7 }, func(s Spec) any { return s.ReadyTimeout }, 5 * time.Second, 6 * time.Second, 7 * time.Second},
+		"start":     {"warm", "cold", func(*config.Config) {}, func(s Spec) any { return s.Start }, config.StartWarm, config.StartCold, config.StartAuto},
 	}
 	names := map[string]string{
 		"vCPUs": "vcpu-per-vm", "memory": "memory-per-vm", "disk": "disk-size", "image": "vm-image", "mode": "vm-image-mode", "VFs": "sriov",
-		"devices": "ivshmem", "network": "vm-network", "mounts": "vm-mount", "user data": "vm-user-data", "time": "vm-ready-timeout",
+		"devices": "ivshmem", "network": "vm-network", "mounts": "vm-mount", "user data": "vm-user-data", "time": "vm-ready-timeout", "start": "vm-start",
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

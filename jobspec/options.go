@@ -78,6 +78,10 @@ var Options = []Option{
 		Name: "vm-ready-timeout", Arg: "SECONDS", Env: "SLURMV_VM_READY_TIMEOUT",
 		Usage: "[slurm-v] how long to wait for all VMs to be up",
 		parse: parseReadyTimeout, check: checkReadyTimeout,
+	}, {
+		Name: "vm-start", Arg: "auto|warm|cold", Env: "SLURMV_VM_START",
+		Usage: "[slurm-v] restore the VMs from a template (warm), boot them (cold), or what is possible (auto)",
+		parse: parseStart, check: checkStart,
 	},
 }
 
@@ -190,6 +194,41 @@ func checkReadyTimeout(s Spec, cfg config.Config) error {
 		return fmt.Errorf("%s is not a whole number of seconds", s.ReadyTimeout)
 	}
 	return checkNumber(int(s.ReadyTimeout/time.Second), 1, cfg.Limits.ReadyTimeout)
+}
+
+func parseStart(s *Spec, value string, _ config.Config) error {
+	s.Start = config.Start(value)
+	return nil
+}
+
+// checkStart comes after the other options, as it looks at what they have asked for.
+func checkStart(s Spec, cfg config.Config) error {
+	if s.Start == "" {
+		return nil
+	}
+	if err := s.Start.Check(); err != nil {
+		return err
+	}
+	if why := s.ColdBecause(cfg); s.Start == config.StartWarm && why != "" {
+		return fmt.Errorf("warm is not possible: %s; use auto or cold, or ask for less", why)
+	}
+	return nil
+}
+
+// ColdBecause says why VMs of this request can only be booted; "" if they can be
+// restored from a template, too.
+func (s Spec) ColdBecause(cfg config.Config) string {
+	switch slots := cfg.Warm; {
+	case s.ImageMode == config.ImageCopy:
+		return "each VM is to have a copy of the image (--vm-image-mode=copy), and those from a template share one"
+	case s.UserData != "":
+		return "cloud-init user data (--vm-user-data) takes effect only when a VM boots"
+	case len(s.Mounts) > slots.MountSlots:
+		return fmt.Sprintf("%d mounts (--vm-mount and the working directory), and a VM from a template has %d at most (warm.mount_slots)", len(s.Mounts), slots.MountSlots)
+	case len(s.SRIOV.VFs) > slots.DeviceSlots:
+		return fmt.Sprintf("%d virtual functions (--sriov), and a VM from a template has %d at most (warm.device_slots)", len(s.SRIOV.VFs), slots.DeviceSlots)
+	}
+	return ""
 }
 
 // absolute returns a path of the user's as seen from dir.

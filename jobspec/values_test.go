@@ -81,6 +81,7 @@ func TestGoodValues(t *testing.T) {
 		"user data by absolute path":   {"vm-user-data", "/etc/cloud.yaml", func(s *Spec) { s.UserData = "/etc/cloud.yaml" }},
 		"a time to be ready":           {"vm-ready-timeout", "90", func(s *Spec) { s.ReadyTimeout = 90 * time.Second }},
 		"the longest time to be ready": {"vm-ready-timeout", "3600", func(s *Spec) { s.ReadyTimeout = time.Hour }},
+		"from a template":              {"vm-start", "warm", func(s *Spec) { s.Start = config.StartWarm }},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -183,6 +184,7 @@ func TestBadValues(t *testing.T) {
 		"user data too long":            {"vm-user-data", strings.Repeat("x", config.MaxText), "bytes long; at most 4095 are allowed"},
 		"no time to be ready":           {"vm-ready-timeout", "0", "0 is not allowed; use 1 to 3600"},
 		"too long to be ready":          {"vm-ready-timeout", "3601", "3601 is not allowed; use 1 to 3600"},
+		"no way to start":               {"vm-start", "hot", "hot is not allowed; use auto, warm or cold"},
 		"a time with a unit":            {"vm-ready-timeout", "5m", "5m is not allowed; use a whole number, 1 to 3600"},
 	}
 	for name, tt := range tests {

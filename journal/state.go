@@ -117,3 +117,21 @@ func readAll(file *os.File) ([]byte, error) {
 	}
 	return io.ReadAll(io.NewSectionReader(file, 0, info.Size()))
 }
+
+// Holds reports whether a job of the node holds the resource, or may.
+func Holds(state, kind, name string) (bool, error) {
+	ids, err := List(state)
+	if err != nil {
+		return false, err
+	}
+	for _, id := range ids {
+		s, err := Read(state, id)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+		if slices.ContainsFunc(s.Held, func(r Record) bool { return r.Kind == kind && r.Name == name }) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -16,21 +16,23 @@ import (
 
 // meanings say what goes on in a stage.
 var meanings = map[string]string{
-	"queue":   "Slurm starts the step on the node",
-	"plan":    "the request is checked, the VMs are planned",
-	"image":   "the image is found, and brought to the node",
-	"vf":      "virtual functions are leased and set",
-	"taps":    "the bridge and taps of the job's network are made",
-	"libvirt": "libvirt's driver is opened",
-	"ivshmem": "the VMs' shared memory is allocated",
-	"wait":    "other VMs of the node come first",
-	"disk":    "the VM's overlay and seed disk are made",
-	"define":  "the VM is described to libvirt",
-	"start":   "QEMU is started",
-	"boot":    "the guest boots, until its agent answers",
-	"agent":   "the guest agent sets up users, mounts, devices, addresses",
-	"network": "the VMs of all nodes are told of each other",
-	ready:     "all of it, from the request for the VMs",
+	"queue":    "Slurm starts the step on the node",
+	"plan":     "the request is checked, the VMs are planned",
+	"image":    "the image is found, and brought to the node",
+	"vf":       "virtual functions are leased and set",
+	"taps":     "the bridge and taps of the job's network are made",
+	"libvirt":  "libvirt's driver is opened",
+	"ivshmem":  "the VMs' shared memory is allocated",
+	"wait":     "other VMs of the node come first",
+	"template": "a template to restore the VMs from is looked for, or made",
+	"disk":     "the VM's overlay and seed disk are made",
+	"restore":  "the VM is restored from the template, until its agent answers",
+	"define":   "the VM is described to libvirt",
+	"start":    "QEMU is started",
+	"boot":     "the guest boots, until its agent answers",
+	"agent":    "the guest agent sets up users, mounts, devices, addresses",
+	"network":  "the VMs of all nodes are told of each other",
+	ready:      "all of it, from the request for the VMs",
 }
 
 // ready is the row of the table that stands for the whole launch.

@@ -13,6 +13,7 @@ static struct spank_option options[] = {
 	{"vm-mount", "HOST[:GUEST][:ro][,...]", "[slurm-v] directories to see in the VMs, beside the working directory; none leaves that out", 1, 9, keep_option},
 	{"vm-user-data", "FILE", "[slurm-v] cloud-init user data for the VMs", 1, 10, keep_option},
 	{"vm-ready-timeout", "SECONDS", "[slurm-v] how long to wait for all VMs to be up", 1, 11, keep_option},
+	{"vm-start", "auto|warm|cold", "[slurm-v] restore the VMs from a template (warm), boot them (cold), or what is possible (auto)", 1, 12, keep_option},
 };
 
 enum { OPTION_COUNT = sizeof(options) / sizeof(*options) };

@@ -11,6 +11,7 @@ import (
 	"context"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/slurm-v/slurm-v/guest"
 )
@@ -39,3 +40,7 @@ func (noMachine) Setup(context.Context, guest.Setup) (guest.Report, error) {
 func (noMachine) SetHosts(context.Context, []guest.Host) error { return nil }
 
 func (noMachine) StartSSH(context.Context, guest.SSH) error { return nil }
+
+func (noMachine) Template(context.Context) error { return nil }
+
+func (noMachine) Clock(time.Duration) (time.Time, error) { return time.Now(), nil }

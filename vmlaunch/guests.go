@@ -67,15 +67,17 @@ func (n *Node) prepareDisks(ctx context.Context, m *machine, image images.Info) 
 	seed := images.Seed{
 		InstanceID:  m.plan.Domain,
 		Hostname:    m.plan.Name,
-		GuestBinary: filepath.Join(config.Libexec, "slurmv-guest"),
+		GuestBinary: guestBinary(),
 		UserData:    n.userData,
 	}
 	return images.WriteSeed(m.plan.Seed, seed, n.owner())
 }
 
-// meetGuest connects to the guest agent, plugs in what a running kernel is to find,
-// tells the agent what its VM is to be and takes its report.
-func (n *Node) meetGuest(ctx context.Context, m *machine) error {
+// guestBinary is the guest agent that VMs get from their nodes.
+func guestBinary() string { return filepath.Join(config.Libexec, "slurmv-guest") }
+
+// reach connects to the guest agent when it is there.
+func (n *Node) reach(ctx context.Context, m *machine) error {
 	conn, err := dialPort(m.plan.Channel)
 	if err != nil {
 		return err
@@ -86,11 +88,26 @@ func (n *Node) meetGuest(ctx context.Context, m *machine) error {
 		return err
 	}
 	m.setSession(session)
+	return nil
+}
+
+// meetGuest connects to the guest agent, plugs in what a running kernel is to find,
+// tells the agent what its VM is to be and takes its report.
+func (n *Node) meetGuest(ctx context.Context, m *machine) error {
+	if err := n.reach(ctx, m); err != nil {
+		return err
+	}
 	m.pass("agent")
 	if err := n.plugRegions(ctx, m); err != nil {
 		return err
 	}
-	report, err := session.Setup(ctx, n.setup(m.plan))
+	setup := n.setup(m.plan)
+	if m.restoring {
+		if err := n.renew(ctx, m, &setup); err != nil {
+			return err
+		}
+	}
+	report, err := m.session.Setup(ctx, setup)
 	if err != nil {
 		return fmt.Errorf("set up the guest: %w", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 
-	"libvirt.org/go/libvirt"
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
@@ -129,12 +128,8 @@ func (n *Node) plugRegions(ctx context.Context, m *machine) error {
 		return context.Cause(ctx)
 	}
 	for _, r := range n.shared.regions {
-		text, err := shmemDevice(r).Marshal()
-		if err != nil {
-			return err
-		}
-		if err := m.domain.AttachDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE); err != nil {
-			return fmt.Errorf("plug shared memory into domain %s: %w", m.plan.Domain, plain(err))
+		if err := m.plug(shmemDevice(r)); err != nil {
+			return fmt.Errorf("plug shared memory into domain %s: %w", m.plan.Domain, err)
 		}
 	}
 	return nil
@@ -172,7 +167,7 @@ func (p Plan) addSharedMemory(d *libvirtxml.Domain) {
 	if shared.Devices == 0 {
 		return
 	}
-	if hole := 2 * int64(shared.Devices) * shared.SizeMiB; hole > firmwareHole {
+	if hole := p.pciHole(); hole != 0 {
 		d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{
 			Type: "pci", Model: "pcie-root", Index: new(uint),
 			PCI: &libvirtxml.DomainControllerPCI{Hole64: &libvirtxml.DomainControllerPCIHole64{
@@ -184,6 +179,15 @@ func (p Plan) addSharedMemory(d *libvirtxml.Domain) {
 	d.Devices.Controllers = append(d.Devices.Controllers,
 		libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port", Index: &port},
 		libvirtxml.DomainController{Type: "pci", Model: "pcie-to-pci-bridge", Index: &bridge})
+}
+
+// pciHole is how much address space devices need above the VM's memory, in MiB; 0 if
+// what they have anyway is enough.
+func (p Plan) pciHole() int64 {
+	if hole := 2 * int64(p.Job.Spec.IVShmem.Devices) * p.Job.Spec.IVShmem.SizeMiB; hole > firmwareHole {
+		return hole
+	}
+	return 0
 }
 
 // guestMemory is what the guest agent has to know of the devices.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
+	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
@@ -114,6 +115,9 @@ func (n *Node) launch(ctx context.Context, cfg config.Config) error {
 	}
 	n.logPinning()
 	image, err := n.prepare(ctx, cfg)
+	if err == nil {
+		err = n.chooseStart(ctx, cfg, image)
+	}
 	if err == nil {
 		err = n.startMachines(ctx, cfg, image)
 	}
@@ -254,13 +258,30 @@ func (n *Node) connectNetwork(ctx context.Context) error {
 	return n.journal.Done(recordNetwork, n.plan.Job.ID.String())
 }
 
-// startMachine takes one VM from nothing to ready.
+// startMachine takes one VM from nothing to ready: from the template if there is one,
+// else, or if that fails where it is not all that the user wants, by booting.
 func (n *Node) startMachine(ctx context.Context, m *machine, image images.Info) error {
+	if n.from == nil {
+		return n.bootMachine(ctx, m, image)
+	}
+	err := n.restoreMachine(ctx, m)
+	switch {
+	case err == nil:
+		m.enter("ready")
+	case ctx.Err() == nil && n.plan.Job.Spec.Start != config.StartWarm:
+		n.log.Warn("VM is booted, not restored", "vm", m.plan.Name, "reason", err)
+		return n.bootMachine(ctx, m, image)
+	}
+	return err
+}
+
+// bootMachine takes one VM from nothing to ready by booting.
+func (n *Node) bootMachine(ctx context.Context, m *machine, image images.Info) error {
 	m.pass("disk")
 	if err := n.prepareDisks(ctx, m, image); err != nil {
 		return err
 	}
-	if err := n.startDomain(m); err != nil {
+	if err := n.startDomain(m, n.plan.domain(m.plan, m.vfs)); err != nil {
 		return err
 	}
 	m.enter("boot")
@@ -275,10 +296,10 @@ func (n *Node) startMachine(ctx context.Context, m *machine, image images.Info) 
 
 // startDomain defines the domain, writes it down and only then starts it: a start
 // that is still under way when the job is reclaimed is found by its UUID.
-func (n *Node) startDomain(m *machine) error {
+func (n *Node) startDomain(m *machine, d *libvirtxml.Domain) error {
 	m.pass("define")
 	var err error
-	if m.domain, err = n.hypervisor.define(n.plan.domain(m.plan, m.vfs)); err != nil {
+	if m.domain, err = n.hypervisor.define(d); err != nil {
 		return err
 	}
 	if err := n.journal.Intend(recordDomain, m.plan.UUID, m.plan.Domain); err != nil {
@@ -288,6 +309,11 @@ func (n *Node) startDomain(m *machine) error {
 	if err := m.domain.Create(); err != nil {
 		return fmt.Errorf("start domain %s: %w", m.plan.Domain, plain(err))
 	}
+	return n.domainStarted(m)
+}
+
+// domainStarted writes down that QEMU runs, and begins to record the console.
+func (n *Node) domainStarted(m *machine) (err error) {
 	if err := n.journal.Done(recordDomain, m.plan.UUID); err != nil {
 		return err
 	}

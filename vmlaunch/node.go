@@ -18,6 +18,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/images/template"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/nodeagent"
 	"github.com/slurm-v/slurm-v/sshkey"
@@ -42,6 +43,7 @@ type Node struct {
 	up         time.Duration                   // when all VMs of this node were, on that clock
 	image      atomic.Pointer[nodeagent.Image] // nil until it is known
 	machines   []*machine
+	from       *template.Template // of which the VMs are restored; nil if they boot
 	shared     sharedMemory
 	claims     *claims
 	devices    *devices
@@ -105,12 +107,13 @@ type machine struct {
 
 	programs int // under the node's programsMu
 
-	mu      sync.Mutex
-	address netip.Prefix
-	stages  []nodeagent.Stage
-	state   string
-	since   time.Duration // of the stage, on the node's clock
-	stop    string        // why the guest ended by itself
+	mu        sync.Mutex
+	address   netip.Prefix
+	stages    []nodeagent.Stage
+	state     string
+	since     time.Duration // of the stage, on the node's clock
+	stop      string        // why the guest ended by itself
+	restoring bool          // its end would not be the job's
 }
 
 func (m *machine) close() {
@@ -172,9 +175,13 @@ func (n *Node) stopped(uuid, reason string) {
 		}
 		m.mu.Lock()
 		m.stop = reason
+		restoring := m.restoring
 		m.mu.Unlock()
 		n.log.Warn("VM ended", "vm", m.plan.Name, "reason", reason)
 		m.endSession()
+		if restoring {
+			continue
+		}
 		n.goneOnce.Do(func() { close(n.gone) })
 	}
 }
@@ -344,6 +351,9 @@ func (n *Node) endProgram(m *machine) {
 	m.programs--
 	n.programs.Done()
 }
+
+// groupOf returns the gid in what Stat said.
+func groupOf(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Gid }
 
 // ownerOf returns the uid in what Stat said.
 func ownerOf(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }

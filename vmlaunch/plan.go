@@ -15,17 +15,19 @@ import (
 
 // A Plan is all that one node will do for a job.
 type Plan struct {
-	Job      Job
-	Owner    Owner
-	Image    string // absolute path of the base image
-	Network  config.Network
-	NetName  string // the --vm-network it is
-	Hardware Hardware
-	Programs int // that may run at once in one VM
-	QEMU     config.QEMU
-	VLAN     uint16 // of the job's VFs; 0 is none
-	VFSubnet string // in which VFs have addresses; "" is none
-	Unpinned string // why the VMs have no CPUs to themselves; "" if they have
+	Job       Job
+	Owner     Owner
+	Image     string // absolute path of the base image
+	Catalogue bool   // it is one of the site's catalogue
+	Site      bool   // no job, but root who makes a template for all
+	Network   config.Network
+	NetName   string // the --vm-network it is
+	Hardware  Hardware
+	Programs  int // that may run at once in one VM
+	QEMU      config.QEMU
+	VLAN      uint16 // of the job's VFs; 0 is none
+	VFSubnet  string // in which VFs have addresses; "" is none
+	Unpinned  string // why the VMs have no CPUs to themselves; "" if they have
 
 	State string // directory of the job's files on this node, until reclaim
 	Run   string // directory of its sockets and libvirt's own state
@@ -70,7 +72,7 @@ func NewPlan(cfg config.Config, job Job, owner Owner, hw Hardware) (Plan, error)
 			job.Spec.Network, config.Names(cfg.Network))
 	}
 	p := Plan{
-		Job: job, Owner: owner, Image: image, Network: network, NetName: job.Spec.Network,
+		Job: job, Owner: owner, Image: image, Catalogue: images.InCatalogue(cfg.Images, image), Network: network, NetName: job.Spec.Network,
 		Hardware: hw, Programs: cfg.Limits.ProgramsPerVM, QEMU: cfg.QEMU,
 		VLAN: cfg.VF.VLAN(job.ID.Job), VFSubnet: cfg.VF.Subnet,
 		State: journal.Dir(cfg.StateDir(job.Node), job.ID),
@@ -130,5 +132,9 @@ func (p Plan) uuid(number int) string {
 	u := sum[:16]
 	u[6] = u[6]&0x0f | 0x80
 	u[8] = u[8]&0x3f | 0x80
+	return formatUUID(u)
+}
+
+func formatUUID(u []byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }

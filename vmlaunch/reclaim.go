@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images/template"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/nodeagent"
 	"github.com/slurm-v/slurm-v/vmnet"
@@ -129,6 +130,12 @@ var undoers = map[string]func(context.Context, config.Config, *journal.Journal, 
 	recordImage: func(_ context.Context, cfg config.Config, j *journal.Journal, holder string) error {
 		return releaseImage(cfg, j, holder)
 	},
+	template.Claim: func(context.Context, config.Config, *journal.Journal, string) error {
+		return nil // the record was the claim
+	},
+	template.Work: func(_ context.Context, _ config.Config, _ *journal.Journal, dir string) error {
+		return os.RemoveAll(dir)
+	},
 	recordNetwork: func(ctx context.Context, _ config.Config, j *journal.Journal, _ string) error {
 		return vmnet.Delete(ctx, j.ID())
 	},
@@ -160,7 +167,7 @@ func removeFiles(dir string) error {
 // Clean reclaims what jobs that are not running any more have left on node.
 // running says which are; it is asked once.
 func Clean(ctx context.Context, cfg config.Config, node string, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
-	if err := errors.Join(releaseOrphans(ctx, cfg, node), removeOrphanRegions(ctx, cfg, node), cleanImages(ctx, cfg, node)); err != nil {
+	if err := errors.Join(releaseOrphans(ctx, cfg, node), removeOrphanRegions(ctx, cfg, node), cleanImages(ctx, cfg, node), openTemplates(cfg, node).Sweep(ctx)); err != nil {
 		return nil, err
 	}
 	ids, err := journal.List(cfg.StateDir(node))

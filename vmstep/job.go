@@ -25,8 +25,8 @@ type Job struct {
 // String is the identity of the job, as "4217.0": a requeued job is another one.
 func (j Job) String() string { return fmt.Sprintf("%d.%d", j.ID, j.Restart) }
 
-// specVariable is what the plugin leaves in a job that has VMs.
-const specVariable = "SLURM_SPANK_SLURMV_SPEC"
+// SpecVariable is what the plugin leaves in a job that has VMs.
+const SpecVariable = "SLURM_SPANK_SLURMV_SPEC"
 
 // JobFromEnv finds the job by its environment. The error says what to do when
 // there is none, or none with VMs.
@@ -37,14 +37,14 @@ func JobFromEnv(env func(string) string) (Job, error) {
 		return Job{}, errors.New("this is not a Slurm job: call slurm-v-run in a batch script that says #SBATCH --vm-per-node=N, or after salloc --vm-per-node=N")
 	case env("SLURM_HET_SIZE") != "":
 		return Job{}, errors.New("VMs are not available in heterogeneous jobs")
-	case env(specVariable) == "":
+	case env(SpecVariable) == "":
 		return Job{}, fmt.Errorf("job %s has no VMs: submit it with --vm-per-node=N (see sbatch --help), or use srun", id)
 	}
 	job, err := parseJob(id, env("SLURM_RESTART_COUNT"), firstOf(env, "SLURM_JOB_NUM_NODES", "SLURM_NNODES"))
 	if err != nil {
 		return Job{}, err
 	}
-	if spec, err := jobspec.Decode(env(specVariable)); err == nil {
+	if spec, err := jobspec.Decode(env(SpecVariable)); err == nil {
 		job.VMs, job.VCPUs, job.Devices = job.Nodes*spec.VMsPerNode, spec.VCPUs, spec.IVShmem.Devices
 		job.ReadyTimeout = spec.ReadyTimeout
 	}

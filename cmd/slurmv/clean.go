@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -59,13 +58,5 @@ func runClean(ctx context.Context, o cleanOptions, uid int, out, words io.Writer
 	}
 	c := exec.CommandContext(ctx, agentPath(), args...)
 	c.Stdout, c.Stderr = out, words
-	err := c.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() >= 0 {
-		return exitError{exit.ExitCode()}
-	}
-	if err != nil {
-		return fmt.Errorf("run %s: %w", agentPath(), err)
-	}
-	return nil
+	return runStatus(c)
 }

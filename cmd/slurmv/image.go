@@ -21,11 +21,12 @@ func newImage() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "image COMMAND",
 		Short: "See and manage what this node keeps of images",
-		Long: `See and manage what this node keeps of VM images.
+		Long: `See and manage what this node keeps of VM images: copies of their files (cache, forget), and
+templates, which are VMs that were booted and saved (warm, templates, drop).
 
-The commands look at the node that they run on, as root.`,
+All but warm look at the node that they run on, as root.`,
 	}
-	c.AddCommand(newImageCache(), newImageForget())
+	c.AddCommand(newImageCache(), newImageForget(), newImageWarm(), newImageTemplates(), newImageDrop())
 	return c
 }
 

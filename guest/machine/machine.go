@@ -40,6 +40,7 @@ type Machine struct {
 	mount       func(source, target, fstype string, flags uintptr, data string) error
 	run         func(ctx context.Context, input, name string, args ...string) error
 	sysfs       func(file, value string) error
+	reseedWith  func(seed []byte) error
 
 	mu         sync.Mutex
 	stopLeases context.CancelFunc // ends what keeps addresses
@@ -52,6 +53,9 @@ var _ guest.Machine = (*Machine)(nil)
 // Setup makes the VM what s says.
 func (m *Machine) Setup(ctx context.Context, s guest.Setup) (guest.Report, error) {
 	if err := check(s); err != nil {
+		return guest.Report{}, err
+	}
+	if err := m.become(ctx, s.Fresh); err != nil {
 		return guest.Report{}, err
 	}
 	if err := m.hostName(s.HostName); err != nil {

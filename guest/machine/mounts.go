@@ -61,11 +61,7 @@ func (m *Machine) mountOne(mount guest.Mount) error {
 	if mount.ReadOnly {
 		flags |= unix.MS_RDONLY
 	}
-	call := m.mount
-	if call == nil {
-		call = unix.Mount
-	}
-	err := call(mount.Tag, target, "9p", flags, mountOptions)
+	err := m.doMount(mount.Tag, target, "9p", flags, mountOptions)
 	switch {
 	case errors.Is(err, unix.ENODEV):
 		return fmt.Errorf("the image's kernel has no 9p file system (modules 9p, 9pnet_virtio): %w", err)
@@ -73,6 +69,13 @@ func (m *Machine) mountOne(mount guest.Mount) error {
 		return fmt.Errorf("the VM has no such export: %w", err)
 	}
 	return err
+}
+
+func (m *Machine) doMount(source, target, fstype string, flags uintptr, data string) error {
+	if m.mount != nil {
+		return m.mount(source, target, fstype, flags, data)
+	}
+	return unix.Mount(source, target, fstype, flags, data)
 }
 
 // mounted tells whether the export is there from an earlier time.

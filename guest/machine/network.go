@@ -58,7 +58,7 @@ type nics4 struct {
 }
 
 func (n *nics4) configure(ctx context.Context, host string, nic guest.NIC) error {
-	link, err := n.find(ctx, nic.MAC)
+	link, err := n.named(ctx, nic)
 	if err != nil {
 		return err
 	}
@@ -86,6 +86,25 @@ func (n *nics4) configure(ctx context.Context, host string, nic guest.NIC) error
 	}
 	go n.keepAddress(link, addr, changes)
 	return nil
+}
+
+// named finds the interface and gives it its MAC address.
+func (n *nics4) named(ctx context.Context, nic guest.NIC) (netlink.Link, error) {
+	if nic.Before == "" {
+		return n.find(ctx, nic.MAC)
+	}
+	link, err := n.find(ctx, nic.Before)
+	if err != nil {
+		return nil, err
+	}
+	mac, err := net.ParseMAC(nic.MAC)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.LinkSetHardwareAddr(link, mac); err != nil {
+		return nil, fmt.Errorf("set the MAC address: %w", err)
+	}
+	return link, nil
 }
 
 // find waits for the interface with that MAC address.

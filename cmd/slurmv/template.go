@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+func newImageWarm() *cobra.Command {
+	var o cleanOptions
+	values := map[string]*string{}
+	c := &cobra.Command{
+		Use:   "warm [flags]",
+		Short: "Make a template on this node, or on the nodes of a job",
+		Long: `Make a template.
+
+In a job with VM options, on each of its nodes: of the job's own image, for VMs of the size
+that the job has asked for. The job's VMs are started for it, from the template, and can be
+used. Where there is a template already nothing is made.
+
+As root on a node, outside of jobs: of an image of the catalogue, for all users who may read
+the image. The VM that becomes the template takes CPUs and memory that Slurm does not count.
+
+EXIT STATUS
+===========
+
+    0   the templates are there
+    1   one could not be made
+    2   the command line cannot be run`,
+		Example: `  salloc --nodes=4 --vm-per-node=1 --vm-image=~/mine.qcow2 --memory-per-vm=8G slurmv image warm
+  ssh n7 slurmv image warm --vm-image debian12-mpi --memory-per-vm 8G --vcpu-per-vm 4`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if os.Getenv("SLURM_JOB_ID") != "" {
+				return warmInJob(c)
+			}
+			return warmAsRoot(c, o, values)
+		},
+	}
+	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
+	addNodeName(c, &o.node)
+	for _, option := range []string{"vm-image", "vcpu-per-vm", "memory-per-vm", "disk-size"} {
+		values[option] = c.Flags().String(option, "", "as in sbatch; outside of jobs only")
+	}
+	return c
+}
+
+// warmInJob starts the job's VMs from a template, which its nodes make first.
+func warmInJob(c *cobra.Command) error {
+	spec, err := jobspec.Decode(os.Getenv(vmstep.SpecVariable))
+	if err != nil {
+		return fmt.Errorf("a template has the size of a job's VMs, and this job has none: submit it with --vm-per-node=1 (%w)", err)
+	}
+	spec.Start = config.StartWarm
+	run := exec.CommandContext(c.Context(), "slurm-v-run", "true")
+	run.Env = append(os.Environ(), vmstep.SpecVariable+"="+spec.Encode())
+	run.Stdout, run.Stderr = c.OutOrStdout(), c.ErrOrStderr()
+	return runStatus(run)
+}
+
+func warmAsRoot(c *cobra.Command, o cleanOptions, values map[string]*string) error {
+	if os.Geteuid() != 0 {
+		return errors.New("your own image: run this in a job with VM options, as in salloc --vm-per-node=1 --vm-image=... slurmv image warm; for all users: as root on the node")
+	}
+	args := []string{"warm", "--config", o.config}
+	if o.node != "" {
+		args = append(args, "--node", o.node)
+	}
+	for name, value := range values {
+		if *value != "" {
+			args = append(args, "--"+name, *value)
+		}
+	}
+	run := exec.CommandContext(c.Context(), agentPath(), args...)
+	run.Stdout, run.Stderr = c.OutOrStdout(), c.ErrOrStderr()
+	return runStatus(run)
+}
+
+// runStatus runs a command that says itself what is wrong.
+func runStatus(c *exec.Cmd) error {
+	err := c.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() >= 0 {
+		return exitError{exit.ExitCode()}
+	}
+	if err != nil {
+		return fmt.Errorf("run %s: %w", c.Path, err)
+	}
+	return nil
+}
+
+func newImageTemplates() *cobra.Command {
+	var o vfOptions
+	c := &cobra.Command{
+		Use:   "templates [flags]",
+		Short: "List the templates of this node",
+		Long: `List the templates of this node, as root: whose they are, of which image, for VMs of which
+size, how much of the disk they take and when they were used last. The one not used for
+longest comes first, and is the first to go when room is wanted.
+
+EXIT STATUS
+===========
+
+    0   they are listed; there may be none
+    1   they cannot be read
+    2   the command line cannot be run`,
+		Example: "  slurmv image templates",
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkOutput(o.output); err != nil {
+				return err
+			}
+			_, all, err := templates(o)
+			switch {
+			case err != nil:
+				return err
+			case o.output == "json":
+				return printJSON(c.OutOrStdout(), all)
+			}
+			return printTemplates(c.OutOrStdout(), all)
+		},
+	}
+	o.add(c)
+	addOutput(c, &o.output)
+	return c
+}
+
+// templates reads those of the node.
+func templates(o vfOptions) (*template.Store, []template.Template, error) {
+	node, err := nodeName(o.node)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg, err := config.Load(o.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	store := template.Open(cfg.StateDir(node), int64(cfg.Warm.Size)<<20)
+	all, err := store.List()
+	if errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("the templates of a node are root's to see: run this as root on the node (%w)", err)
+	}
+	return store, all, err
+}
+
+func printTemplates(out io.Writer, all []template.Template) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ID\tOWNER\tIMAGE\tVCPUS\tMEMORY\tDISK\tUSED")
+	for _, v := range all {
+		image := "-"
+		if len(v.Shape.Image) > 0 {
+			image = v.Shape.Image[0].Path
+		}
+		fmt.Fprintf(t, "%.12s\t%s\t%s\t%d\t%s\t%d MiB\t%s\n", filepath.Base(v.Dir), ownerName(v.Whose), image,
+			v.Shape.VCPUs, config.Size(v.Shape.Memory), v.Bytes>>20, v.Used.Format(time.DateTime))
+	}
+	return t.Flush()
+}
+
+// ownerName is the user's name, if there is one.
+func ownerName(whose template.Whose) string {
+	if account, err := user.LookupId(string(whose)); err == nil {
+		return account.Username
+	}
+	return string(whose)
+}
+
+func newImageDrop() *cobra.Command {
+	var o vfOptions
+	c := &cobra.Command{
+		Use:   "drop [flags] ID...",
+		Short: "Remove templates of this node",
+		Long: `Remove templates of this node, as root. An ID is as slurmv image templates shows it, or "all".
+A template from which a job's VMs were restored is left alone as long as they run.
+
+EXIT STATUS
+===========
+
+    0   they are removed
+    1   one is not there, is in use, or could not be removed
+    2   the command line cannot be run`,
+		Example: "  slurmv image drop 04dba86c1986",
+		Args:    atLeast(1),
+		RunE: func(c *cobra.Command, ids []string) error {
+			return dropTemplates(c.Context(), o, ids)
+		},
+	}
+	o.add(c)
+	return c
+}
+
+func dropTemplates(ctx context.Context, o vfOptions, ids []string) error {
+	store, all, err := templates(o)
+	for _, id := range ids {
+		found := id == "all"
+		for _, t := range all {
+			if id == "all" || strings.HasPrefix(filepath.Base(t.Dir), id) {
+				found, err = true, errors.Join(err, store.Remove(ctx, t))
+			}
+		}
+		if !found && err == nil {
+			err = fmt.Errorf("there is no template %s on this node", id)
+		}
+	}
+	return err
+}

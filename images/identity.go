@@ -1,0 +1,69 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// A FileIdentity tells whether a file is still the one that it was, without reading it.
+// Whoever changes a file cannot set when it was changed.
+type FileIdentity struct {
+	Path     string `json:"path"`
+	Device   uint64 `json:"device"`
+	Inode    uint64 `json:"inode"`
+	Size     int64  `json:"size"`     // bytes
+	Modified int64  `json:"modified"` // ns since 1970
+	Changed  int64  `json:"changed"`  // same, of the inode
+}
+
+// Identities returns those of the image and of all that it is based on. The owner has
+// to reach the files.
+func (i Info) Identities(ctx context.Context, as Owner) (all []FileIdentity, err error) {
+	err = as.do(ctx, func() error {
+		var found []FileIdentity
+		for _, layer := range i.layers() {
+			id, err := Identify(layer.Path)
+			if err != nil {
+				return err
+			}
+			found = append(found, id)
+		}
+		all = found
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look at image %s: %w", printable(i.Path), err)
+	}
+	return all, nil
+}
+
+// Identify returns the identity of the file at path.
+func Identify(path string) (FileIdentity, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return FileIdentity{}, err
+	}
+	s := info.Sys().(*syscall.Stat_t)
+	return FileIdentity{
+		Path: path, Device: s.Dev, Inode: s.Ino, Size: s.Size,
+		Modified: s.Mtim.Nano(), Changed: s.Ctim.Nano(),
+	}, nil
+}
+
+// CopyFor makes a copy of a small file at path that is as's, 0600. Its directory may be
+// his; nothing must be there yet.
+func CopyFor(source, path string, as Owner) error {
+	data, err := os.ReadFile(source)
+	if err != nil {
+		return err
+	}
+	file, err := createFor(path, as)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	return errors.Join(err, file.Close())
+}

@@ -1,0 +1,251 @@
+package template
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+// A Store is the templates of a node. Any number of processes may use it.
+type Store struct {
+	dir   string
+	limit int64 // bytes
+	state string
+}
+
+// The kinds of records in jobs' journals that tell who has what here. The names of the
+// records are directories.
+const (
+	Claim = "template" // VMs of the job are restored from it, or may be
+	Work  = "draft"    // the job makes it
+)
+
+// Open returns the store below a node's state directory. All templates together have limit
+// bytes at most.
+func Open(state string, limit int64) *Store {
+	return &Store{dir: filepath.Join(state, "templates"), limit: limit, state: state}
+}
+
+// ErrNone matches the error of [Store.Find] that there is no such template.
+var ErrNone = errors.New("no template")
+
+// A NoneError says why there is none that fits.
+type NoneError struct{ Reason string }
+
+func (e *NoneError) Error() string {
+	if e.Reason == "" {
+		return "this node has no template of the image"
+	}
+	return "the node's template of the image does not fit: " + e.Reason
+}
+
+// Is reports whether target is [ErrNone].
+func (e *NoneError) Is(target error) bool { return target == ErrNone }
+
+// Find returns a template of the shape, of the first of all those who has one. claim is
+// called before anybody can remove it, and when it is the newest in use.
+func (s *Store) Find(ctx context.Context, shape Shape, claim func(Template) error, all ...Whose) (Template, error) {
+	unlock, err := s.lock(ctx, "lock")
+	if err != nil {
+		return Template{}, err
+	}
+	defer unlock()
+	for _, whose := range all {
+		t, err := read(s.place(whose, shape.Key()), whose)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = claim(t)
+		}
+		if err == nil {
+			err = touch(filepath.Join(t.Dir, aboutFile))
+		}
+		return t, err
+	}
+	return Template{}, &NoneError{s.explain(shape, all)}
+}
+
+// explain says why what is there does not fit.
+func (s *Store) explain(shape Shape, all []Whose) string {
+	for _, whose := range all {
+		for _, t := range s.of(whose) {
+			if why := shape.Differs(t.Shape); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
+}
+
+// place is where the template of that key is, or would be.
+func (s *Store) place(whose Whose, key string) string {
+	return filepath.Join(s.dir, string(whose), key)
+}
+
+// touch makes it the newest in use.
+func touch(path string) error {
+	now := time.Now()
+	return os.Chtimes(path, now, now)
+}
+
+// read reads what is written down about the template in dir.
+func read(dir string, whose Whose) (Template, error) {
+	t := Template{Dir: dir, Whose: whose}
+	path := filepath.Join(dir, aboutFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return t, err
+	}
+	if err := json.Unmarshal(text, &t.About); err != nil {
+		return t, fmt.Errorf("template %s: %w", dir, err)
+	}
+	if info, err := os.Stat(path); err == nil {
+		t.Used = info.ModTime()
+	}
+	t.Bytes, err = allocated(dir)
+	return t, err
+}
+
+// allocated is what the files in dir take on disk, in bytes.
+func allocated(dir string) (sum int64, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(dir, e.Name()), &st) == nil {
+			sum += st.Blocks * 512
+		}
+	}
+	return sum, err
+}
+
+// List returns all templates, the one not used for longest first.
+func (s *Store) List() ([]Template, error) {
+	owners, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list templates: %w", err)
+	}
+	var all []Template
+	for _, owner := range owners {
+		all = append(all, s.of(Whose(owner.Name()))...)
+	}
+	slices.SortFunc(all, func(a, b Template) int {
+		return cmp.Or(a.Used.Compare(b.Used), strings.Compare(a.Dir, b.Dir))
+	})
+	return all, nil
+}
+
+// of lists the complete templates of one owner.
+func (s *Store) of(whose Whose) (all []Template) {
+	entries, _ := os.ReadDir(filepath.Join(s.dir, string(whose)))
+	for _, e := range entries {
+		if strings.Contains(e.Name(), ".") {
+			continue // a draft, or on its way out
+		}
+		if t, err := read(s.place(whose, e.Name()), whose); err == nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// ErrInUse matches the error of [Store.Remove] about a template that somebody uses.
+var ErrInUse = errors.New("a job has VMs from it")
+
+// Remove removes a template that nobody uses.
+func (s *Store) Remove(ctx context.Context, t Template) error {
+	unlock, err := s.lock(ctx, "lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.remove(t)
+}
+
+// remove takes the template out of sight first, so that half of it is never used.
+func (s *Store) remove(t Template) error {
+	claimed, err := journal.Holds(s.state, Claim, t.Dir)
+	if err == nil && claimed {
+		err = ErrInUse
+	}
+	if err != nil {
+		return fmt.Errorf("remove template %s: %w", filepath.Base(t.Dir), err)
+	}
+	gone := t.Dir + goneSuffix
+	if err := os.Rename(t.Dir, gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(gone)
+}
+
+// Suffixes of directories that are no templates.
+const (
+	draftSuffix = ".draft"
+	goneSuffix  = ".gone"
+)
+
+// Sweep removes what a crash has left half made or half removed and no job has in its
+// journal any more.
+func (s *Store) Sweep(ctx context.Context) error {
+	unlock, err := s.lock(ctx, "lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	gone, _ := filepath.Glob(filepath.Join(s.dir, "*", "*"+goneSuffix))
+	drafts, _ := filepath.Glob(filepath.Join(s.dir, "*", "*"+draftSuffix))
+	for _, dir := range drafts {
+		switch busy, e := journal.Holds(s.state, Work, dir); {
+		case e != nil:
+			err = errors.Join(err, e)
+		case !busy:
+			gone = append(gone, dir)
+		}
+	}
+	for _, dir := range gone {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return err
+}
+
+// lock takes a lock of the store. The directories are root's, and users only pass
+// through them.
+func (s *Store) lock(ctx context.Context, name string) (unlock func(), err error) {
+	path := filepath.Join(s.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), file.Close())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package vmlaunch
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"libvirt.org/go/libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/jobspec"
+)
+
+// templateMAC is what a template's NIC has: no VM of a job has it, and the bridge drops
+// what comes from it.
+const templateMAC = "02:73:76:2d:74:6d"
+
+// quiet is how long the guest is left alone before it is saved: what it does about the
+// end of the session, it does once and not in every VM.
+const quiet = time.Second
+
+// makeTemplate boots a VM of the shape beside those of the job, which wait for it, and
+// saves it. Others of the job's owner who want to make one wait; the first may have made
+// what the next one needs.
+func (n *Node) makeTemplate(ctx context.Context, cfg config.Config, store *template.Store, shape template.Shape, image images.Info) error {
+	draft, err := store.Draft(ctx, n.templateOwner(), shape, n.plan.Job.ID.String(), func(dir string) error {
+		return n.journal.Intend(template.Work, dir, nil)
+	})
+	if err != nil {
+		return err
+	}
+	defer n.endDraft(draft)
+	if draft.Exists() {
+		return nil
+	}
+	if err := n.fillDraft(ctx, cfg, draft, image); err != nil {
+		return err
+	}
+	return draft.Publish(ctx)
+}
+
+// endDraft forgets a draft, of which nothing is left.
+func (n *Node) endDraft(draft *template.Draft) {
+	err := draft.Close()
+	if err == nil {
+		err = n.journal.Undone(template.Work, draft.Dir)
+	}
+	if err != nil {
+		n.log.Warn("a template's draft is left", "error", err)
+	}
+}
+
+// templateOwner is whose templates the job makes.
+func (n *Node) templateOwner() template.Whose {
+	if n.plan.Site {
+		return template.Site
+	}
+	return template.Own(n.plan.Owner.UID)
+}
+
+// fillDraft makes the files of a template.
+func (n *Node) fillDraft(ctx context.Context, cfg config.Config, draft *template.Draft, image images.Info) error {
+	m := &machine{plan: n.plan.templateVM(draft.Template), node: n}
+	if err := n.prepareDisks(ctx, m, image); err != nil {
+		return err
+	}
+	disk := images.Info{Layer: images.Layer{Path: draft.Final().Disk(), Format: images.QCOW2}, VirtualBytes: image.VirtualBytes}
+	if err := images.CreateOverlay(ctx, disk, draft.Blank(), n.plan.Job.Spec.DiskMiB, images.Owner{}); err != nil {
+		return err
+	}
+	defer m.close()
+	if err := n.bootTemplate(ctx, m, n.plan.templateDomain(m.plan, cfg.Warm, draft.Nothing())); err != nil {
+		return err
+	}
+	if err := n.saveTemplate(m, draft.Saved()); err != nil {
+		return err
+	}
+	if n.plan.Site {
+		return draft.ShareLike(image.Path)
+	}
+	return nil
+}
+
+// bootTemplate boots the VM and has its agent make it ready to be saved.
+func (n *Node) bootTemplate(ctx context.Context, m *machine, d *libvirtxml.Domain) error {
+	if err := n.startDomain(m, d); err != nil {
+		return err
+	}
+	m.enter("boot")
+	wait, cancel := withPatience(ctx, n.plan.Job.Spec.ReadyTimeout)
+	defer cancel()
+	err := n.reach(wait, m)
+	if err == nil {
+		m.enter("save")
+		err = m.session.Template(wait)
+	}
+	if err != nil {
+		return n.explainBoot(wait, m, err)
+	}
+	m.endSession()
+	select {
+	case <-time.After(quiet):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// saveTemplate saves the VM, which ends it.
+func (n *Node) saveTemplate(m *machine, path string) error {
+	if err := m.domain.SaveFlags(path, "", libvirt.DOMAIN_SAVE_RUNNING); err != nil {
+		return fmt.Errorf("save domain %s: %w", m.plan.Domain, plain(err))
+	}
+	return n.endDomain(m)
+}
+
+// templateVM is the VM that becomes the template t. No other of the job runs yet, so it
+// borrows the tap of the first.
+func (p Plan) templateVM(t template.Template) VMPlan {
+	return VMPlan{
+		Number: p.VMs[0].Number, Name: "template", Domain: "slurmv-" + p.Job.ID.String() + "-template",
+		UUID: p.uuid(-1), MAC: templateMAC, Tap: p.VMs[0].Tap,
+		Dir: t.Dir, Overlay: t.Disk(), Seed: t.Seed(),
+		Console: filepath.Join(p.Run, "template.console"),
+		Channel: filepath.Join(p.Run, "template.channel"),
+	}
+}
+
+// templateDomain describes the VM: what cannot be plugged into a running one is there, as
+// much as the site's slots say, and room for what can.
+func (p Plan) templateDomain(vm VMPlan, slots config.Warm, nothing string) *libvirtxml.Domain {
+	p.Job.Spec.Mounts = nil
+	for range slots.MountSlots {
+		p.Job.Spec.Mounts = append(p.Job.Spec.Mounts, jobspec.Mount{Host: nothing})
+	}
+	p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // for the bridge that they are plugged into
+	d := p.domain(vm, nil)
+	d.GenID = &libvirtxml.DomainGenID{Value: newUUID()}
+	for i := range fixedDevices(d) + slots.DeviceSlots {
+		index := uint(ivshmemBridge + 1 + i)
+		d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port", Index: &index})
+	}
+	return d
+}
+
+// fixedDevices counts those to which libvirt will give a port each, beginning with the
+// ports that are spare otherwise.
+func fixedDevices(d *libvirtxml.Domain) int {
+	const serial, bridge = 1, 0 // a virtio-serial controller; the bridge has named its port
+	v := d.Devices
+	return len(v.Disks) + len(v.Interfaces) + len(v.Filesystems) + len(v.RNGs) + serial + bridge
+}
