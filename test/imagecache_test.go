@@ -77,7 +77,9 @@ func TestAnAgentIsKilledWhileItCopies(t *testing.T) {
 for i in $(seq 6000); do compgen -G "$SLURMV_STATE_DIR/images/*/holders/%[1]s.*" >/dev/null &&
 	compgen -G "$SLURMV_STATE_DIR/images/*/0.partial" >/dev/null && break; sleep 0.01; done
 kill -STOP $server; ls $SLURMV_STATE_DIR/images/*/0.partial
-for p in $(pgrep -f "^[^ ]*/slurmv-agent launch"); do grep -qz "^SLURMV_JOB=%[1]s$" /proc/$p/environ && kill -KILL $p; done`, killed.id), "--node", "n1")
+for p in $(pgrep -f "^[^ ]*/slurmv-agent launch"); do # of this node, not of another cluster
+	if [[ /proc/$p/ns/net -ef /proc/self/ns/net ]] && grep -qz "^SLURMV_JOB=%[1]s$" /proc/$p/environ; then kill -KILL $p; fi
+done`, killed.id), "--node", "n1")
 	if s := killed.await("COMPLETED", "FAILED"); s != "FAILED" {
 		t.Errorf("the job of the killed agent is %s", s)
 	}
