@@ -60,6 +60,9 @@ func BenchmarkNode(b *testing.B) {
 	}
 }
 
+// lastJob is the number of the last job that was launched; the others are number 1.
+var lastJob uint32 = 1
+
 // A yard is a node with nothing on it, and a job for it.
 type yard struct {
 	cfg config.Config
@@ -308,9 +311,13 @@ func reclaiming(b *testing.B, y *yard) {
 	}
 }
 
-// launch starts the VMs and lets them know each other, as the map exchange does.
+// launch starts the VMs and lets them know each other, as the map exchange does. Each
+// time it is another job: the test driver is late to tell that a VM has ended, and the
+// next one with its UUID would be taken for it.
 func (y *yard) launch(b *testing.B) *Node {
 	b.Helper()
+	lastJob++
+	y.job.ID.Job = lastJob
 	n, err := Launch(b.Context(), y.cfg, y.job, func(vmstep.Progress) {})
 	check(b, err)
 	check(b, n.SetMap(b.Context(), []nodeagent.NodeVMs{n.Describe()}))
