@@ -17,7 +17,8 @@ type hypervisor struct{ conn *libvirt.Connect }
 // qemuConf configures the embedded driver. libvirt must not move QEMU out of the
 // step's cgroup, nor relabel a user's files, nor rely on a log daemon. Its own
 // user stays root because it decides with it whether the capabilities it probed
-// still hold; every domain says by its label whose it is.
+// still hold; every domain says by its label whose it is. It would make a directory for
+// each job on every hugetlbfs of the node and leave it there; huge pages come by memfd.
 const qemuConf = `cgroup_controllers = []
 namespaces = []
 security_driver = "none"
@@ -27,6 +28,7 @@ remember_owner = 0
 user = "root"
 group = "root"
 max_core = 0
+hugetlbfs_mount = []
 `
 
 // eventLoop serves libvirt's timers and monitors; the embedded driver stalls
