@@ -99,7 +99,7 @@ lint: $(LINT)
 	$(LINT) run --build-tags $(TAGS) ./...
 	shellcheck -x $(SCRIPTS)
 
-SCRIPTS := .ci/run $(wildcard scripts/bench-image-cache scripts/bench-ivshmem scripts/bench-plugin scripts/bench-scale scripts/bench-scale.d/srun scripts/bench-scale.d/job.sh scripts/bench-vf scripts/bench-vf-nodes scripts/census scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/soak scripts/sriov-node scripts/sriov-node.d/* scripts/test)
+SCRIPTS := .ci/run $(wildcard scripts/bench-image-cache scripts/bench-apps scripts/bench-ivshmem scripts/bench-plugin scripts/bench-scale scripts/bench-scale.d/srun scripts/bench-scale.d/job.sh scripts/bench-vf scripts/bench-vf-nodes scripts/census scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/soak scripts/sriov-node scripts/sriov-node.d/* scripts/test)
 
 unit:
 	$(GO) test -race -tags $(TAGS) ./...
@@ -137,3 +137,9 @@ test: packages
 demo: packages
 	scripts/cluster up
 	scripts/demo
+
+# What VMs cost applications; on a machine with KVM against bare nodes, too.
+.PHONY: bench-apps
+bench-apps: packages
+	scripts/cluster up
+	scripts/bench-apps

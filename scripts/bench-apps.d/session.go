@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// A session is a shell in an allocation of its own on the development cluster.
+type session struct {
+	name       string
+	vmsPerNode int
+	cmd        *exec.Cmd
+	in         io.WriteCloser
+	out        *bufio.Scanner
+}
+
+// end is the line that follows the output of a script, with its exit status.
+const end = "-- end of the script: "
+
+// open asks for an allocation of two nodes; the options of its VMs are salloc's. UCX, below
+// MPI, gives up a connection without a sign of life after half a minute; two cores that
+// emulate a dozen vCPUs can take longer.
+func open(name, user string, vmsPerNode int, options string) (*session, error) {
+	shell := fmt.Sprintf("cd ~/%s && exec salloc -Q --job-name=%s --time=60 --nodes=2 --vm-per-node=%d %s bash", directory, name, vmsPerNode, options)
+	cmd := exec.Command("scripts/cluster", "run", "--user", user, "--env", "UCX_TCP_KEEPIDLE=inf", "--", "bash", "-c", shell)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	s := &session{name, vmsPerNode, cmd, in, bufio.NewScanner(out)}
+	return s, cmd.Start()
+}
+
+// run runs a script in the session's shell and returns what it prints on both streams.
+func (s *session) run(script string) (string, error) {
+	if _, err := fmt.Fprintf(s.in, "{\n%s\n} </dev/null 2>&1\necho '%s'$?\n", script, end); err != nil {
+		return "", fmt.Errorf("%s: the allocation has ended: %w", s.name, err)
+	}
+	var printed strings.Builder
+	for s.out.Scan() {
+		if status, ok := strings.CutPrefix(s.out.Text(), end); ok {
+			if status != "0" {
+				return "", fmt.Errorf("%s: exit status %s of\n%s\n%s", s.name, status, script, printed.String())
+			}
+			return printed.String(), nil
+		}
+		fmt.Fprintln(&printed, s.out.Text())
+	}
+	return "", fmt.Errorf("%s: the allocation has ended during\n%s\n%s", s.name, script, printed.String())
+}
+
+// close ends the allocation and waits for that.
+func (s *session) close() error {
+	return errors.Join(s.in.Close(), s.cmd.Wait())
+}
