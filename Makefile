@@ -124,6 +124,11 @@ soak: soak-cycles
 soak-cycles:
 	scripts/soak
 
+# How fast VMs come up: docs/benchmarks.md. The machine should have nothing else to do.
+.PHONY: bench
+bench: packages
+	scripts/bench $(PARTS)
+
 # What many VMs and nodes cost, without guests: docs/scale.md. The machine should have
 # nothing else to do.
 .PHONY: bench-scale

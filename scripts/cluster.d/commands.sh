@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The commands: up, run, status, node, down.
+# The commands: up, run, status, cpu, node, down.
 
 complete=$dir/run/complete # `up` came to its end
 
@@ -210,6 +210,15 @@ cluster_status() {
 		say "not well. A dead daemon: scripts/cluster up starts it again. A node that is drained or down: scontrol show node"
 		exit 1
 	}
+}
+
+cluster_cpu() {
+	(($# == 0)) || die "cpu takes no arguments"
+	if unified; then
+		awk '$1 == "usage_usec" { print $2 / 1e6 }' "/sys/fs/cgroup/$cgroup_name/cpu.stat"
+	else
+		awk '{ print $1 / 1e9 }' "/sys/fs/cgroup/cpuacct/$cgroup_name/cpuacct.usage"
+	fi
 }
 
 cluster_node() {

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"os"
+	"path/filepath"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	vgdraw "gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// colours of Okabe and Ito, which colour-blind readers tell apart.
+var colours = []color.Color{
+	color.RGBA{R: 230, G: 159, B: 0, A: 255}, color.RGBA{R: 86, G: 180, B: 233, A: 255}, color.RGBA{R: 0, G: 158, B: 115, A: 255},
+	color.RGBA{R: 213, G: 94, B: 0, A: 255}, color.RGBA{R: 0, G: 114, B: 178, A: 255}, color.RGBA{R: 204, G: 121, B: 167, A: 255},
+	color.RGBA{R: 153, G: 153, B: 153, A: 255},
+}
+
+// draw makes the pictures of what there is.
+func (r *results) draw(out string) error {
+	if len(r.Figures) > 0 {
+		p, err := drawFigures(r.Figures)
+		if err != nil {
+			return err
+		}
+		if err := save(filepath.Join(out, "benchmarks-image.svg"), 24*vg.Centimeter, 10*vg.Centimeter, p); err != nil {
+			return err
+		}
+	}
+	if len(r.Scale) == 0 {
+		return nil
+	}
+	var panels []*plot.Plot
+	for _, start := range []string{"cold", "warm"} {
+		p, err := drawScale(r.Scale, start)
+		if err != nil {
+			return err
+		}
+		panels = append(panels, p)
+	}
+	return save(filepath.Join(out, "benchmarks-nodes.svg"), 26*vg.Centimeter, 11*vg.Centimeter, panels...)
+}
+
+// save puts plots side by side.
+func save(path string, width, height vg.Length, panels ...*plot.Plot) error {
+	canvas := vgsvg.New(width, height)
+	tiles := vgdraw.Tiles{Rows: 1, Cols: len(panels), PadX: 5 * vg.Millimeter, PadTop: 2 * vg.Millimeter, PadRight: 3 * vg.Millimeter}
+	whole := vgdraw.New(canvas)
+	for i, p := range panels {
+		p.Draw(tiles.At(whole, i, 0))
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if _, err := canvas.WriteTo(file); err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// drawFigures stacks the stages of each way, and the rest of the time above them.
+func drawFigures(figures []figure) (*plot.Plot, error) {
+	p := plot.New()
+	p.Y.Label.Text, p.Y.Min = "seconds", 0
+	p.Legend.Top, p.Legend.XOffs = true, -vg.Millimeter
+	names := make([]string, len(figures))
+	rest := make(plotter.Values, len(figures))
+	for i, f := range figures {
+		names[i], rest[i] = f.Way, f.seconds()
+	}
+	var below *plotter.BarChart
+	add := func(name string, values plotter.Values, colour color.Color) error {
+		bar, err := plotter.NewBarChart(values, 1.5*vg.Centimeter)
+		if err != nil {
+			return err
+		}
+		bar.Color, bar.LineStyle.Width = colour, 0
+		if below != nil {
+			bar.StackOn(below)
+		}
+		below = bar
+		p.Add(bar)
+		p.Legend.Add(name, bar)
+		return nil
+	}
+	for n, stage := range figureStages {
+		values := make(plotter.Values, len(figures))
+		for i, f := range figures {
+			values[i] = f.stage(stage)
+			rest[i] -= values[i]
+		}
+		if err := add(stage, values, colours[n%len(colours)]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range rest {
+		rest[i] = max(0, rest[i]) // stages that overlap add up to more than the time
+	}
+	if err := add("others", rest, colours[len(colours)-1]); err != nil {
+		return nil, err
+	}
+	p.NominalX(names...)
+	return p, nil
+}
+
+// drawScale draws the times of one kind of start by the number of VMs, a line for each
+// number of nodes and way, and the CPU floor on all nodes.
+func drawScale(points []scalePoint, start string) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = start, "VMs", "seconds"
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Tick.Marker = plot.ConstantTicks(powersOfTwo(32))
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Add(plotter.NewGrid())
+	most, least := 1.0, math.Inf(1)
+	add := func(name string, colour color.Color, dashes []vg.Length, wanted func(scalePoint) bool, value func(scalePoint) float64) error {
+		var line plotter.XYs
+		for _, point := range points {
+			if point.Start == start && wanted(point) {
+				line = append(line, plotter.XY{X: float64(point.VMs), Y: value(point)})
+				most, least = max(most, value(point)), min(least, value(point))
+			}
+		}
+		if len(line) == 0 {
+			return nil
+		}
+		drawn, marks, err := plotter.NewLinePoints(inOrder(line))
+		if err != nil {
+			return err
+		}
+		drawn.Color, drawn.Width, drawn.Dashes = colour, vg.Points(1.5), dashes
+		marks.Color, marks.Radius, marks.Shape = colour, vg.Points(2), vgdraw.CircleGlyph{}
+		p.Add(drawn, marks)
+		p.Legend.Add(name, drawn, marks)
+		return nil
+	}
+	for i, nodes := range []int{1, 2, 4} {
+		for _, serial := range []bool{true, false} {
+			way, dashes := "parallel", []vg.Length(nil)
+			if serial {
+				way, dashes = "serial", []vg.Length{vg.Points(5), vg.Points(3)}
+			}
+			wanted := func(q scalePoint) bool { return q.Nodes == nodes && q.Serial == serial }
+			if err := add(fmt.Sprintf("%d nodes, %s", nodes, way), colours[i], dashes, wanted, scalePoint.seconds); err != nil {
+				return nil, err
+			}
+		}
+	}
+	onAll := func(q scalePoint) bool { return q.Nodes == 4 && !q.Serial }
+	if err := add("CPU floor, 4 nodes", color.Black, []vg.Length{vg.Points(1), vg.Points(2)}, onAll, scalePoint.floor); err != nil {
+		return nil, err
+	}
+	p.X.Min, p.X.Max = 0.9, 36
+	p.Y.Min, p.Y.Max = least/1.3, most*4 // above is the legend
+	p.Y.Tick.Marker = plot.LogTicks{Prec: 3}
+	return p, nil
+}
+
+func inOrder(points plotter.XYs) plotter.XYs {
+	for i := range points {
+		for j := i; j > 0 && points[j].X < points[j-1].X; j-- {
+			points[j], points[j-1] = points[j-1], points[j]
+		}
+	}
+	return points
+}
+
+func powersOfTwo(most int) (marks []plot.Tick) {
+	for n := 1; n <= most; n *= 2 {
+		marks = append(marks, plot.Tick{Value: float64(n), Label: fmt.Sprint(n)})
+	}
+	return marks
+}

@@ -1,0 +1,166 @@
+// Program bench measures how fast VMs come up; see scripts/bench.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A part is one question.
+type part struct {
+	name, about string
+	measure     func(context.Context, *bench, *results) error
+}
+
+var parts = []part{
+	{"launch", "one VM by Slurm-V, and by bare QEMU", measureLaunch},
+	{"image", "ways of getting at an image of 2.2 GB (the paper's Figures 5 and 6)", measureFigures},
+	{"nodes", "1 to 32 VMs on 1 to 4 nodes (Figures 7 and 8)", measureScale},
+	{"jobs", "64 jobs at once that want an image which the node does not have", measureJobs},
+	{"clones", "whether 32 VMs from a template are 32 machines", measureClones},
+	{"control", "many VMs and nodes without guests (scripts/bench-scale)", measureControl},
+	{"waiting", "16 guests on a node whose boot mostly waits; takes a quarter of an hour", measureWaiting},
+}
+
+// A bench is what all parts share.
+type bench struct {
+	quick bool
+	out   string // directory for what is written
+	began time.Time
+}
+
+// rounds is how often something is measured.
+func (b *bench) rounds(n int) int {
+	if b.quick {
+		return 1
+	}
+	return n
+}
+
+// say reports progress.
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "bench: %4.0f s: %s\n", time.Since(b.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "bare" {
+		exit(runBare(os.Args[2]))
+	}
+	b := &bench{began: time.Now()}
+	flag.BoolVar(&b.quick, "quick", false, "measure everything once, and less of it")
+	out := flag.String("out", "docs", "`directory` for benchmarks.md and what belongs to it")
+	flag.Usage = usage
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := b.run(ctx, *out, flag.Args())
+	stop()
+	exit(err)
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func usage() {
+	fmt.Fprintln(os.Stderr, "usage: scripts/bench [--quick] [--out docs] [PART...]\n\nThe parts, all if none is named:")
+	for _, p := range parts {
+		fmt.Fprintf(os.Stderr, "    %-8s  %s\n", p.name, p.about)
+	}
+	flag.PrintDefaults()
+}
+
+// run measures the parts and writes down each as soon as it is done.
+func (b *bench) run(ctx context.Context, out string, names []string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
+			return fmt.Errorf("there is no part %q; see scripts/bench --help", name)
+		}
+	}
+	r, err := readResults(out)
+	if err != nil {
+		return err
+	}
+	defer down()
+	b.out = out
+	for _, p := range parts {
+		if len(names) > 0 && !slices.Contains(names, p.name) {
+			continue
+		}
+		b.say("%s: %s", p.name, p.about)
+		if err := p.measure(ctx, b, r); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		r.note(p.name, b.quick)
+		if err := r.write(out); err != nil {
+			return err
+		}
+	}
+	b.say("done")
+	return nil
+}
+
+// results are what was measured, each part at its last time.
+type results struct {
+	Parts   map[string]taken `json:"parts"`
+	Launch  *launchResult    `json:"launch,omitempty"`
+	Figures []figure         `json:"figures,omitempty"`
+	Scale   []scalePoint     `json:"scale,omitempty"`
+	Jobs    *jobsResult      `json:"jobs,omitempty"`
+	Clones  *clonesResult    `json:"clones,omitempty"`
+	Waiting *waitingResult   `json:"waiting,omitempty"`
+}
+
+// taken says when and how a part was measured.
+type taken struct {
+	At    time.Time `json:"at"`
+	Quick bool      `json:"quick,omitempty"`
+	CPUs  int       `json:"cpus"`
+	Load  string    `json:"load"` // of the machine when it ended: the 15-minute average
+}
+
+func readResults(out string) (*results, error) {
+	r := &results{Parts: map[string]taken{}}
+	text, err := os.ReadFile(filepath.Join(out, "benchmarks.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, r)
+	}
+	return r, err
+}
+
+func (r *results) note(part string, quick bool) {
+	load, _ := os.ReadFile("/proc/loadavg")
+	fields := append(strings.Fields(string(load)), "", "", "")
+	r.Parts[part] = taken{At: time.Now().UTC().Truncate(time.Second), Quick: quick, CPUs: cpus, Load: fields[2]}
+}
+
+func (r *results) write(out string) error {
+	text, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(out, "benchmarks.json"), append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	if err := r.draw(out); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(out, "benchmarks.md"), []byte(r.report()), 0o644)
+}
