@@ -20,7 +20,12 @@ const warmShape = " --vcpu-per-vm=1 --memory-per-vm=416M --time=15 "
 func ownImage(t *testing.T, u user) string {
 	t.Helper()
 	image := u.must(t, "mktemp ~/image-XXXXXX.qcow2")
-	t.Cleanup(func() { u.run(t, "rm -f "+image) })
+	t.Cleanup(func() {
+		u.run(t, "rm -f "+image)
+		for _, node := range []string{"n1", "n2"} {
+			root.run(t, "slurmv image drop -N $SLURMD_NODENAME $(slurmv image templates -N $SLURMD_NODENAME | grep "+image+" | cut -d' ' -f1)", "--node", node)
+		}
+	})
 	root.must(t, "cat $(sed -n '/catalogue.demo/,$s/^path = \"\\(.*\\)\"$/\\1/p' "+clusterDir()+"/etc/slurm-v/slurmv.toml) > "+image)
 	return image
 }
@@ -124,11 +129,38 @@ func TestWarmFallsBack(t *testing.T) {
 	refused := alice.run(t, "sbatch "+options+" --vm-start=warm --vm-user-data=/etc/hostname --wrap=true")
 	contains(t, refused.stderr, "--vm-start", "--vm-user-data")
 
-	root.must(t, "for f in $SLURMV_STATE_DIR/templates/$(id -u alice)/*/saved; do truncate -s 200000 $f; done", "--node", "n1")
+	root.must(t, "for f in $(grep -l "+image+" $SLURMV_STATE_DIR/templates/$(id -u alice)/*/template.json); do truncate -s 200000 $(dirname $f)/saved; done", "--node", "n1")
 	contains(t, start(" --vm-start=auto"), "VM is booted, not restored")
+	contains(t, start(" --vm-start=auto"), "VMs are booted, not restored") // it is not tried twice
+	contains(t, start(" --vm-start=warm"), "VMs are restored")
 
 	alice.must(t, "touch "+image)
 	contains(t, start(" --vm-start=auto"), "the image has changed since")
+}
+
+// What root has made of an image of the catalogue is for all users, each of whom gets a
+// copy; a user makes one of his own in his job.
+func TestTemplatesByCommand(t *testing.T) {
+	const size = " --vcpu-per-vm 1 --memory-per-vm 352M"
+	made := root.must(t, "slurmv image warm -N n1 --vm-image demo"+size, "--node", "n1")
+	contains(t, made, "/templates/site/")
+	contains(t, root.must(t, "slurmv image templates -N n1", "--node", "n1"), "site", "352M")
+	for _, u := range []user{alice, bob} {
+		j := u.submit(t, "--nodes=1 --nodelist=n1 --vm-per-node=1 --time=10 --vm-image=demo"+size, "slurm-v-run -Q cat /etc/machine-id; slurm-v-run -Q hostname")
+		contains(t, j.completes(), "vm0")
+		contains(t, j.reason(), "VMs are restored", "/templates/"+u.must(t, "id -u")+"/")
+	}
+	root.must(t, "slurmv image drop -N n1 $(slurmv image templates -N n1 | grep 352M | cut -d' ' -f1)", "--node", "n1")
+	if left := root.must(t, "slurmv image templates -N n1", "--node", "n1"); strings.Contains(left, "352M") {
+		t.Errorf("left:\n%s", left)
+	}
+
+	image := ownImage(t, alice)
+	o := alice.run(t, "cd ~ && salloc --nodes=1 --nodelist=n2 --vm-per-node=1 --time=10 --vm-image="+image+size+" slurmv image warm")
+	if o.code != 0 {
+		t.Errorf("exit status %d\n%s", o.code, o.stderr)
+	}
+	contains(t, root.must(t, "slurmv image templates -N n2", "--node", "n2"), "alice", image)
 }
 
 // The agent is killed while it makes a template. Nothing of it is left, and nobody ever

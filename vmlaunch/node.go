@@ -43,6 +43,7 @@ type Node struct {
 	up         time.Duration                   // when all VMs of this node were, on that clock
 	image      atomic.Pointer[nodeagent.Image] // nil until it is known
 	machines   []*machine
+	templates  *template.Store
 	from       *template.Template // of which the VMs are restored; nil if they boot
 	shared     sharedMemory
 	claims     *claims

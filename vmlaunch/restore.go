@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +45,7 @@ func (n *Node) restore(ctx context.Context, m *machine) error {
 	}
 	m.enter("restore")
 	if err := n.restoreDomain(m); err != nil {
-		return err
+		return errors.Join(err, n.templates.Spoil(ctx, *n.from))
 	}
 	if err := n.plugVFs(m); err != nil {
 		return err
@@ -122,6 +123,7 @@ func (p Plan) clone(saved *libvirtxml.Domain, vm VMPlan, from template.Template)
 	saved.Name, saved.UUID = own.Name, own.UUID
 	saved.GenID = &libvirtxml.DomainGenID{Value: newUUID()}
 	saved.CPUTune, saved.NUMATune, saved.SecLabel = own.CPUTune, own.NUMATune, own.SecLabel
+	saved.QEMUCommandline = p.mapMemory(vm, from)
 	d := saved.Devices
 	if d == nil || len(d.Disks) != 2 || len(d.Interfaces) != 1 || len(d.Channels) != 1 || len(d.Serials) != 1 || len(d.Filesystems) < len(p.Job.Spec.Mounts) {
 		return errors.New("the template is not of this version's making")
@@ -144,6 +146,27 @@ func (p Plan) clone(saved *libvirtxml.Domain, vm VMPlan, from template.Template)
 		}
 	}
 	return nil
+}
+
+// mapMemory has QEMU take the template's memory for the VM's, by a private mapping: what
+// the VM writes to, it gets a page of its own for. libvirt has no words for that.
+func (p Plan) mapMemory(vm VMPlan, from template.Template) *libvirtxml.DomainQEMUCommandline {
+	memory := map[string]any{
+		"qom-type": "memory-backend-file", "id": templateMemory, "mem-path": from.Memory(), "share": false,
+		"size": p.Job.Spec.MemoryMiB << 20, "x-use-canonical-path-for-ramblock-id": false,
+	}
+	if node := p.numa(vm); slices.Contains(p.Hardware.Memory, node) {
+		memory["host-nodes"], memory["policy"] = []int{node}, near
+	}
+	text, err := json.Marshal(memory)
+	if err != nil {
+		panic(err) // it is texts and numbers
+	}
+	var line libvirtxml.DomainQEMUCommandline
+	for _, arg := range []string{"-object", string(text), "-machine", "memory-backend=" + templateMemory} {
+		line.Args = append(line.Args, libvirtxml.DomainQEMUCommandlineArg{Value: arg})
+	}
+	return &line
 }
 
 // plugVFs gives a running VM its virtual functions.

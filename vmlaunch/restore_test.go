@@ -42,7 +42,8 @@ func TestClone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"<name>slurmv-7.0-vm0<", p.VMs[0].UUID, "/s/vm0/overlay.qcow2", "/s/templates/1001/k/seed.iso",
-		"02:00:00:00:07:00", "/run/j/vm0.console", "/run/j/vm0.channel", `dir="/home/a"`, `dir="/data"`, `dir="/s/templates/1001/k/nothing"`} {
+		"02:00:00:00:07:00", "/run/j/vm0.console", "/run/j/vm0.channel", `dir="/home/a"`, `dir="/data"`, `dir="/s/templates/1001/k/nothing"`,
+		"memory-backend=template.ram", `&#34;mem-path&#34;:&#34;/s/templates/1001/k/memory&#34;`, `&#34;share&#34;:false`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing in\n%s", want, text)
 		}

@@ -2,6 +2,7 @@ package vmlaunch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -23,11 +24,36 @@ const templateMAC = "02:73:76:2d:74:6d"
 // end of the session, it does once and not in every VM.
 const quiet = time.Second
 
+// The memory of a VM as libvirt calls it, and as it is called where it is mapped from a
+// template.
+const (
+	libvirtMemory  = "pc.ram"
+	templateMemory = "template.ram"
+)
+
 // makeTemplate boots a VM of the shape beside those of the job, which wait for it, and
-// saves it. Others of the job's owner who want to make one wait; the first may have made
-// what the next one needs.
-func (n *Node) makeTemplate(ctx context.Context, cfg config.Config, store *template.Store, shape template.Shape, image images.Info) error {
-	draft, err := store.Draft(ctx, n.templateOwner(), shape, n.plan.Job.ID.String(), func(dir string) error {
+// saves it.
+func (n *Node) makeTemplate(ctx context.Context, cfg config.Config, shape template.Shape, image images.Info) error {
+	return n.publish(ctx, shape, func(draft *template.Draft) error {
+		return n.fillDraft(ctx, cfg, draft, image)
+	})
+}
+
+// adoptTemplate makes the user a copy of the template that root has made for all.
+func (n *Node) adoptTemplate(ctx context.Context, shape template.Shape) error {
+	site, err := n.claimTemplate(ctx, template.Site, shape)
+	if err != nil {
+		return err
+	}
+	return n.publish(ctx, shape, func(draft *template.Draft) error {
+		return errors.Join(draft.CopyFrom(site, int(n.plan.Owner.UID)), n.makeBlank(ctx, draft))
+	})
+}
+
+// publish keeps what fill makes. Others of the job's owner who want to make a template
+// wait; the first may have made what the next one needs.
+func (n *Node) publish(ctx context.Context, shape template.Shape, fill func(*template.Draft) error) error {
+	draft, err := n.templates.Draft(ctx, n.templateOwner(), shape, n.plan.Job.ID.String(), func(dir string) error {
 		return n.journal.Intend(template.Work, dir, nil)
 	})
 	if err != nil {
@@ -37,7 +63,7 @@ func (n *Node) makeTemplate(ctx context.Context, cfg config.Config, store *templ
 	if draft.Exists() {
 		return nil
 	}
-	if err := n.fillDraft(ctx, cfg, draft, image); err != nil {
+	if err := fill(draft); err != nil {
 		return err
 	}
 	return draft.Publish(ctx)
@@ -68,8 +94,7 @@ func (n *Node) fillDraft(ctx context.Context, cfg config.Config, draft *template
 	if err := n.prepareDisks(ctx, m, image); err != nil {
 		return err
 	}
-	disk := images.Info{Layer: images.Layer{Path: draft.Final().Disk(), Format: images.QCOW2}, VirtualBytes: image.VirtualBytes}
-	if err := images.CreateOverlay(ctx, disk, draft.Blank(), n.plan.Job.Spec.DiskMiB, images.Owner{}); err != nil {
+	if err := n.makeBlank(ctx, draft); err != nil {
 		return err
 	}
 	defer m.close()
@@ -79,10 +104,18 @@ func (n *Node) fillDraft(ctx context.Context, cfg config.Config, draft *template
 	if err := n.saveTemplate(m, draft.Saved()); err != nil {
 		return err
 	}
-	if n.plan.Site {
-		return draft.ShareLike(image.Path)
+	return draft.TakeMemory(libvirtMemory, templateMemory, int(n.plan.Owner.UID))
+}
+
+// makeBlank makes the overlay that each VM gets a copy of. It is small, whatever size the
+// disk has.
+func (n *Node) makeBlank(ctx context.Context, draft *template.Draft) error {
+	disk, err := images.Inspect(ctx, config.Config{Images: config.Images{Directories: []string{"/"}}}, draft.Disk(), n.owner())
+	if err != nil {
+		return err
 	}
-	return nil
+	disk.Path = draft.Final().Disk()
+	return images.CreateOverlay(ctx, disk, draft.Blank(), 0, images.Owner{})
 }
 
 // bootTemplate boots the VM and has its agent make it ready to be saved.
@@ -140,17 +173,44 @@ func (p Plan) templateDomain(vm VMPlan, slots config.Warm, nothing string) *libv
 	p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // for the bridge that they are plugged into
 	d := p.domain(vm, nil)
 	d.GenID = &libvirtxml.DomainGenID{Value: newUUID()}
-	for i := range fixedDevices(d) + slots.DeviceSlots {
+	placeOnRoot(d)
+	for i := range slots.DeviceSlots {
 		index := uint(ivshmemBridge + 1 + i)
 		d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port", Index: &index})
 	}
 	return d
 }
 
-// fixedDevices counts those to which libvirt will give a port each, beginning with the
-// ports that are spare otherwise.
-func fixedDevices(d *libvirtxml.Domain) int {
-	const serial, bridge = 1, 0 // a virtio-serial controller; the bridge has named its port
+// firstSlot is where the devices begin on the root bus. Those before it are the machine's
+// own, as are those from 31 downwards.
+const firstSlot = 4
+
+// placeOnRoot puts all devices on the root bus itself. libvirt would give each a port of
+// its own, which QEMU and the guest have to deal with, and from which nothing is ever
+// unplugged here. The ports that there are stay free.
+func placeOnRoot(d *libvirtxml.Domain) {
+	slot := uint(firstSlot)
+	place := func() *libvirtxml.DomainAddress {
+		bus, here := uint(0), slot
+		slot++
+		return &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{Bus: &bus, Slot: &here}}
+	}
 	v := d.Devices
-	return len(v.Disks) + len(v.Interfaces) + len(v.Filesystems) + len(v.RNGs) + serial + bridge
+	for i := range v.Disks {
+		v.Disks[i].Address = place()
+	}
+	for i := range v.Interfaces {
+		v.Interfaces[i].Address = place()
+	}
+	for i := range v.Filesystems {
+		v.Filesystems[i].Address = place()
+	}
+	for i := range v.RNGs {
+		v.RNGs[i].Address = place()
+	}
+	for i := range v.Controllers {
+		if v.Controllers[i].Type == "virtio-serial" {
+			v.Controllers[i].Address = place()
+		}
+	}
 }

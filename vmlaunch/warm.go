@@ -49,15 +49,33 @@ func (n *Node) getTemplate(ctx context.Context, cfg config.Config, image images.
 	if err != nil {
 		return err
 	}
-	store := openTemplates(cfg, n.plan.Job.Node)
-	err = n.findTemplate(ctx, store, shape)
-	if !errors.Is(err, template.ErrNone) || n.plan.Job.Spec.Start != config.StartWarm && !cfg.Warm.Automatic {
-		return err
+	n.templates = openTemplates(cfg, n.plan.Job.Node)
+	err = n.findTemplate(ctx, shape)
+	if errors.Is(err, template.ErrNone) {
+		err = n.newTemplate(ctx, cfg, shape, image, err)
 	}
-	if err := n.makeTemplate(ctx, cfg, store, shape, image); err != nil {
+	return err
+}
+
+// newTemplate gets the owner a template where he has none: a copy of that for all, or one
+// of his own if he or the site wants that. Else the error is none.
+func (n *Node) newTemplate(ctx context.Context, cfg config.Config, shape template.Shape, image images.Info, none error) error {
+	if n.plan.Catalogue && !n.plan.Site {
+		err := n.adoptTemplate(ctx, shape)
+		if err == nil {
+			return n.findTemplate(ctx, shape)
+		}
+		if !errors.Is(err, template.ErrNone) {
+			return err
+		}
+	}
+	if n.plan.Job.Spec.Start != config.StartWarm && !cfg.Warm.Automatic {
+		return none
+	}
+	if err := n.makeTemplate(ctx, cfg, shape, image); err != nil {
 		return fmt.Errorf("make a template: %w", err)
 	}
-	return n.findTemplate(ctx, store, shape)
+	return n.findTemplate(ctx, shape)
 }
 
 // coldBecause says why this node can only boot the VMs; "" if it need not.
@@ -74,21 +92,20 @@ func (p Plan) coldBecause(cfg config.Config) string {
 	return p.Job.Spec.ColdBecause(cfg)
 }
 
-// findTemplate claims a template for the job: first one of the user's own. What root has
-// made of an image of the catalogue is for all who may read the image, and this user has
-// just done so.
-func (n *Node) findTemplate(ctx context.Context, store *template.Store, shape template.Shape) error {
-	places := []template.Whose{n.templateOwner()}
-	if n.plan.Catalogue {
-		places = append(places, template.Site)
-	}
-	t, err := store.Find(ctx, shape, func(t template.Template) error {
-		return n.journal.Intend(template.Claim, t.Dir, nil)
-	}, places...)
+// findTemplate finds the template that the VMs are restored from.
+func (n *Node) findTemplate(ctx context.Context, shape template.Shape) error {
+	t, err := n.claimTemplate(ctx, n.templateOwner(), shape)
 	if err == nil {
 		n.from = &t
 	}
 	return err
+}
+
+// claimTemplate finds a template and writes down that the job uses it.
+func (n *Node) claimTemplate(ctx context.Context, whose template.Whose, shape template.Shape) (template.Template, error) {
+	return n.templates.Find(ctx, whose, shape, func(t template.Template) error {
+		return n.journal.Intend(template.Claim, t.Dir, nil)
+	})
 }
 
 // shape is what VMs of the job have in common with those that they could be restored

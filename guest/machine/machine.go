@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -187,6 +188,13 @@ func lastLine(text string) string {
 // modules loads drivers that are not there yet. Where they are part of the
 // kernel, or udev has loaded them, or there is no modprobe, nothing happens.
 func (m *Machine) modules(ctx context.Context, names ...string) {
+	names = slices.DeleteFunc(names, func(name string) bool {
+		_, err := os.Stat(m.path("sys/module", name))
+		return err == nil
+	})
+	if len(names) == 0 {
+		return
+	}
 	if err := m.command(ctx, "", "modprobe", append([]string{"-q", "-a"}, names...)...); err != nil {
 		m.log().Debug("modules not loaded", "names", names, "err", err)
 	}

@@ -17,8 +17,8 @@ import (
 
 // Template brings the VM to where all that are restored from it go on: it has booted to
 // the end, knows the drivers that they need and has nothing in it that would have to be
-// secret or different in each of them. What it has in memory without need would be loaded
-// into each of them.
+// secret or different in each of them. Its caches stay: all share them, and need not read
+// the same programs again.
 func (m *Machine) Template(ctx context.Context) error {
 	m.awaitBoot(ctx)
 	m.modules(ctx, "virtio_net", "9pnet_virtio", "9p")
@@ -29,9 +29,6 @@ func (m *Machine) Template(ctx context.Context) error {
 		return err
 	}
 	unix.Sync()
-	if err := os.WriteFile(m.path("proc/sys/vm/drop_caches"), []byte("3"), 0o200); err != nil {
-		m.log().Warn("the template keeps its caches", "err", err)
-	}
 	return m.zeroMemory()
 }
 
@@ -72,7 +69,7 @@ func (m *Machine) forget() error {
 const memoryLeft = 24 << 20
 
 // zeroMemory overwrites the memory that nobody uses with zeros, by taking it and giving it
-// back. Zeros take next to nothing to save and to load.
+// back. Zeros take no room in the template.
 func (m *Machine) zeroMemory() error {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

@@ -1,13 +1,14 @@
 package template
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -60,24 +61,88 @@ func (d *Draft) Final() Template {
 
 // Exists reports whether somebody has made the template since it was looked for.
 func (d *Draft) Exists() bool {
-	_, err := os.Stat(d.final)
+	_, err := os.Stat(filepath.Join(d.final, aboutFile))
 	return err == nil
 }
 
-// ShareLike lets those read the disks who may read the file at path: they are of root's
-// making then, but show what that file does.
-func (d *Draft) ShareLike(path string) error {
-	info, err := os.Stat(path)
+// TakeMemory takes the guest's memory, the block of that name in the stream, out of what
+// libvirt has saved: into a file that uid can map, where it is called name.
+func (d *Draft) TakeMemory(block, name string, uid int) error {
+	saved, err := os.Open(d.Saved())
 	if err != nil {
 		return err
 	}
-	gid := info.Sys().(*syscall.Stat_t).Gid
-	for _, file := range []string{d.Disk(), d.Seed()} {
-		if err := errors.Join(os.Chown(file, 0, int(gid)), os.Chmod(file, 0o600|info.Mode().Perm()&0o044)); err != nil {
-			return fmt.Errorf("share a template: %w", err)
+	defer saved.Close()
+	head, err := ReadSaveFile(saved)
+	if err != nil {
+		return err
+	}
+	memory, err := create(d.Memory(), uid)
+	if err != nil {
+		return err
+	}
+	defer memory.Close()
+	rest, err := create(d.Saved()+".rest", 0)
+	if err != nil {
+		return err
+	}
+	defer rest.Close()
+	if _, err := head.WriteTo(rest); err != nil {
+		return err
+	}
+	if err := Split(rest, saved, Memory{Block: block, Name: name, Pages: memory}); err != nil {
+		return err
+	}
+	return os.Rename(rest.Name(), d.Saved())
+}
+
+// CopyFrom fills the draft with the files of a template that is root's, for uid.
+func (d *Draft) CopyFrom(t Template, uid int) error {
+	for path, owner := range map[string]int{savedFile: 0, memoryFile: uid, diskFile: uid, seedFile: uid} {
+		if err := copySparse(filepath.Join(d.Dir, path), filepath.Join(t.Dir, path), owner); err != nil {
+			return fmt.Errorf("copy template %s: %w", filepath.Base(t.Dir), err)
 		}
 	}
 	return nil
+}
+
+// create makes a file in a directory of root's that belongs to uid alone.
+func create(path string, uid int) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil && uid != 0 {
+		err = file.Chown(uid, -1)
+	}
+	return file, err
+}
+
+// copySparse copies a file, and leaves holes where it is zero.
+func copySparse(to, from string, uid int) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	file, err := create(to, uid)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	chunk := make([]byte, 64<<10)
+	for at := int64(0); ; {
+		n, err := io.ReadFull(source, chunk)
+		if n > 0 && len(bytes.Trim(chunk[:n], "\x00")) > 0 {
+			if _, err := file.WriteAt(chunk[:n], at); err != nil {
+				return err
+			}
+		}
+		at += int64(n)
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return file.Truncate(at)
+		case err != nil:
+			return err
+		}
+	}
 }
 
 // Close lets others of the owner make templates, and removes what was not published.
@@ -118,7 +183,8 @@ func (d *Draft) publish(ctx context.Context) error {
 	if err := d.store.makeRoom(size); err != nil {
 		return err
 	}
-	if err := os.Rename(d.Dir, d.final); err != nil {
+	// One that was spoilt may stand there; VMs that were restored from it go on.
+	if err := errors.Join(os.RemoveAll(d.final), os.Rename(d.Dir, d.final)); err != nil {
 		return err
 	}
 	return syncFile(filepath.Dir(d.final))

@@ -54,37 +54,32 @@ func (e *NoneError) Error() string {
 // Is reports whether target is [ErrNone].
 func (e *NoneError) Is(target error) bool { return target == ErrNone }
 
-// Find returns a template of the shape, of the first of all those who has one. claim is
-// called before anybody can remove it, and when it is the newest in use.
-func (s *Store) Find(ctx context.Context, shape Shape, claim func(Template) error, all ...Whose) (Template, error) {
+// Find returns the owner's template of the shape. claim is called before anybody can remove
+// it.
+func (s *Store) Find(ctx context.Context, whose Whose, shape Shape, claim func(Template) error) (Template, error) {
 	unlock, err := s.lock(ctx, "lock")
 	if err != nil {
 		return Template{}, err
 	}
 	defer unlock()
-	for _, whose := range all {
-		t, err := read(s.place(whose, shape.Key()), whose)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = claim(t)
-		}
-		if err == nil {
-			err = touch(filepath.Join(t.Dir, aboutFile))
-		}
-		return t, err
+	t, err := read(s.place(whose, shape.Key()), whose)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Template{}, &NoneError{s.explain(whose, shape)}
 	}
-	return Template{}, &NoneError{s.explain(shape, all)}
+	if err == nil {
+		err = claim(t)
+	}
+	if err == nil {
+		err = touch(filepath.Join(t.Dir, aboutFile))
+	}
+	return t, err
 }
 
 // explain says why what is there does not fit.
-func (s *Store) explain(shape Shape, all []Whose) string {
-	for _, whose := range all {
-		for _, t := range s.of(whose) {
-			if why := shape.Differs(t.Shape); why != "" {
-				return why
-			}
+func (s *Store) explain(whose Whose, shape Shape) string {
+	for _, t := range s.of(whose) {
+		if why := shape.Differs(t.Shape); why != "" {
+			return why
 		}
 	}
 	return ""
@@ -193,6 +188,34 @@ func (s *Store) remove(t Template) error {
 	return os.RemoveAll(gone)
 }
 
+// Spoil sees to it that a template of which no VM can be restored is not found again. It
+// is removed when nobody claims it any more.
+func (s *Store) Spoil(ctx context.Context, t Template) error {
+	unlock, err := s.lock(ctx, "lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	gone := t.Dir + goneSuffix
+	if err := os.Rename(filepath.Join(t.Dir, aboutFile), gone); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(gone)
+}
+
+// spoilt lists the directories that are templates no more.
+func (s *Store) spoilt() (all []string) {
+	dirs, _ := filepath.Glob(filepath.Join(s.dir, "*", "*", savedFile))
+	for _, saved := range dirs {
+		dir := filepath.Dir(saved)
+		_, err := os.Stat(filepath.Join(dir, aboutFile))
+		if errors.Is(err, fs.ErrNotExist) && !strings.Contains(filepath.Base(dir), ".") {
+			all = append(all, dir)
+		}
+	}
+	return all
+}
+
 // Suffixes of directories that are no templates.
 const (
 	draftSuffix = ".draft"
@@ -209,12 +232,14 @@ func (s *Store) Sweep(ctx context.Context) error {
 	defer unlock()
 	gone, _ := filepath.Glob(filepath.Join(s.dir, "*", "*"+goneSuffix))
 	drafts, _ := filepath.Glob(filepath.Join(s.dir, "*", "*"+draftSuffix))
-	for _, dir := range drafts {
-		switch busy, e := journal.Holds(s.state, Work, dir); {
-		case e != nil:
-			err = errors.Join(err, e)
-		case !busy:
-			gone = append(gone, dir)
+	for kind, dirs := range map[string][]string{Work: drafts, Claim: s.spoilt()} {
+		for _, dir := range dirs {
+			switch busy, e := journal.Holds(s.state, kind, dir); {
+			case e != nil:
+				err = errors.Join(err, e)
+			case !busy:
+				gone = append(gone, dir)
+			}
 		}
 	}
 	for _, dir := range gone {

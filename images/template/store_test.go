@@ -57,8 +57,8 @@ func (n *node) make(whose Whose, s Shape, size int) error {
 	return draft.Publish(n.t.Context())
 }
 
-func (n *node) find(s Shape, all ...Whose) (Template, error) {
-	return n.Find(n.t.Context(), s, func(Template) error { return nil }, all...)
+func (n *node) find(s Shape, whose Whose) (Template, error) {
+	return n.Find(n.t.Context(), whose, s, func(Template) error { return nil })
 }
 
 // used says when the template was used last.
@@ -79,21 +79,19 @@ func TestOnlyItsOwnersFindATemplate(t *testing.T) {
 	}
 	tests := map[string]struct {
 		image string
-		all   []Whose
+		whose Whose
 		found bool
 	}{
-		"the owner":                     {"/a", []Whose{Own(1001)}, true},
-		"another user":                  {"/a", []Whose{Own(1002)}, false},
-		"another user, of a catalogue":  {"/a", []Whose{Own(1002), Site}, false},
-		"everybody the site's":          {"/b", []Whose{Own(1002), Site}, true},
-		"nobody a file's of that name":  {"/b", []Whose{Own(1002)}, false},
-		"the owner, of another image":   {"/c", []Whose{Own(1001)}, false},
-		"the owner, beside the site's":  {"/a", []Whose{Own(1001), Site}, true},
-		"a user whose number begins so": {"/a", []Whose{Own(10010)}, false},
+		"the owner":                     {"/a", Own(1001), true},
+		"another user":                  {"/a", Own(1002), false},
+		"everybody the site's":          {"/b", Site, true},
+		"nobody a file's of that name":  {"/b", Own(1002), false},
+		"the owner, of another image":   {"/c", Own(1001), false},
+		"a user whose number begins so": {"/a", Own(10010), false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := n.find(shape(tt.image), tt.all...)
+			_, err := n.find(shape(tt.image), tt.whose)
 			if tt.found != (err == nil) || err != nil && !errors.Is(err, ErrNone) {
 				t.Errorf("error = %v", err)
 			}
@@ -170,7 +168,7 @@ func TestATemplateThatHasNoRoomIsNotKept(t *testing.T) {
 	if err := n.make(Own(1), shape("/a"), 60*kib); err != nil {
 		t.Fatal(err)
 	}
-	used, err := n.Find(t.Context(), shape("/a"), n.claim, Own(1))
+	used, err := n.Find(t.Context(), Own(1), shape("/a"), n.claim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +196,7 @@ func TestFindClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := errors.New("disk full")
-	if _, err := n.Find(t.Context(), shape("/a"), func(Template) error { return bad }, Own(1)); !errors.Is(err, bad) {
+	if _, err := n.Find(t.Context(), Own(1), shape("/a"), func(Template) error { return bad }); !errors.Is(err, bad) {
 		t.Errorf("error = %v", err)
 	}
 	found, _ := n.find(shape("/a"), Own(1))
@@ -240,6 +238,49 @@ func TestSweep(t *testing.T) {
 		if _, err := os.Stat(dir); (err == nil) != left {
 			t.Errorf("%s: %v", dir, err)
 		}
+	}
+}
+
+// A template that is no good is not found again, another takes its place, and what is not
+// used any more is swept.
+func TestSpoil(t *testing.T) {
+	n := newNode(t, 1<<30)
+	remake := func() Template {
+		t.Helper()
+		if err := n.make(Own(1), shape("/a"), 1); err != nil {
+			t.Fatal(err)
+		}
+		found, err := n.Find(t.Context(), Own(1), shape("/a"), n.claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(found.Saved(), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	bad := remake()
+	if err := n.Spoil(t.Context(), bad); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.find(shape("/a"), Own(1)); !errors.Is(err, ErrNone) {
+		t.Errorf("error = %v", err)
+	}
+	if err := n.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(bad.Dir); err != nil {
+		t.Errorf("it is gone while it is claimed: %v", err)
+	}
+	if err := n.job.Undone(Claim, bad.Dir); err != nil {
+		t.Fatal(err)
+	}
+	bad = remake()
+	if err := errors.Join(n.Spoil(t.Context(), bad), n.job.Undone(Claim, bad.Dir), n.Sweep(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(bad.Dir); err == nil {
+		t.Error("it is left though nobody claims it")
 	}
 }
 

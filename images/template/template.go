@@ -6,12 +6,13 @@
 // and one that does not fit any more is never found.
 //
 // What a user's job has made is that user's ([Own]), and no other's job looks there. What
-// root has made of an image of the site's catalogue is for all ([Site]).
+// root has made of an image of the site's catalogue ([Site]) is for all: each user gets a
+// copy, since QEMU has to be able to write to the files that it maps.
 //
 // A template is made in a directory beside the others and renamed when it is complete and
-// on disk, so nobody ever sees half of one. [Store.Find] takes a claim on what it finds,
-// and [Store.Publish] makes room by removing what nobody claims, under one lock. Claims are
-// the caller's: he can write them where they survive him.
+// on disk, so nobody ever sees half of one. [Store.Find] has what it finds claimed in the
+// caller's journal, and [Draft.Publish] makes room by removing what no journal of the node
+// claims, under one lock.
 package template
 
 import (
@@ -112,19 +113,24 @@ type About struct {
 	Used    time.Time `json:"-"` // last
 }
 
-// The files of a template. QEMU of those who use it opens disk, seed and nothing; the
-// others are root's.
+// The files of a template. QEMU of those who use it opens memory, disk, seed and nothing;
+// the others are root's.
 const (
-	aboutFile = "template.json"
-	savedFile = "saved"
-	diskFile  = "disk.qcow2"
-	blankFile = "overlay.qcow2"
-	seedFile  = "seed.iso"
-	emptyDir  = "nothing"
+	aboutFile  = "template.json"
+	savedFile  = "saved"
+	memoryFile = "memory"
+	diskFile   = "disk.qcow2"
+	blankFile  = "overlay.qcow2"
+	seedFile   = "seed.iso"
+	emptyDir   = "nothing"
 )
 
-// Saved is what libvirt has saved.
+// Saved is what libvirt has saved, without the memory.
 func (t Template) Saved() string { return filepath.Join(t.Dir, savedFile) }
+
+// Memory is what the VM had in its memory. VMs map it, each with pages of its own for what
+// it writes.
+func (t Template) Memory() string { return filepath.Join(t.Dir, memoryFile) }
 
 // Disk is the disk that the VM had, below the overlays of others.
 func (t Template) Disk() string { return filepath.Join(t.Dir, diskFile) }

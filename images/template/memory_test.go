@@ -1,0 +1,171 @@
+package template
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// A stream is built as QEMU writes one.
+type stream struct{ bytes.Buffer }
+
+func (s *stream) b(v ...byte) *stream   { s.Write(v); return s }
+func (s *stream) u32(v uint32) *stream  { s.Write(binary.BigEndian.AppendUint32(nil, v)); return s }
+func (s *stream) u64(v uint64) *stream  { s.Write(binary.BigEndian.AppendUint64(nil, v)); return s }
+func (s *stream) name(n string) *stream { s.Write(nameBytes(n)); return s }
+func (s *stream) end() *stream          { return s.u64(flagEnd).b(sectionFooter).u32(2) }
+func (s *stream) page(fill byte) *stream {
+	s.Write(bytes.Repeat([]byte{fill}, pageSize))
+	return s
+}
+
+// head is a stream up to the pages, with a memory of four pages of that name, and a ROM.
+func head(memory string) *stream {
+	s := &stream{}
+	s.u32(streamMagic).u32(streamVersion).b(configuration).u32(6).WriteString("pc-q35")
+	s.b(sectionStart).u32(2).name("ram").u32(0).u32(4)
+	return s.u64(5*pageSize | flagMemSize).name(memory).u64(4 * pageSize).name("pc.rom").u64(pageSize).end()
+}
+
+// saved is a whole stream: page 0 is sent twice and zero in the end, page 1 is zero, page 2
+// is not, and page 3 was not zero at first.
+func saved() *stream {
+	s := head("pc.ram").b(sectionPart).u32(2)
+	s.u64(0 | flagPage).name("pc.ram").page(7)
+	s.u64(pageSize | flagZero | flagContinue).b(0)
+	s.u64(0 | flagPage).name("pc.rom").page(9).end()
+	s.b(sectionEnd).u32(2)
+	s.u64(2*pageSize | flagPage).name("pc.ram").page(8)
+	s.u64(0 | flagZero | flagContinue).b(0)
+	s.u64(3*pageSize | flagZero | flagContinue).b(0xff).end()
+	s.WriteString("devices")
+	return s
+}
+
+type inMemory struct{ data []byte }
+
+func (m *inMemory) WriteAt(p []byte, at int64) (int, error) {
+	m.grow(at + int64(len(p)))
+	return copy(m.data[at:], p), nil
+}
+
+func (m *inMemory) Truncate(size int64) error { m.grow(size); m.data = m.data[:size]; return nil }
+
+func (m *inMemory) grow(size int64) {
+	if more := size - int64(len(m.data)); more > 0 {
+		m.data = append(m.data, make([]byte, more)...)
+	}
+}
+
+func TestSplit(t *testing.T) {
+	memory := &inMemory{}
+	var rest bytes.Buffer
+	if err := Split(&rest, saved(), Memory{"pc.ram", "warm.ram", memory}); err != nil {
+		t.Fatal(err)
+	}
+	want := &stream{}
+	for _, fill := range []byte{0, 0, 8, 0xff} {
+		want.page(fill)
+	}
+	if !bytes.Equal(memory.data, want.Bytes()) {
+		t.Error("the memory is not what was sent last")
+	}
+	left := head("warm.ram").b(sectionPart).u32(2)
+	left.u64(0 | flagPage).name("pc.rom").page(9).end()
+	left.b(sectionEnd).u32(2).end().WriteString("devices")
+	if !bytes.Equal(rest.Bytes(), left.Bytes()) {
+		t.Errorf("what is left of the stream:\n%q\nwant\n%q", rest.Bytes(), left.Bytes())
+	}
+}
+
+func TestSplitRefuses(t *testing.T) {
+	tests := map[string]struct {
+		stream io.Reader
+		want   string
+	}{
+		"nothing":                 {&stream{}, "EOF"},
+		"half a stream":           {io.LimitReader(saved(), 9000), "EOF"},
+		"another format":          {(&stream{}).u32(streamMagic).u32(4).page(0), "version is 0x4"},
+		"no configuration":        {(&stream{}).u32(streamMagic).u32(3).b(sectionStart).page(0), "section is 0x1"},
+		"no such memory":          {strings.NewReader(strings.ReplaceAll(saved().String(), "pc.ram", "pc.rum")), `no memory "pc.ram"`},
+		"a page outside":          {head("pc.ram").b(sectionEnd).u32(2).u64(9*pageSize | flagPage).name("pc.ram").page(1).end(), "place of a page"},
+		"compressed pages":        {head("pc.ram").b(sectionEnd).u32(2).u64(0 | 0x100).name("pc.ram").page(1), "kind of page is 0x100"},
+		"another section between": {head("pc.ram").b(sectionPart).u32(3).page(0), "section's number is 0x3"},
+		"a command between":       {head("pc.ram").b(0x08).page(0), "section is 0x8"},
+		"blocks beyond the sum":   {strings.NewReader(strings.Replace(head("pc.ram").String(), "\x00\x00\x40\x00", "\x00\x99\x40\x00", 1)), "size of pc.ram"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := Split(io.Discard, tt.stream, Memory{"pc.ram", "warm.ram", &inMemory{}})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+// Whatever comes, it ends without a panic, and no page lies outside of the memory.
+func FuzzSplit(f *testing.F) {
+	f.Add(saved().Bytes())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		memory := &bounded{}
+		_ = Split(io.Discard, bytes.NewReader(data), Memory{"pc.ram", "warm.ram", memory})
+		if memory.size > 0 && memory.most > memory.size {
+			t.Errorf("a page ends at %d in a memory of %d", memory.most, memory.size)
+		}
+	})
+}
+
+// bounded notes how far pages have gone.
+type bounded struct{ most, size int64 }
+
+func (b *bounded) WriteAt(p []byte, at int64) (int, error) {
+	b.most = max(b.most, at+int64(len(p)))
+	return len(p), nil
+}
+
+func (b *bounded) Truncate(size int64) error { b.size = size; return nil }
+
+// What libvirt has saved becomes a file of memory, with holes, and the rest with the same
+// description; and a copy of it for another user is the same.
+func TestTakeMemory(t *testing.T) {
+	n := newNode(t, 1<<30)
+	begin := func(whose Whose) *Draft {
+		t.Helper()
+		d, err := n.Draft(t.Context(), whose, shape("/a"), "1.0", func(string) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	draft := begin(Site)
+	file := append(written(t, SaveFile{XML: []byte("<domain/>")}), saved().Bytes()...)
+	for path, data := range map[string][]byte{draft.Saved(): file, draft.Disk(): nil, draft.Seed(): []byte("seed")} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := draft.TakeMemory("pc.ram", "warm.ram", os.Getuid()); err != nil {
+		t.Fatal(err)
+	}
+	mine := begin(Own(7))
+	if err := mine.CopyFrom(draft.Template, os.Getuid()); err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string]*Draft{"made": draft, "copied": mine} {
+		memory, err := os.ReadFile(d.Memory())
+		if err != nil || len(memory) != 4*pageSize || memory[2*pageSize] != 8 || memory[pageSize] != 0 {
+			t.Errorf("%s: a memory of %d bytes: %v", name, len(memory), err)
+		}
+		rest, err := os.ReadFile(d.Saved())
+		if err != nil || !bytes.Contains(rest, []byte("<domain/>")) || !bytes.HasSuffix(rest, []byte("devices")) || bytes.Contains(rest, []byte("pc.ram")) {
+			t.Errorf("%s: what is left is %q: %v", name, rest, err)
+		}
+	}
+	if info, err := os.Stat(mine.Memory()); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("memory: %v, %v", info, err)
+	}
+}
