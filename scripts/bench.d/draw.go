@@ -68,7 +68,8 @@ func save(path string, width, height vg.Length, panels ...*plot.Plot) error {
 func drawFigures(figures []figure) (*plot.Plot, error) {
 	p := plot.New()
 	p.Y.Label.Text, p.Y.Min = "seconds", 0
-	p.Legend.Top, p.Legend.XOffs = true, -vg.Millimeter
+	p.Legend.Top, p.Legend.Padding = true, vg.Millimeter
+	p.Legend.XOffs, p.Legend.YOffs = -vg.Millimeter, -vg.Millimeter
 	names := make([]string, len(figures))
 	rest := make(plotter.Values, len(figures))
 	for i, f := range figures {
@@ -106,6 +107,7 @@ func drawFigures(figures []figure) (*plot.Plot, error) {
 		return nil, err
 	}
 	p.NominalX(names...)
+	p.Y.Tick.Marker = everyFive(p.Y.Max)
 	return p, nil
 }
 
@@ -116,7 +118,7 @@ func drawScale(points []scalePoint, start string) (*plot.Plot, error) {
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = start, "VMs", "seconds"
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker = plot.ConstantTicks(powersOfTwo(32))
-	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Millimeter
 	p.Add(plotter.NewGrid())
 	most, least := 1.0, math.Inf(1)
 	add := func(name string, colour color.Color, dashes []vg.Length, wanted func(scalePoint) bool, value func(scalePoint) float64) error {
@@ -147,18 +149,18 @@ func drawScale(points []scalePoint, start string) (*plot.Plot, error) {
 				way, dashes = "serial", []vg.Length{vg.Points(5), vg.Points(3)}
 			}
 			wanted := func(q scalePoint) bool { return q.Nodes == nodes && q.Serial == serial }
-			if err := add(fmt.Sprintf("%d nodes, %s", nodes, way), colours[i], dashes, wanted, scalePoint.seconds); err != nil {
+			if err := add(fmt.Sprintf("nodes: %d, %s", nodes, way), colours[i], dashes, wanted, scalePoint.seconds); err != nil {
 				return nil, err
 			}
 		}
 	}
 	onAll := func(q scalePoint) bool { return q.Nodes == 4 && !q.Serial }
-	if err := add("CPU floor, 4 nodes", color.Black, []vg.Length{vg.Points(1), vg.Points(2)}, onAll, scalePoint.floor); err != nil {
+	if err := add("nodes: 4, CPU floor", color.Black, []vg.Length{vg.Points(1), vg.Points(2)}, onAll, scalePoint.floor); err != nil {
 		return nil, err
 	}
 	p.X.Min, p.X.Max = 0.9, 36
-	p.Y.Min, p.Y.Max = least/1.3, most*4 // above is the legend
-	p.Y.Tick.Marker = plot.LogTicks{Prec: 3}
+	p.Y.Min, p.Y.Max = least/1.3, most*5 // above is the legend
+	p.Y.Tick.Marker = oneTwoFive(p.Y.Min, p.Y.Max)
 	return p, nil
 }
 
@@ -169,6 +171,25 @@ func inOrder(points plotter.XYs) plotter.XYs {
 		}
 	}
 	return points
+}
+
+func everyFive(most float64) (marks plot.ConstantTicks) {
+	for v := 0.0; v <= most; v += 5 {
+		marks = append(marks, plot.Tick{Value: v, Label: fmt.Sprint(v)})
+	}
+	return marks
+}
+
+// oneTwoFive are the ticks 1, 2, 5, 10, 20 ... of a logarithmic axis.
+func oneTwoFive(least, most float64) (marks plot.ConstantTicks) {
+	for decade := 0.01; decade <= most; decade *= 10 {
+		for _, digit := range []float64{1, 2, 5} {
+			if v := decade * digit; v >= least && v <= most {
+				marks = append(marks, plot.Tick{Value: v, Label: fmt.Sprintf("%.3g", v)})
+			}
+		}
+	}
+	return marks
 }
 
 func powersOfTwo(most int) (marks []plot.Tick) {

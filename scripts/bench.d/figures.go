@@ -23,8 +23,12 @@ func (f figure) seconds() float64 {
 }
 
 func (f figure) stage(name string) float64 {
+	return medianStage(f.Stages, name)
+}
+
+func medianStage(rounds []map[string]float64, name string) float64 {
 	var values []float64
-	for _, s := range f.Stages {
+	for _, s := range rounds {
 		values = append(values, s[name])
 	}
 	return median(values)
@@ -40,13 +44,14 @@ const (
 var ways = []struct {
 	name, options, site string
 	again               bool // what an earlier job left on the node is there
+	rounds              int
 }{
-	{"copy", "--vm-image-mode=copy --vm-start=cold", "[measure]\nno_overlap = true\n", false},
-	{"copy, overlapped", "--vm-image-mode=copy --vm-start=cold", "", false},
-	{"cache, first job", "--vm-image-mode=cache --vm-start=cold", "", false},
-	{"snapshot, direct", "--vm-image-mode=direct --vm-start=cold", "", true},
-	{"snapshot, cache", "--vm-image-mode=cache --vm-start=cold", "", true},
-	{"warm", "--vm-image-mode=cache --vm-start=warm", "", true},
+	{"copy", "--vm-image-mode=copy --vm-start=cold", "[measure]\nno_overlap = true\n", false, 5},
+	{"copy, overlapped", "--vm-image-mode=copy --vm-start=cold", "", false, 5},
+	{"cache, first job", "--vm-image-mode=cache --vm-start=cold", "", false, 3},
+	{"snapshot, direct", "--vm-image-mode=direct --vm-start=cold", "", true, 5},
+	{"snapshot, cache", "--vm-image-mode=cache --vm-start=cold", "", true, 5},
+	{"warm", "--vm-image-mode=cache --vm-start=warm", "", true, 5},
 }
 
 func measureFigures(ctx context.Context, b *bench, r *results) error {
@@ -74,7 +79,7 @@ func measureFigures(ctx context.Context, b *bench, r *results) error {
 				return err
 			}
 		}
-		for range b.rounds(5) {
+		for range b.rounds(way.rounds) {
 			if err := c.forget(ctx, way.again); err != nil {
 				return err
 			}

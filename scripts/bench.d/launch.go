@@ -21,6 +21,8 @@ import (
 type launchResult struct {
 	SlurmV []float64 `json:"slurm_v"`
 	Bare   []float64 `json:"bare"`
+
+	Stages []map[string]float64 `json:"stages"` // of Slurm-V's, by round
 }
 
 // overhead is what Slurm-V adds, in seconds.
@@ -59,6 +61,7 @@ func measureLaunch(ctx context.Context, b *bench, r *results) error {
 		}
 		b.say("round %d: Slurm-V %.2f s, QEMU alone %.2f s", i+1, l.Seconds, alone)
 		result.SlurmV, result.Bare = append(result.SlurmV, l.Seconds), append(result.Bare, alone)
+		result.Stages = append(result.Stages, l.stages())
 	}
 	r.Launch = &result
 	return nil

@@ -36,6 +36,7 @@ var parts = []part{
 // A bench is what all parts share.
 type bench struct {
 	quick bool
+	full  bool
 	out   string // directory for what is written
 	began time.Time
 }
@@ -59,6 +60,7 @@ func main() {
 	}
 	b := &bench{began: time.Now()}
 	flag.BoolVar(&b.quick, "quick", false, "measure everything once, and less of it")
+	flag.BoolVar(&b.full, "full", false, "measure every number of VMs on every number of nodes in every way")
 	out := flag.String("out", "docs", "`directory` for benchmarks.md and what belongs to it")
 	flag.Usage = usage
 	flag.Parse()
@@ -77,7 +79,7 @@ func exit(err error) {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: scripts/bench [--quick] [--out docs] [PART...]\n\nThe parts, all if none is named:")
+	fmt.Fprintln(os.Stderr, "usage: scripts/bench [--quick | --full] [--out docs] [PART...]\n\nThe parts, all if none is named:")
 	for _, p := range parts {
 		fmt.Fprintf(os.Stderr, "    %-8s  %s\n", p.name, p.about)
 	}

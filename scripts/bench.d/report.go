@@ -8,8 +8,8 @@ import (
 const intro = `# How fast VMs come up
 
 Measured by ` + "`make bench`" + `, every part in one run on one machine: compare the columns of a
-table with each other, not with other machines. Numbers are medians where a table gives
-rounds. The machine has no KVM, so every guest instruction is emulated and a boot costs
+table with each other, not with other machines. Numbers are medians of the rounds
+where a table says how many. The machine has no KVM, so every guest instruction is emulated and a boot costs
 seconds of CPU; all nodes share its cores. A time is from the request of the VM step until
 the VMs of all nodes know each other ([what each stage is](architecture.md#the-record-of-a-launch)).
 All that was measured is in [benchmarks.json](benchmarks.json).
@@ -81,7 +81,15 @@ and the map of VMs.
 This is %s the bound of 10 %% or 0.5 s, whichever is more.
 
 `, len(l.SlurmV), median(l.SlurmV), list(l.SlurmV), median(l.Bare), list(l.Bare), l.overhead(), 100*l.overhead()/median(l.Bare), verdict)
+	t.WriteString("Slurm-V's stages, medians in seconds:")
+	for _, s := range launchStages {
+		fmt.Fprintf(t, " %s %.2f", s, medianStage(l.Stages, s))
+	}
+	t.WriteString(". Of these QEMU alone has most of start, boot and agent.\n\n")
 }
+
+// launchStages are those of a cold start, in their order.
+var launchStages = []string{"queue", "plan", "image", "taps", "libvirt", "disk", "define", "start", "boot", "agent", "network"}
 
 func list(values []float64) string {
 	texts := make([]string, len(values))
@@ -92,7 +100,7 @@ func list(values []float64) string {
 }
 
 // figureStages are those that the paper's figures tell apart; the others are short.
-var figureStages = []string{"image", "vf", "disk", "start", "boot", "agent"}
+var figureStages = []string{"image", "vf", "disk", "start", "boot", "restore", "agent"}
 
 func reportFigures(t *strings.Builder, figures []figure) {
 	fmt.Fprintf(t, `## Ways of getting at an image
