@@ -15,6 +15,7 @@ import (
 // another word are since slurm-v-run --start.
 type job struct {
 	nodes, vms int // vms: on each node
+	rounds     int
 
 	plain      float64 // what a step takes on these nodes that runs `true`
 	firstAgent float64 // has said something
@@ -54,7 +55,7 @@ func readJobs(dir string) ([]job, error) {
 	}
 	var jobs []job
 	for shape, of := range runs {
-		m := job{nodes: shape[0], vms: shape[1]}
+		m := job{nodes: shape[0], vms: shape[1], rounds: len(of)}
 		for _, field := range fields {
 			var values []float64
 			for i := range of {

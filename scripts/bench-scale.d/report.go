@@ -8,8 +8,8 @@ import (
 
 const intro = `# What Slurm-V costs without guests
 
-Made by ` + "`make bench-scale`" + ` on a machine with %d cores; each number is a median of several
-rounds of one run. No VM is started: libvirt's test driver keeps books of domains, and a guest agent
+Made by ` + "`make bench-scale`" + ` on a machine with %d cores; measured in %d
+round(s) of one run, of which each number is the median. No VM is started: libvirt's test driver keeps books of domains, and a guest agent
 in the node agent's own process answers for each. Everything else is what jobs have: plan, journal,
 network, disks, the plugin, srun, one agent for each job and node, the keeper.
 
@@ -45,9 +45,9 @@ var partNames = [][2]string{
 
 func report(p parts, jobs []job) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, intro, runtime.NumCPU())
-	partsTable(&text, p)
 	largest := jobs[len(jobs)-1]
+	fmt.Fprintf(&text, intro, runtime.NumCPU(), largest.rounds)
+	partsTable(&text, p)
 	fmt.Fprintf(&text, nodesIntro, largest.nodes, largest.vms, largest.nodes)
 	jobsTable(&text, jobs)
 	text.WriteString(messagesIntro)
