@@ -46,8 +46,8 @@ ip neigh flush all; arping -c 3 -w 5 -I $(ip -br link | grep 06:00 | cut -d" " -
 	contains(t, second.completes(), "own VM answers", "nobody else does")
 }
 
+// Not beside others that want VFs of a certain card.
 func TestJobsWaitWhileVFsAreTaken(t *testing.T) {
-	t.Parallel()
 	first := alice.submit(t, withVF+"--vm-per-node=1 --sriov=8 --nodelist=n2", "slurm-v-run sh -c 'echo up; sleep 300'")
 	first.awaitOutput("up")
 	second := bob.submit(t, withVF+"--vm-per-node=1 --sriov=12 --nodelist=n2", "slurm-v-run echo up")

@@ -70,6 +70,9 @@ func (n *nics4) configure(ctx context.Context, host string, nic guest.NIC) error
 	if err := n.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set the link up: %w", err)
 	}
+	if err := n.awaitRunning(ctx, link); err != nil {
+		return err
+	}
 	if nic.Address == "dhcp" {
 		return n.dhcp(ctx, host, link)
 	}
@@ -132,6 +135,26 @@ func (n *nics4) find(ctx context.Context, mac string) (netlink.Link, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// runningPatience is how long a link may take to be running, which it may never be.
+const runningPatience = 5 * time.Second
+
+// awaitRunning returns when the kernel has noticed that the link works. It does so some
+// time after the link was set up, in a busy VM seconds later, and an MPI library that looks
+// at the interfaces before takes this one for a dead one.
+func (n *nics4) awaitRunning(ctx context.Context, link netlink.Link) error {
+	for end := time.Now().Add(runningPatience); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		now, err := n.LinkByIndex(link.Attrs().Index)
+		if err != nil {
+			return fmt.Errorf("look at the link: %w", err)
+		}
+		if now.Attrs().RawFlags&unix.IFF_RUNNING != 0 {
+			return nil
+		}
+	}
+	n.m.log().Warn("the link is up but does not run", "interface", link.Attrs().Name)
+	return ctx.Err()
 }
 
 // keepAddress sets the address again when it is removed: the image's own

@@ -130,6 +130,29 @@ func TestAddressThatIsNone(t *testing.T) {
 	}
 }
 
+// A program that starts when the VM is ready finds an interface that runs.
+func TestConfigureAwaitsTheCarrier(t *testing.T) {
+	n := inNetwork(t, newDouble(t, map[string]string{}))
+	far, err := n.LinkByName("far")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.LinkSetDown(far); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { _ = n.LinkSetUp(far) })
+	if err := n.configure(t.Context(), "vm7", guest.NIC{MAC: testMAC, Address: "10.9.0.2/24"}); err != nil {
+		t.Fatal(err)
+	}
+	near, err := n.LinkByName("near")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if near.Attrs().RawFlags&unix.IFF_RUNNING == 0 {
+		t.Error("the interface does not run yet")
+	}
+}
+
 func TestDHCP(t *testing.T) {
 	d := newDouble(t, map[string]string{})
 	n := inNetwork(t, d)
