@@ -144,7 +144,7 @@ func TestFourJobsSideBySide(t *testing.T) {
 	var jobs []*job
 	for _, u := range []user{alice, alice, bob, bob} {
 		jobs = append(jobs, u.submit(t, options, probe(t)+`
-slurm-v-run --start && touch ready
+slurm-v-run -Q -n 1 true && touch ready
 until [ -e go ]; do sleep 0.2; done
 `+hello(t, u, 4)+`
 slurm-v-run -Q -n 4 --ntasks-per-node=2 ./probe $SLURM_JOB_ID; echo "probe: $?"`))
