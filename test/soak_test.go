@@ -187,7 +187,7 @@ func readCensus(text string) map[string]int {
 // memory, with what the C library keeps, in KiB.
 func slack(what string) int {
 	if strings.HasPrefix(what, "memory of slurm") {
-		return 1024 + 8**soakCycles
+		return 2048 + 8**soakCycles
 	}
 	return 0
 }
@@ -261,7 +261,7 @@ memory (IVShmem), half with a virtual function. They end in turns like this, and
 After each of them ` + "`scripts/leaks`" + ` finds nothing of the job on any node, and no node is
 drained. Before and after all of them ` + "`scripts/census`" + ` counts on each host what jobs could
 leave, by ordinary tools and not by Slurm-V's own records. Nothing has grown, apart from the
-memory of Slurm's daemons, which may by 8 KiB for each job and 1 MiB. A few jobs go
+memory of Slurm's daemons, which may by 8 KiB for each job and 2 MiB. A few jobs go
 before the first count, for what Slurm, libvirt and the agent make once and keep.
 
 %s
