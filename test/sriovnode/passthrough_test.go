@@ -16,6 +16,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/nodeagent"
@@ -104,6 +105,7 @@ type agent struct {
 func request() jobspec.Spec {
 	return jobspec.Spec{
 		VMsPerNode: 1, VCPUs: 1, MemoryMiB: 320, Image: os.Getenv("SRIOVNODE_IMAGE"), Network: "default", WorkDir: "/tmp",
+		ImageMode:    config.ImageDirect,
 		SRIOV:        jobspec.SRIOV{VFs: []jobspec.VF{{PF: "eth0", MaxMbps: 300}}},
 		IVShmem:      jobspec.IVShmem{Devices: 1, SizeMiB: 4},
 		ReadyTimeout: 10 * time.Minute,
