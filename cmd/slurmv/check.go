@@ -5,18 +5,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/check"
-	"github.com/slurm-v/slurm-v/config"
 )
 
 type checkOptions struct {
-	config string
-	node   string
+	nodeOptions
 	output string
 }
 
@@ -51,8 +48,7 @@ EXIT STATUS
 			return runCheck(c.Context(), o, c.OutOrStdout())
 		},
 	}
-	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
-	addNodeName(c, &o.node)
+	o.add(c)
 	addOutput(c, &o.output)
 	return c
 }
@@ -74,20 +70,6 @@ func runCheck(ctx context.Context, o checkOptions, out io.Writer) error {
 		return exitError{1}
 	}
 	return err
-}
-
-// nodeName is the name that Slurm gives to this node: what is asked for, what a
-// job on it says, or the host's.
-func nodeName(name string) (string, error) {
-	if name == "" {
-		name = os.Getenv("SLURMD_NODENAME")
-	}
-	if name != "" {
-		return name, nil
-	}
-	host, err := os.Hostname()
-	host, _, _ = strings.Cut(host, ".")
-	return host, err
 }
 
 func printResults(out io.Writer, results []check.Result) error {

@@ -8,14 +8,10 @@ import (
 	"os/exec"
 
 	"github.com/spf13/cobra"
-
-	"github.com/slurm-v/slurm-v/config"
 )
 
-type cleanOptions struct{ config, node string }
-
 func newClean() *cobra.Command {
-	var o cleanOptions
+	var o nodeOptions
 	c := &cobra.Command{
 		Use:   "clean [flags]",
 		Short: "Reclaim what jobs that have ended left on this node",
@@ -39,24 +35,15 @@ EXIT STATUS
 			return runClean(c.Context(), o, os.Geteuid(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
-	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
-	addNodeName(c, &o.node)
+	o.add(c)
 	return c
 }
 
-func addNodeName(c *cobra.Command, name *string) {
-	c.Flags().StringVarP(name, "node-name", "N", "", "this node's `name` in Slurm, if it is not the host's")
-}
-
-func runClean(ctx context.Context, o cleanOptions, uid int, out, words io.Writer) error {
+func runClean(ctx context.Context, o nodeOptions, uid int, out, words io.Writer) error {
 	if uid != 0 {
 		return errors.New("slurmv clean gives back what belongs to jobs of all users: run it as root on the node")
 	}
-	args := []string{"clean", "--config", o.config}
-	if o.node != "" {
-		args = append(args, "--node", o.node)
-	}
-	c := exec.CommandContext(ctx, agentPath(), args...)
+	c := exec.CommandContext(ctx, agentPath(), o.agentArgs("clean")...)
 	c.Stdout, c.Stderr = out, words
 	return runStatus(c)
 }

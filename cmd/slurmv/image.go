@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/images/cache"
 )
@@ -30,20 +29,9 @@ All but warm look at the node that they run on, as root.`,
 	return c
 }
 
-type imageOptions struct{ config, node string }
-
-func (o *imageOptions) add(c *cobra.Command) {
-	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
-	addNodeName(c, &o.node)
-}
-
-// cache opens the node's cache.
-func (o *imageOptions) cache() (*cache.Cache, error) {
-	node, err := nodeName(o.node)
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := config.Load(o.config)
+// cacheOf opens the node's cache.
+func cacheOf(o nodeOptions) (*cache.Cache, error) {
+	node, cfg, err := o.load()
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +39,7 @@ func (o *imageOptions) cache() (*cache.Cache, error) {
 }
 
 func newImageCache() *cobra.Command {
-	var o imageOptions
+	var o nodeOptions
 	var output string
 	c := &cobra.Command{
 		Use:   "cache [flags]",
@@ -87,8 +75,8 @@ EXIT STATUS
 	return c
 }
 
-func runImageCache(o imageOptions, output string, out io.Writer) error {
-	node, err := o.cache()
+func runImageCache(o nodeOptions, output string, out io.Writer) error {
+	node, err := cacheOf(o)
 	if err != nil {
 		return err
 	}
@@ -127,7 +115,7 @@ func copyOf(e cache.Entry) string {
 }
 
 func newImageForget() *cobra.Command {
-	var o imageOptions
+	var o nodeOptions
 	var all bool
 	c := &cobra.Command{
 		Use:   "forget [flags] KEY|FILE...",
@@ -160,8 +148,8 @@ EXIT STATUS
 }
 
 // runImageForget removes the copies that args name, or all of them.
-func runImageForget(c *cobra.Command, o imageOptions, args []string) error {
-	node, err := o.cache()
+func runImageForget(c *cobra.Command, o nodeOptions, args []string) error {
+	node, err := cacheOf(o)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 func newImageWarm() *cobra.Command {
-	var o cleanOptions
+	var o nodeOptions
 	values := map[string]*string{}
 	c := &cobra.Command{
 		Use:   "warm [flags]",
@@ -53,8 +53,7 @@ EXIT STATUS
 			return warmAsRoot(c, o, values)
 		},
 	}
-	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
-	addNodeName(c, &o.node)
+	o.add(c)
 	for _, option := range []string{"vm-image", "vcpu-per-vm", "memory-per-vm", "disk-size"} {
 		values[option] = c.Flags().String(option, "", "as in sbatch; outside of jobs only")
 	}
@@ -74,14 +73,11 @@ func warmInJob(c *cobra.Command) error {
 	return runStatus(run)
 }
 
-func warmAsRoot(c *cobra.Command, o cleanOptions, values map[string]*string) error {
+func warmAsRoot(c *cobra.Command, o nodeOptions, values map[string]*string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("your own image: run this in a job with VM options, as in salloc --vm-per-node=1 --vm-image=... slurmv image warm; for all users: as root on the node")
 	}
-	args := []string{"warm", "--config", o.config}
-	if o.node != "" {
-		args = append(args, "--node", o.node)
-	}
+	args := o.agentArgs("warm")
 	for name, value := range values {
 		if *value != "" {
 			args = append(args, "--"+name, *value)
@@ -106,7 +102,8 @@ func runStatus(c *exec.Cmd) error {
 }
 
 func newImageTemplates() *cobra.Command {
-	var o vfOptions
+	var o nodeOptions
+	var output string
 	c := &cobra.Command{
 		Use:   "templates [flags]",
 		Short: "List the templates of this node",
@@ -123,31 +120,27 @@ EXIT STATUS
 		Example: "  slurmv image templates",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkOutput(o.output); err != nil {
+			if err := checkOutput(output); err != nil {
 				return err
 			}
 			_, all, err := templates(o)
 			switch {
 			case err != nil:
 				return err
-			case o.output == "json":
+			case output == "json":
 				return printJSON(c.OutOrStdout(), all)
 			}
 			return printTemplates(c.OutOrStdout(), all)
 		},
 	}
 	o.add(c)
-	addOutput(c, &o.output)
+	addOutput(c, &output)
 	return c
 }
 
 // templates reads those of the node.
-func templates(o vfOptions) (*template.Store, []template.Template, error) {
-	node, err := nodeName(o.node)
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg, err := config.Load(o.config)
+func templates(o nodeOptions) (*template.Store, []template.Template, error) {
+	node, cfg, err := o.load()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -182,7 +175,7 @@ func ownerName(whose template.Whose) string {
 }
 
 func newImageDrop() *cobra.Command {
-	var o vfOptions
+	var o nodeOptions
 	c := &cobra.Command{
 		Use:   "drop [flags] ID...",
 		Short: "Remove templates of this node",
@@ -205,7 +198,7 @@ EXIT STATUS
 	return c
 }
 
-func dropTemplates(ctx context.Context, o vfOptions, ids []string) error {
+func dropTemplates(ctx context.Context, o nodeOptions, ids []string) error {
 	store, all, err := templates(o)
 	for _, id := range ids {
 		found := id == "all"

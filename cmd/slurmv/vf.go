@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/vfpool"
 )
 
@@ -29,14 +28,8 @@ The commands look at the node that they run on, as root. Jobs ask for VFs with
 }
 
 type vfOptions struct {
-	config string
-	node   string
+	nodeOptions
 	output string
-}
-
-func (o *vfOptions) add(c *cobra.Command) {
-	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
-	addNodeName(c, &o.node)
 }
 
 func newVFList() *cobra.Command {
@@ -77,7 +70,7 @@ EXIT STATUS
 }
 
 func newVFGRES() *cobra.Command {
-	var o vfOptions
+	var o nodeOptions
 	c := &cobra.Command{
 		Use:   "gres-conf [flags]",
 		Short: "Write the lines of gres.conf that let Slurm count this node's VFs",
@@ -113,7 +106,7 @@ EXIT STATUS
 }
 
 func runVFList(o vfOptions, out, words io.Writer) error {
-	pfs, err := listPFs(o)
+	pfs, err := listPFs(o.nodeOptions)
 	if err != nil {
 		return err
 	}
@@ -127,12 +120,8 @@ func runVFList(o vfOptions, out, words io.Writer) error {
 	return printPFs(out, pfs)
 }
 
-func listPFs(o vfOptions) ([]vfpool.PF, error) {
-	node, err := nodeName(o.node)
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := config.Load(o.config)
+func listPFs(o nodeOptions) ([]vfpool.PF, error) {
+	node, cfg, err := o.load()
 	if err != nil {
 		return nil, err
 	}

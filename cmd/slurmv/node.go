@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/config"
+)
+
+// nodeOptions tell a command that looks at the node it runs on which one that is.
+type nodeOptions struct{ config, node string }
+
+func (o *nodeOptions) add(c *cobra.Command) {
+	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
+	c.Flags().StringVarP(&o.node, "node-name", "N", "", "this node's `name` in Slurm, if it is not the host's")
+}
+
+// load returns the node's name and its configuration.
+func (o nodeOptions) load() (node string, cfg config.Config, err error) {
+	if node, err = nodeName(o.node); err != nil {
+		return "", cfg, err
+	}
+	cfg, err = config.Load(o.config)
+	return node, cfg, err
+}
+
+// agentArgs is a command line of slurmv-agent, which finds out the node's name by
+// itself unless it was given.
+func (o nodeOptions) agentArgs(command string) []string {
+	args := []string{command, "--config", o.config}
+	if o.node != "" {
+		args = append(args, "--node", o.node)
+	}
+	return args
+}
+
+// nodeName is the name that Slurm gives to this node: what is asked for, what a
+// job on it says, or the host's.
+func nodeName(name string) (string, error) {
+	if name == "" {
+		name = os.Getenv("SLURMD_NODENAME")
+	}
+	if name != "" {
+		return name, nil
+	}
+	host, err := os.Hostname()
+	host, _, _ = strings.Cut(host, ".")
+	return host, err
+}
