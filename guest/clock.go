@@ -9,7 +9,7 @@ import (
 const (
 	// goodTrip is how long a question and its answer may take for the guest's clock to
 	// be known well enough: the error is half of it.
-	goodTrip = 20 * time.Millisecond
+	goodTrip = 50 * time.Millisecond
 
 	// maxTrips bounds how often it is asked, where all are busy.
 	maxTrips = 10

@@ -85,7 +85,8 @@ type SSH struct {
 	Listen        []string `json:"listen"`         // addresses of the VM network
 }
 
-// A Report tells what a VM is and where it can be reached.
+// A Report tells what a VM is and where it can be reached: by the addresses that its
+// agent has set.
 type Report struct {
 	OS          string    `json:"os"`
 	Kernel      string    `json:"kernel"`

@@ -73,8 +73,17 @@ func (p Plan) cpu() *libvirtxml.DomainCPU {
 	case p.Hardware.Accel == config.AccelKVM:
 		return &libvirtxml.DomainCPU{Mode: "host-passthrough"}
 	}
-	return &libvirtxml.DomainCPU{Mode: "maximum"}
+	cpu := &libvirtxml.DomainCPU{Mode: "maximum"}
+	for _, name := range slow {
+		cpu.Features = append(cpu.Features, libvirtxml.DomainCPUFeature{Policy: "disable", Name: name})
+	}
+	return cpu
 }
+
+// slow are features that a kernel uses because they are fast in a real processor. Emulated,
+// they are slow: memory is copied and cleared byte by byte (erms, fsrm), addresses are
+// looked up in five levels instead of four (la57).
+var slow = []string{"erms", "fsrm", "la57"}
 
 // owner makes QEMU run as the job's owner, so that the kernel itself checks each
 // image, overlay and mount against the owner's rights.

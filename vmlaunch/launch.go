@@ -161,7 +161,7 @@ func (n *Node) startMachines(ctx context.Context, cfg config.Config, image image
 	} else if err := regions(); err != nil {
 		return err
 	}
-	turns := semaphore.NewWeighted(parallel(cfg, runtime.NumCPU()))
+	turns := semaphore.NewWeighted(parallel(cfg, runtime.NumCPU(), n.from != nil))
 	for _, m := range n.machines {
 		each.Go(func() error {
 			if err := m.awaitTurn(ctx, turns); err != nil {
@@ -178,19 +178,25 @@ func (n *Node) startMachines(ctx context.Context, cfg config.Config, image image
 	return each.Wait()
 }
 
-// bootsPerCPU is how many guests boot at once on a CPU: they wait for disks,
-// devices and timers most of the time.
-const bootsPerCPU = 8
+// How many guests come up at once on a CPU. Those that boot wait for disks, devices and
+// timers most of the time. Those that are restored do not: more of them would have each
+// other's timers and questions to answer.
+const (
+	bootsPerCPU    = 8
+	restoresPerCPU = 1
+)
 
-// parallel is how many VMs of a job may start and boot at once on a node where the
-// job may use so many CPUs. It is no bound on all jobs of the node together: a user
+// parallel is how many VMs of a job may come up at once on a node where the job may use so
+// many CPUs. It is no bound on all jobs of the node together: a user
 // whose guests never come up would hold up the others for as long as his time-out.
-func parallel(cfg config.Config, cpus int) int64 {
+func parallel(cfg config.Config, cpus int, warm bool) int64 {
 	switch {
 	case cfg.Measure.Serial:
 		return 1
 	case cfg.Launch.Parallel > 0:
 		return int64(cfg.Launch.Parallel)
+	case warm:
+		return restoresPerCPU * int64(cpus)
 	}
 	return bootsPerCPU * int64(cpus)
 }

@@ -11,15 +11,17 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/vishvananda/netlink"
+
+	"github.com/slurm-v/slurm-v/guest"
 )
 
 // dhcp gets a lease for the interface and keeps it.
-func (n *nics4) dhcp(ctx context.Context, host string, link netlink.Link) error {
+func (n *nics4) dhcp(ctx context.Context, host string, link netlink.Link, _ guest.NIC) (*net.IPNet, error) {
 	// The first message is often lost while the link comes up. The time to wait
 	// doubles with each try: a minute in all.
 	client, err := nclient4.New(link.Attrs().Name, nclient4.WithTimeout(500*time.Millisecond), nclient4.WithRetry(7))
 	if err != nil {
-		return fmt.Errorf("ask for an address by DHCP: %w", err)
+		return nil, fmt.Errorf("ask for an address by DHCP: %w", err)
 	}
 	name := dhcpv4.WithOption(dhcpv4.OptHostName(host))
 	lease, err := client.Request(ctx, name)
@@ -28,13 +30,13 @@ func (n *nics4) dhcp(ctx context.Context, host string, link netlink.Link) error 
 	}
 	if err != nil {
 		_ = client.Close()
-		return fmt.Errorf("get an address by DHCP: %w", err)
+		return nil, fmt.Errorf("get an address by DHCP: %w", err)
 	}
 	go func() {
 		defer func() { _ = client.Close() }()
 		n.renew(client, link, lease, name)
 	}()
-	return nil
+	return subnetOf(lease.ACK), nil
 }
 
 // renew keeps the lease until keep ends.
@@ -70,11 +72,7 @@ func renewAfter(ack *dhcpv4.DHCPv4) time.Duration {
 
 // apply makes the interface what the server's answer says.
 func (n *nics4) apply(link netlink.Link, ack *dhcpv4.DHCPv4) error {
-	mask := ack.SubnetMask()
-	if mask == nil {
-		mask = ack.YourIPAddr.DefaultMask()
-	}
-	addr := &netlink.Addr{IPNet: &net.IPNet{IP: ack.YourIPAddr, Mask: mask}}
+	addr := &netlink.Addr{IPNet: subnetOf(ack)}
 	if err := n.AddrReplace(link, addr); err != nil {
 		return fmt.Errorf("set address %s: %w", addr, err)
 	}
@@ -91,6 +89,15 @@ func (n *nics4) apply(link netlink.Link, ack *dhcpv4.DHCPv4) error {
 		n.m.resolver(text)
 	}
 	return nil
+}
+
+// subnetOf is the address of an answer, with its network's mask.
+func subnetOf(ack *dhcpv4.DHCPv4) *net.IPNet {
+	mask := ack.SubnetMask()
+	if mask == nil {
+		mask = ack.YourIPAddr.DefaultMask()
+	}
+	return &net.IPNet{IP: ack.YourIPAddr, Mask: mask}
 }
 
 // routesOf returns the routes of an answer. Where classless routes are given

@@ -27,7 +27,7 @@ func (m *Machine) SetHosts(_ context.Context, hosts []guest.Host) error {
 		return err
 	}
 	if slices.ContainsFunc(hosts, func(h guest.Host) bool { return h.MAC != "" }) {
-		return setNeighbours(hosts)
+		return m.setNeighbours(hosts)
 	}
 	return nil
 }

@@ -21,12 +21,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/guest"
-	"github.com/slurm-v/slurm-v/netdump"
 )
 
 // A Machine is the VM.
@@ -45,6 +43,7 @@ type Machine struct {
 
 	mu         sync.Mutex
 	stopLeases context.CancelFunc // ends what keeps addresses
+	nics       []nic              // that have an address
 	sshEnded   chan struct{}      // closed when the SSH server has ended; nil before its start
 	sshKeys    []string           // that it lets in
 }
@@ -129,24 +128,8 @@ func (m *Machine) report() guest.Report {
 	if err := unix.Uname(&name); err == nil {
 		r.Kernel = unix.ByteSliceToString(name.Release[:])
 	}
-	links, err := netdump.Links()
-	if err != nil {
-		m.log().Warn("network interfaces not listed", "err", err)
-	}
-	for _, link := range links {
-		if link.Attrs().Flags&unix.IFF_LOOPBACK != 0 {
-			continue
-		}
-		addrs, _ := netdump.Addrs(link, netlink.FAMILY_ALL)
-		for _, a := range addrs {
-			if a.IP.IsGlobalUnicast() {
-				r.Addresses = append(r.Addresses, guest.Address{
-					Interface: link.Attrs().Name,
-					MAC:       link.Attrs().HardwareAddr.String(),
-					CIDR:      a.IPNet.String(),
-				})
-			}
-		}
+	for _, n := range m.interfaces() {
+		r.Addresses = append(r.Addresses, guest.Address{Interface: n.Name, MAC: n.mac, CIDR: n.own.String()})
 	}
 	return r
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -19,16 +20,17 @@ import (
 // driver is loaded late.
 const nicPatience = 30 * time.Second
 
+// A nic is an interface that has been given an address.
+type nic struct {
+	*netlink.LinkAttrs
+	mac string
+	own *net.IPNet
+}
+
 // network gives each interface its address. What keeps the addresses of an
 // earlier setup ends.
 func (m *Machine) network(ctx context.Context, host string, nics []guest.NIC) error {
-	keep, stop := context.WithCancel(context.Background())
-	m.mu.Lock()
-	if m.stopLeases != nil {
-		m.stopLeases()
-	}
-	m.stopLeases = stop
-	m.mu.Unlock()
+	keep := m.afresh()
 	if len(nics) == 0 {
 		return nil
 	}
@@ -38,15 +40,32 @@ func (m *Machine) network(ctx context.Context, host string, nics []guest.NIC) er
 		return fmt.Errorf("configure the network: %w", err)
 	}
 	n := &nics4{Handle: handle, keep: keep, m: m}
-	if lo, err := n.LinkByName("lo"); err == nil {
-		_ = n.LinkSetUp(lo)
-	}
 	for _, nic := range nics {
 		if err := n.configure(ctx, host, nic); err != nil {
 			return fmt.Errorf("configure network interface %s: %w", nic.MAC, err)
 		}
 	}
 	return nil
+}
+
+// afresh forgets the interfaces of an earlier setup. What it returns ends when this is
+// done again.
+func (m *Machine) afresh() context.Context {
+	keep, stop := context.WithCancel(context.Background())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stopLeases != nil {
+		m.stopLeases()
+	}
+	m.stopLeases, m.nics = stop, nil
+	return keep
+}
+
+// interfaces are those that have got an address.
+func (m *Machine) interfaces() []nic {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.nics)
 }
 
 // nics4 configures interfaces for IPv4, in the network namespace that its
@@ -57,14 +76,14 @@ type nics4 struct {
 	m    *Machine
 }
 
-func (n *nics4) configure(ctx context.Context, host string, nic guest.NIC) error {
-	link, err := n.named(ctx, nic)
+func (n *nics4) configure(ctx context.Context, host string, want guest.NIC) error {
+	link, err := n.named(ctx, want)
 	if err != nil {
 		return err
 	}
-	if nic.MTU > 0 {
-		if err := n.LinkSetMTU(link, nic.MTU); err != nil {
-			return fmt.Errorf("set the MTU to %d: %w", nic.MTU, err)
+	if want.MTU > 0 && want.MTU != link.Attrs().MTU {
+		if err := n.LinkSetMTU(link, want.MTU); err != nil {
+			return fmt.Errorf("set the MTU to %d: %w", want.MTU, err)
 		}
 	}
 	if err := n.LinkSetUp(link); err != nil {
@@ -73,22 +92,35 @@ func (n *nics4) configure(ctx context.Context, host string, nic guest.NIC) error
 	if err := n.awaitRunning(ctx, link); err != nil {
 		return err
 	}
-	if nic.Address == "dhcp" {
-		return n.dhcp(ctx, host, link)
+	place := n.static
+	if want.Address == "dhcp" {
+		place = n.dhcp
 	}
-	addr, err := netlink.ParseAddr(nic.Address)
+	own, err := place(ctx, host, link, want)
 	if err != nil {
-		return fmt.Errorf("%.80q is neither an address with a prefix length nor dhcp", nic.Address)
+		return err
+	}
+	n.m.mu.Lock()
+	defer n.m.mu.Unlock()
+	n.m.nics = append(n.m.nics, nic{link.Attrs(), want.MAC, own})
+	return nil
+}
+
+// static gives the interface the address that is wanted, and keeps it.
+func (n *nics4) static(_ context.Context, _ string, link netlink.Link, want guest.NIC) (*net.IPNet, error) {
+	addr, err := netlink.ParseAddr(want.Address)
+	if err != nil {
+		return nil, fmt.Errorf("%.80q is neither an address with a prefix length nor dhcp", want.Address)
 	}
 	if err := n.AddrReplace(link, addr); err != nil {
-		return fmt.Errorf("set address %s: %w", nic.Address, err)
+		return nil, fmt.Errorf("set address %s: %w", want.Address, err)
 	}
 	changes := make(chan netlink.AddrUpdate)
 	if err := netlink.AddrSubscribe(changes, n.keep.Done()); err != nil {
-		return fmt.Errorf("watch address %s: %w", nic.Address, err)
+		return nil, fmt.Errorf("watch address %s: %w", want.Address, err)
 	}
 	go n.keepAddress(link, addr, changes)
-	return nil
+	return addr.IPNet, nil
 }
 
 // named finds the interface and gives it its MAC address.
@@ -125,6 +157,9 @@ func (n *nics4) find(ctx context.Context, mac string) (netlink.Link, error) {
 			return nil, err
 		}
 		for _, link := range links {
+			if link.Attrs().Flags&(net.FlagLoopback|net.FlagUp) == net.FlagLoopback {
+				_ = n.LinkSetUp(link)
+			}
 			if bytes.Equal(link.Attrs().HardwareAddr, want) {
 				return link, nil
 			}
