@@ -5,18 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/images/cache"
 )
 
 // A FileIdentity tells whether a file is still the one that it was, without reading it.
-// Whoever changes a file cannot set when it was changed.
 type FileIdentity struct {
-	Path     string `json:"path"`
-	Device   uint64 `json:"device"`
-	Inode    uint64 `json:"inode"`
-	Size     int64  `json:"size"`     // bytes
-	Modified int64  `json:"modified"` // ns since 1970
-	Changed  int64  `json:"changed"`  // same, of the inode
+	Path string `json:"path"`
+	cache.Identity
 }
 
 // Identities returns those of the image and of all that it is based on. The owner has
@@ -42,15 +40,13 @@ func (i Info) Identities(ctx context.Context, as Owner) (all []FileIdentity, err
 
 // Identify returns the identity of the file at path.
 func Identify(path string) (FileIdentity, error) {
-	info, err := os.Stat(path)
+	file, err := os.OpenFile(path, unix.O_PATH, 0)
 	if err != nil {
 		return FileIdentity{}, err
 	}
-	s := info.Sys().(*syscall.Stat_t)
-	return FileIdentity{
-		Path: path, Device: s.Dev, Inode: s.Ino, Size: s.Size,
-		Modified: s.Mtim.Nano(), Changed: s.Ctim.Nano(),
-	}, nil
+	defer file.Close()
+	is, err := cache.Identify(file)
+	return FileIdentity{path, is}, err
 }
 
 // CopyFor makes a copy of a small file at path that is as's, 0600. Its directory may be

@@ -100,11 +100,11 @@ func (c *Cache) get(ctx context.Context, src Source, holder string, progress fun
 	if progress == nil {
 		progress = func(Progress) {}
 	}
-	was, err := identify(src.File)
+	was, err := stateOf(src.File)
 	if err != nil {
 		return Copy{}, err
 	}
-	e := c.entry(src.key(was.identity))
+	e := c.entry(src.key(was.Identity))
 	if err := c.hold(ctx, e, holder); err != nil {
 		return Copy{}, err
 	}

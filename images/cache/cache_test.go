@@ -148,11 +148,11 @@ func sameContent(t *testing.T, want, got string) {
 func keyOf(t *testing.T, path string) Key {
 	t.Helper()
 	src := source(t, path)
-	is, err := identify(src.File)
+	is, err := stateOf(src.File)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return src.key(is.identity)
+	return src.key(is.Identity)
 }
 
 func (c *Cache) holdersOf(t *testing.T, path string) []string {
@@ -232,7 +232,7 @@ func TestHalfACopyIsNeverUsed(t *testing.T) {
 	tests := map[string]func(t *testing.T, e entry){
 		"the copy has its name, the record does not say whole": func(t *testing.T, e entry) {
 			r, err := e.record()
-			r.Copy = identity{}
+			r.Copy = Identity{}
 			if err = errors.Join(err, e.write(r)); err != nil {
 				t.Fatal(err)
 			}
@@ -390,7 +390,7 @@ func TestHolesStayHoles(t *testing.T) {
 			if err := errors.Join(d.run(), dst.Truncate(size)); err != nil {
 				t.Fatal(err)
 			}
-			is, err := identify(dst)
+			is, err := stateOf(dst)
 			if err != nil || is.Size != size || is.allocated > 1<<20 || d.done > 1<<20 {
 				t.Errorf("the copy has %d bytes, %d on disk, %d were copied, error %v", is.Size, is.allocated, d.done, err)
 			}
@@ -415,7 +415,7 @@ func TestZerosBecomeHoles(t *testing.T) {
 	if n, err := byHand(dst, open(t, path), 0, 10<<20); n != 10<<20 || err != nil {
 		t.Fatalf("%d bytes, error %v", n, err)
 	}
-	if is, err := identify(dst); err != nil || is.allocated > 0 {
+	if is, err := stateOf(dst); err != nil || is.allocated > 0 {
 		t.Errorf("%d bytes on disk, error %v", is.allocated, err)
 	}
 }

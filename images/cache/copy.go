@@ -28,7 +28,7 @@ var (
 
 // transfer makes the copy, under the lock of e.
 func (c *Cache) transfer(ctx context.Context, e entry, src Source, was fileState, progress func(Progress)) (copied int64, err error) {
-	if c.fresh(was.identity) {
+	if c.fresh(was.Identity) {
 		return 0, ErrFresh
 	}
 	if err := e.clear(len(src.Below)); err != nil {
@@ -43,17 +43,17 @@ func (c *Cache) transfer(ctx context.Context, e entry, src Source, was fileState
 	if copied, err = write(ctx, temporary, src, report); err != nil {
 		return 0, errors.Join(err, os.Remove(temporary))
 	}
-	if is, err := identify(src.File); err != nil || is.identity != was.identity {
+	if is, err := stateOf(src.File); err != nil || is.Identity != was.Identity {
 		return 0, errors.Join(ErrChanged, err, os.Remove(temporary))
 	}
 	if err := e.publish(src, temporary); err != nil {
 		return 0, err
 	}
-	made, err := identifyPath(e.file(r.Below))
+	made, err := stateAt(e.file(r.Below))
 	if err != nil {
 		return 0, err
 	}
-	r.Copy = made.identity
+	r.Copy = made.Identity
 	return copied, e.write(r)
 }
 

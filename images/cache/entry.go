@@ -54,7 +54,7 @@ type record struct {
 	Owner  Owner    `json:"owner"`
 	Below  int      `json:"below"` // files that the copy is based on
 	Bytes  int64    `json:"bytes"` // that the source has on disk
-	Copy   identity `json:"copy"`  // of the whole copy; zero while it is made
+	Copy   Identity `json:"copy"`  // of the whole copy; zero while it is made
 }
 
 func (e entry) record() (r record, err error) {
@@ -88,8 +88,8 @@ func (e entry) write(r record) error {
 // intact reports whether the copy is whole and as it was made. Its owner may write
 // to it: he would only harm himself, but not be told of it.
 func (r record) intact(e entry) bool {
-	is, err := identifyPath(e.file(r.Below))
-	return err == nil && is.identity == r.Copy
+	is, err := stateAt(e.file(r.Below))
+	return err == nil && is.Identity == r.Copy
 }
 
 // lock waits until nobody else copies into e. The one who does may have been
@@ -122,7 +122,7 @@ func (e entry) progress() Progress {
 // size is what the entry's files have on disk, in bytes.
 func (e entry) size(r record) (sum int64) {
 	for _, path := range []string{e.file(r.Below), e.file(r.Below) + partial} {
-		if is, err := identifyPath(path); err == nil {
+		if is, err := stateAt(path); err == nil {
 			sum += is.allocated
 		}
 	}
@@ -180,7 +180,7 @@ func (e entry) describe() (Entry, error) {
 	r, _ := e.record() // none yet, or a torn one: not whole
 	seen := Entry{
 		Key: e.key, Source: r.Source, Owner: r.Owner.String(), Bytes: e.size(r),
-		Whole: r.Copy != identity{} && r.intact(e), Used: info.ModTime(),
+		Whole: r.Copy != Identity{} && r.intact(e), Used: info.ModTime(),
 	}
 	if !seen.Whole {
 		seen.Missing = max(0, r.Bytes-seen.Bytes)

@@ -14,14 +14,14 @@ import (
 // A Key names an entry: 32 hexadecimal digits.
 type Key string
 
-// An identity is what a file system says of a file's content without reading it.
+// An Identity is what a file system says of a file's content without reading it.
 //
 // The kernel sets the time of the last change (ctime) with every write, and lets
 // nobody set it; so the same file with the same ctime has the same content. The
 // number of the file system is left out: for NFS it is another one after every
 // mount, and two file systems under one path, with the same inode, size and times,
 // are the same one.
-type identity struct {
+type Identity struct {
 	Inode    uint64 `json:"inode"`
 	Size     int64  `json:"size"`
 	Modified int64  `json:"modified"` // ns since 1970
@@ -30,39 +30,45 @@ type identity struct {
 
 // A fileState is an identity, and what else is of interest.
 type fileState struct {
-	identity
+	Identity
 	allocated int64 // bytes on disk
 }
 
-// identify asks the file server itself: an NFS client answers from its memory
+// Identify returns the identity of an open file; O_PATH will do.
+func Identify(file *os.File) (Identity, error) {
+	is, err := stateOf(file)
+	return is.Identity, err
+}
+
+// stateOf asks the file server itself: an NFS client answers from its memory
 // otherwise, for up to a minute.
-func identify(file *os.File) (fileState, error) {
+func stateOf(file *os.File) (fileState, error) {
 	var s unix.Statx_t
 	err := unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &s)
 	if err != nil {
 		return fileState{}, &fs.PathError{Op: "statx", Path: file.Name(), Err: err}
 	}
-	return fileState{identity{s.Ino, int64(s.Size), nanoseconds(s.Mtime), nanoseconds(s.Ctime)}, int64(s.Blocks) * 512}, nil
+	return fileState{Identity{s.Ino, int64(s.Size), nanoseconds(s.Mtime), nanoseconds(s.Ctime)}, int64(s.Blocks) * 512}, nil
 }
 
 func nanoseconds(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
 
-// identifyPath does not follow a symbolic link.
-func identifyPath(path string) (fileState, error) {
+// stateAt does not follow a symbolic link.
+func stateAt(path string) (fileState, error) {
 	file, err := os.OpenFile(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return fileState{}, err
 	}
 	defer file.Close()
-	return identify(file)
+	return stateOf(file)
 }
 
 // fresh reports whether the file may still change without its times telling. A
 // server's clock that is ahead makes it so for longer.
-func (c *Cache) fresh(i identity) bool { return time.Since(time.Unix(0, i.Changed)) < c.granule }
+func (c *Cache) fresh(i Identity) bool { return time.Since(time.Unix(0, i.Changed)) < c.granule }
 
 // key is of the source as it is. A copy names the files below it, hence their keys.
-func (s Source) key(is identity) Key {
+func (s Source) key(is Identity) Key {
 	text := fmt.Appendf(nil, "%v %+v %q", s.Owner, is, s.Path)
 	if len(s.Below) > 0 {
 		text = append(text, s.Below[0].Key...)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/images/cache"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -36,7 +37,7 @@ func newNode(t *testing.T, limit int64) *node {
 func (n *node) claim(t Template) error { return n.job.Intend(Claim, t.Dir, nil) }
 
 func shape(path string) Shape {
-	return Shape{Image: []images.FileIdentity{{Path: path, Size: 7}}, VCPUs: 1, Memory: 384, QEMU: "7.2", Version: "1"}
+	return Shape{Image: []images.FileIdentity{{Path: path, Identity: cache.Identity{Size: 7}}}, VCPUs: 1, Memory: 384, QEMU: "7.2", Version: "1"}
 }
 
 // make makes a template with a file of size bytes.

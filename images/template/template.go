@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -61,7 +62,7 @@ func (s Shape) Differs(from Shape) string {
 	switch {
 	case len(s.Image) == 0 || len(from.Image) == 0 || s.Image[0].Path != from.Image[0].Path:
 		return ""
-	case !equal(s.Image, from.Image):
+	case !slices.Equal(s.Image, from.Image):
 		return "the image has changed since"
 	case s.VCPUs != from.VCPUs:
 		return fmt.Sprintf("it has %d vCPUs, and not %d", from.VCPUs, s.VCPUs)
@@ -75,18 +76,6 @@ func (s Shape) Differs(from Shape) string {
 		return "it was made by another version of QEMU or libvirt"
 	}
 	return "the node or its configuration has changed since"
-}
-
-func equal(a, b []images.FileIdentity) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // A Whose is whose templates are meant: a user's, or everybody's.
