@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"image/color"
 	"math"
-	"os"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	vgdraw "gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/slurm-v/slurm-v/scripts/draw"
 )
 
-// A curve is one way for messages. Colour-blind readers tell them apart, too.
+// A curve is one way for messages.
 type curve struct {
 	name   string
 	of     func(result) float64 // µs
@@ -22,12 +22,12 @@ type curve struct {
 }
 
 var curves = []curve{
-	{"IVShmem", func(r result) float64 { return r.shm }, color.RGBA{R: 0, G: 114, B: 178, A: 255}, vgdraw.CircleGlyph{}},
-	{"TCP", func(r result) float64 { return r.tcp }, color.RGBA{R: 213, G: 94, B: 0, A: 255}, vgdraw.TriangleGlyph{}},
+	{"IVShmem", func(r result) float64 { return r.shm }, draw.Blue, vgdraw.CircleGlyph{}},
+	{"TCP", func(r result) float64 { return r.tcp }, draw.Vermilion, vgdraw.TriangleGlyph{}},
 }
 
-// draw puts the times beside the bandwidths.
-func draw(results []result, file string) error {
+// drawTo puts the times beside the bandwidths.
+func drawTo(results []result, file string) error {
 	times, err := panel(results, "half round trip, µs", func(_ result, micros float64) float64 { return micros })
 	if err != nil {
 		return err
@@ -36,19 +36,7 @@ func draw(results []result, file string) error {
 	if err != nil {
 		return err
 	}
-	canvas := vgsvg.New(24*vg.Centimeter, 9*vg.Centimeter)
-	tiles := vgdraw.Tiles{Rows: 1, Cols: 2, PadX: vg.Millimeter * 5, PadTop: vg.Millimeter, PadRight: vg.Millimeter * 3}
-	whole := vgdraw.New(canvas)
-	times.Draw(tiles.At(whole, 0, 0))
-	rates.Draw(tiles.At(whole, 1, 0))
-	out, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	if _, err := canvas.WriteTo(out); err != nil {
-		return err
-	}
-	return out.Close()
+	return draw.Save(file, 24*vg.Centimeter, 9*vg.Centimeter, 2, times, rates)
 }
 
 func panel(results []result, label string, value func(result, float64) float64) (*plot.Plot, error) {

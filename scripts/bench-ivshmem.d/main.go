@@ -35,7 +35,7 @@ func run(in io.Reader, out string) error {
 	if err != nil {
 		return err
 	}
-	if err := draw(results, filepath.Join(out, "ivshmem.svg")); err != nil {
+	if err := drawTo(results, filepath.Join(out, "ivshmem.svg")); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(out, "ivshmem.md"), []byte(report(results)), 0o644)

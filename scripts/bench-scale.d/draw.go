@@ -3,28 +3,28 @@ package main
 import (
 	"fmt"
 	"image/color"
-	"os"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	vgdraw "gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/slurm-v/slurm-v/scripts/draw"
 )
 
-// A curve is a line of a panel. Colour-blind readers tell them apart, too.
+// A curve is a line of a panel.
 type curve struct {
 	name   string
 	points plotter.XYs
 }
 
 var (
-	colours = []color.Color{color.RGBA{R: 0, G: 114, B: 178, A: 255}, color.RGBA{R: 213, G: 94, B: 0, A: 255}, color.RGBA{R: 0, G: 158, B: 115, A: 255}, color.RGBA{R: 86, G: 86, B: 86, A: 255}}
+	colours = []color.Color{draw.Blue, draw.Vermilion, draw.Green, draw.Grey}
 	glyphs  = []vgdraw.GlyphDrawer{vgdraw.CircleGlyph{}, vgdraw.TriangleGlyph{}, vgdraw.SquareGlyph{}, vgdraw.CrossGlyph{}}
 )
 
-// draw puts what VMs cost on one node beside what nodes cost.
-func draw(p parts, jobs []job, file string) error {
+// drawTo puts what VMs cost on one node beside what nodes cost.
+func drawTo(p parts, jobs []job, file string) error {
 	one, err := panel("VMs on one node", "ms per VM", p.curves())
 	if err != nil {
 		return err
@@ -33,19 +33,7 @@ func draw(p parts, jobs []job, file string) error {
 	if err != nil {
 		return err
 	}
-	canvas := vgsvg.New(24*vg.Centimeter, 9*vg.Centimeter)
-	tiles := vgdraw.Tiles{Rows: 1, Cols: 2, PadX: vg.Millimeter * 5, PadTop: vg.Millimeter, PadRight: vg.Millimeter * 3}
-	whole := vgdraw.New(canvas)
-	one.Draw(tiles.At(whole, 0, 0))
-	many.Draw(tiles.At(whole, 1, 0))
-	out, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	if _, err := canvas.WriteTo(out); err != nil {
-		return err
-	}
-	return out.Close()
+	return draw.Save(file, 24*vg.Centimeter, 9*vg.Centimeter, 2, one, many)
 }
 
 func (p parts) curves() []curve {

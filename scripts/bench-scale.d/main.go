@@ -43,7 +43,7 @@ func makeReport(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := draw(parts, jobs, filepath.Join(*out, "scale.svg")); err != nil {
+	if err := drawTo(parts, jobs, filepath.Join(*out, "scale.svg")); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(*out, "scale.md"), []byte(report(parts, jobs)), 0o644)

@@ -3,42 +3,33 @@ package main
 import (
 	"fmt"
 	"image/color"
-	"os"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	vgdraw "gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/slurm-v/slurm-v/scripts/draw"
 )
 
-// Told apart by colour-blind readers as well, and by the kind of line.
+// Told apart by the kind of line, too.
 var (
-	colours = []color.Color{color.RGBA{R: 0, G: 114, B: 178, A: 255}, color.RGBA{R: 213, G: 94, B: 0, A: 255}, color.RGBA{R: 0, G: 158, B: 115, A: 255}}
+	colours = []color.Color{draw.Blue, draw.Vermilion, draw.Green}
 	dashes  = [][]vg.Length{nil, {vg.Points(6), vg.Points(2)}, {vg.Points(2), vg.Points(2)}}
 )
 
-// draw puts one panel per result below each other.
-func draw(results []result, path string) error {
+// drawTo puts one panel per result below each other.
+func drawTo(results []result, path string) error {
 	const width, height = 18 * vg.Centimeter, 8 * vg.Centimeter
-	canvas := vgsvg.New(width, height*vg.Length(len(results)))
-	tiles := vgdraw.Tiles{Rows: len(results), Cols: 1, PadY: vg.Millimeter * 5, PadTop: vg.Millimeter, PadRight: vg.Millimeter * 2}
-	whole := vgdraw.New(canvas)
-	for i, r := range results {
+	var panels []*plot.Plot
+	for _, r := range results {
 		p, err := panel(r)
 		if err != nil {
 			return err
 		}
-		p.Draw(tiles.At(whole, 0, i))
+		panels = append(panels, p)
 	}
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if _, err := canvas.WriteTo(file); err != nil {
-		return err
-	}
-	return file.Close()
+	return draw.Save(path, width, height*vg.Length(len(results)), 1, panels...)
 }
 
 func panel(r result) (*plot.Plot, error) {

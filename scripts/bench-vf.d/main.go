@@ -32,7 +32,7 @@ func run(link config.Rate, interval time.Duration, out string) error {
 		}
 		results = append(results, r)
 	}
-	if err := draw(results, filepath.Join(out, "vf-sharing.svg")); err != nil {
+	if err := drawTo(results, filepath.Join(out, "vf-sharing.svg")); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(out, "vf-sharing.md"), []byte(report(results)), 0o644)

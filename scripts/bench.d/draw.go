@@ -4,22 +4,18 @@ import (
 	"fmt"
 	"image/color"
 	"math"
-	"os"
 	"path/filepath"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	vgdraw "gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/slurm-v/slurm-v/scripts/draw"
 )
 
-// colours of Okabe and Ito, which colour-blind readers tell apart.
-var colours = []color.Color{
-	color.RGBA{R: 230, G: 159, B: 0, A: 255}, color.RGBA{R: 86, G: 180, B: 233, A: 255}, color.RGBA{R: 0, G: 158, B: 115, A: 255},
-	color.RGBA{R: 213, G: 94, B: 0, A: 255}, color.RGBA{R: 0, G: 114, B: 178, A: 255}, color.RGBA{R: 204, G: 121, B: 167, A: 255},
-	color.RGBA{R: 153, G: 153, B: 153, A: 255},
-}
+// colours are those of the curves, in their order.
+var colours = []color.Color{draw.Orange, draw.Sky, draw.Green, draw.Vermilion, draw.Blue, draw.Purple, draw.Grey}
 
 // draw makes the pictures of what there is.
 func (r *results) draw(out string) error {
@@ -28,7 +24,7 @@ func (r *results) draw(out string) error {
 		if err != nil {
 			return err
 		}
-		if err := save(filepath.Join(out, "benchmarks-image.svg"), 24*vg.Centimeter, 10*vg.Centimeter, p); err != nil {
+		if err := draw.Save(filepath.Join(out, "benchmarks-image.svg"), 24*vg.Centimeter, 10*vg.Centimeter, 1, p); err != nil {
 			return err
 		}
 	}
@@ -43,25 +39,7 @@ func (r *results) draw(out string) error {
 		}
 		panels = append(panels, p)
 	}
-	return save(filepath.Join(out, "benchmarks-nodes.svg"), 26*vg.Centimeter, 11*vg.Centimeter, panels...)
-}
-
-// save puts plots side by side.
-func save(path string, width, height vg.Length, panels ...*plot.Plot) error {
-	canvas := vgsvg.New(width, height)
-	tiles := vgdraw.Tiles{Rows: 1, Cols: len(panels), PadX: 5 * vg.Millimeter, PadTop: 2 * vg.Millimeter, PadRight: 3 * vg.Millimeter}
-	whole := vgdraw.New(canvas)
-	for i, p := range panels {
-		p.Draw(tiles.At(whole, i, 0))
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if _, err := canvas.WriteTo(file); err != nil {
-		return err
-	}
-	return file.Close()
+	return draw.Save(filepath.Join(out, "benchmarks-nodes.svg"), 26*vg.Centimeter, 11*vg.Centimeter, 2, panels...)
 }
 
 // drawFigures stacks the stages of each way, and the rest of the time above them.
