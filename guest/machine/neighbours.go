@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/guest"
 )
@@ -14,8 +15,13 @@ import (
 // They are known, so nobody need ask: no broadcasts, whatever the number of VMs,
 // and no "no route to host" because a busy VM was slow to answer one.
 func (m *Machine) setNeighbours(hosts []guest.Host) error {
+	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("set hardware addresses: %w", err)
+	}
+	defer kernel.Close()
 	for _, n := range m.interfaces() {
-		if err := n.setNeighbours(hosts); err != nil {
+		if err := n.setNeighbours(kernel, hosts); err != nil {
 			return err
 		}
 	}
@@ -23,14 +29,14 @@ func (m *Machine) setNeighbours(hosts []guest.Host) error {
 }
 
 // setNeighbours sets those of the hosts that are reached through the interface.
-func (n nic) setNeighbours(hosts []guest.Host) error {
+func (n nic) setNeighbours(kernel *netlink.Handle, hosts []guest.Host) error {
 	for _, h := range hosts {
 		mac, err := net.ParseMAC(h.MAC)
 		addr, parsed := netip.ParseAddr(h.Address)
 		if err != nil || parsed != nil || !n.own.Contains(addr.AsSlice()) || n.own.IP.Equal(addr.AsSlice()) {
 			continue
 		}
-		err = netlink.NeighSet(&netlink.Neigh{
+		err = kernel.NeighSet(&netlink.Neigh{
 			LinkIndex: n.Index, State: netlink.NUD_PERMANENT, IP: addr.AsSlice(), HardwareAddr: mac,
 		})
 		if err != nil {
