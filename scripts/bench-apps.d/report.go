@@ -56,7 +56,7 @@ func report(r record) string {
 func conditions(r record) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, measured, r.Taken, r.Cores, r.Rounds)
-	if r.Load >= 0.5 {
+	if r.Load > float64(r.Cores) { // less is what brings the cluster up
 		fmt.Fprintf(&text, "\n**The machine had other work to do when this was measured (load %.1f): an example of the\n"+
 			"report, not a fair comparison.**\n", r.Load)
 	}
