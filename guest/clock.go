@@ -50,8 +50,22 @@ func (s *Session) readClock(ctx context.Context) (took, ahead time.Duration, err
 // Template makes the VM ready to be saved as a template. Nothing of a job may have come
 // into it before.
 func (s *Session) Template(ctx context.Context) error {
-	if _, err := s.ask(ctx, Header{Kind: kindTemplate}); err != nil {
+	if _, err := s.ask(ctx, example()); err != nil {
 		return fmt.Errorf("make the VM ready to be saved: %w", err)
 	}
 	return nil
+}
+
+// example is a request that has all that later ones may have. The agent learns the types by
+// reading it, which would else take each VM from the template some milliseconds.
+func example() Header {
+	return Header{
+		Kind: kindTemplate,
+		Setup: &Setup{
+			User: User{Groups: []Group{{}}}, Mounts: []Mount{{}}, NICs: []NIC{{}},
+			IVShmem: IVShmem{Devices: 1}, Fresh: &Identity{},
+		},
+		Hosts:   []Host{{}},
+		Command: &Command{Limits: []Limit{{}}},
+	}
 }

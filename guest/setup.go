@@ -59,6 +59,8 @@ type NIC struct {
 	MAC     string `json:"mac"`
 	Address string `json:"address"` // "172.30.0.1/16" or "dhcp"
 	MTU     int    `json:"mtu,omitempty"`
+	// IPv4Only says that no other packets get through.
+	IPv4Only bool `json:"ipv4_only,omitempty"`
 	// Before is the MAC address that the interface has, if it is another one.
 	Before string `json:"before,omitempty"`
 }

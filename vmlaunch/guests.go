@@ -124,8 +124,8 @@ func (n *Node) setup(vm VMPlan) guest.Setup {
 		NICs:     []guest.NIC{{MAC: vm.MAC, MTU: n.mtu, Address: "dhcp"}},
 		IVShmem:  n.plan.guestMemory(),
 	}
-	if vm.Address.IsValid() {
-		s.NICs[0].Address = vm.Address.String()
+	if vm.Address.IsValid() { // the job's own network: see vmnet.Tap
+		s.NICs[0].Address, s.NICs[0].IPv4Only = vm.Address.String(), true
 	}
 	s.NICs = append(s.NICs, vm.vfNICs()...)
 	for _, g := range o.Groups {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"time"
 
@@ -86,6 +87,9 @@ func (n *nics4) configure(ctx context.Context, host string, want guest.NIC) erro
 			return fmt.Errorf("set the MTU to %d: %w", want.MTU, err)
 		}
 	}
+	if want.IPv4Only {
+		n.m.withoutIPv6(link)
+	}
 	if err := n.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set the link up: %w", err)
 	}
@@ -104,6 +108,15 @@ func (n *nics4) configure(ctx context.Context, host string, want guest.NIC) erro
 	defer n.m.mu.Unlock()
 	n.m.nics = append(n.m.nics, nic{link.Attrs(), want.MAC, own})
 	return nil
+}
+
+// withoutIPv6 keeps the kernel from looking for addresses, neighbours and routers that it
+// cannot find. A kernel may have no IPv6 at all.
+func (m *Machine) withoutIPv6(link netlink.Link) {
+	err := os.WriteFile(m.path("proc/sys/net/ipv6/conf", link.Attrs().Name, "disable_ipv6"), []byte("1"), 0)
+	if err != nil {
+		m.log().Debug("IPv6 stays", "interface", link.Attrs().Name, "err", err)
+	}
 }
 
 // static gives the interface the address that is wanted, and keeps it.

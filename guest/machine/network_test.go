@@ -74,8 +74,10 @@ func addresses(t *testing.T, n *nics4) string {
 }
 
 func TestStaticAddress(t *testing.T) {
-	n := inNetwork(t, newDouble(t, map[string]string{}))
-	nic := guest.NIC{MAC: strings.ToUpper(testMAC), Address: "172.30.0.8/16", MTU: 1400}
+	const noIPv6 = "proc/sys/net/ipv6/conf/near/disable_ipv6"
+	d := newDouble(t, map[string]string{noIPv6: "0"})
+	n := inNetwork(t, d)
+	nic := guest.NIC{MAC: strings.ToUpper(testMAC), Address: "172.30.0.8/16", MTU: 1400, IPv4Only: true}
 	for range 2 { // it may be repeated
 		if err := n.configure(t.Context(), "vm7", nic); err != nil {
 			t.Fatal(err)
@@ -90,6 +92,13 @@ func TestStaticAddress(t *testing.T) {
 	}
 	if got := addresses(t, n); got != "172.30.0.8/16" {
 		t.Errorf("addresses = %s", got)
+	}
+	if got := d.text(t, noIPv6); got != "1" {
+		t.Errorf("disable_ipv6 = %s", got)
+	}
+	want := guest.Address{Interface: "near", MAC: nic.MAC, CIDR: "172.30.0.8/16"}
+	if got := n.m.report().Addresses; len(got) == 0 || got[0] != want {
+		t.Errorf("reported addresses are %v, want %v", got, want)
 	}
 
 	// The image's network service takes it away.

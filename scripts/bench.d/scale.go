@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 )
 
@@ -121,8 +122,12 @@ func (c *cluster) makeTemplates(ctx context.Context, b *bench, nodes int) error 
 
 func (c *cluster) measurePoint(ctx context.Context, b *bench, p *scalePoint, rounds int) error {
 	more := ""
-	if p.Serial {
+	switch {
+	case p.Serial:
 		more = "[measure]\nserial = true\n"
+	case p.Start == "warm" && p.Nodes > 1:
+		// A node takes all CPUs of the machine for its own; here nodes share them.
+		more = fmt.Sprintf("[launch]\nparallel = %d\n", max(1, cpus/p.Nodes))
 	}
 	if err := c.configure(more); err != nil {
 		return err
