@@ -161,7 +161,7 @@ func (n *Node) startMachines(ctx context.Context, cfg config.Config, image image
 	} else if err := regions(); err != nil {
 		return err
 	}
-	turns := semaphore.NewWeighted(parallel(cfg, runtime.NumCPU(), n.from != nil))
+	turns := semaphore.NewWeighted(parallel(cfg, runtime.NumCPU(), n.busyGuests()))
 	for _, m := range n.machines {
 		each.Go(func() error {
 			if err := m.awaitTurn(ctx, turns); err != nil {
@@ -179,26 +179,29 @@ func (n *Node) startMachines(ctx context.Context, cfg config.Config, image image
 }
 
 // How many guests come up at once on a CPU. Those that boot wait for disks, devices and
-// timers most of the time. Those that are restored do not: more of them would have each
-// other's timers and questions to answer.
+// timers most of the time. Those that are emulated, or restored, do not: more of them than
+// CPUs take half as much time again, each for the timers that went off while it had no CPU.
 const (
-	bootsPerCPU    = 8
-	restoresPerCPU = 1
+	waitingPerCPU = 8
+	busyPerCPU    = 1
 )
+
+// busyGuests tells whether guests keep a CPU busy all the time until they are ready.
+func (n *Node) busyGuests() bool { return n.from != nil || n.plan.Hardware.Accel == config.AccelTCG }
 
 // parallel is how many VMs of a job may come up at once on a node where the job may use so
 // many CPUs. It is no bound on all jobs of the node together: a user
 // whose guests never come up would hold up the others for as long as his time-out.
-func parallel(cfg config.Config, cpus int, warm bool) int64 {
+func parallel(cfg config.Config, cpus int, busy bool) int64 {
 	switch {
 	case cfg.Measure.Serial:
 		return 1
 	case cfg.Launch.Parallel > 0:
 		return int64(cfg.Launch.Parallel)
-	case warm:
-		return restoresPerCPU * int64(cpus)
+	case busy:
+		return busyPerCPU * int64(cpus)
 	}
-	return bootsPerCPU * int64(cpus)
+	return waitingPerCPU * int64(cpus)
 }
 
 // awaitTurn returns when the VM may start.

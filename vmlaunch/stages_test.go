@@ -91,11 +91,11 @@ func TestRecordOfALaunch(t *testing.T) {
 func TestParallel(t *testing.T) {
 	tests := map[string]struct {
 		change func(*config.Config)
-		warm   bool
+		busy   bool
 		want   int64
 	}{
 		"goes by the CPUs":              {func(*config.Config) {}, false, 24},
-		"which restored VMs keep busy":  {func(*config.Config) {}, true, 3},
+		"which some guests keep busy":   {func(*config.Config) {}, true, 3},
 		"or is the site's":              {func(c *config.Config) { c.Launch.Parallel = 5 }, true, 5},
 		"or one, for a measurement":     {func(c *config.Config) { c.Measure.Serial = true }, false, 1},
 		"which is more than the site's": {func(c *config.Config) { c.Measure.Serial, c.Launch.Parallel = true, 5 }, false, 1},
@@ -104,7 +104,7 @@ func TestParallel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config.Default()
 			tt.change(&cfg)
-			if got := parallel(cfg, 3, tt.warm); got != tt.want {
+			if got := parallel(cfg, 3, tt.busy); got != tt.want {
 				t.Errorf("%d at once, want %d", got, tt.want)
 			}
 		})

@@ -150,7 +150,7 @@ func reportScale(t *strings.Builder, points []scalePoint) {
 The paper's Figures 7 and 8: VMs spread evenly over nodes, started one after another on each
 node, or in parallel; booted (cold), or restored from a template (warm). The CPU floor is the CPU
 time that all nodes together took, divided by the machine's cores: no launch can be faster here.
-Several nodes share the cores, and as many VMs are restored at once as they are
+Several nodes share the cores, and as many VMs come up at once as they are
 (` + "`[launch] parallel`" + `).
 
 ![time by number of VMs](benchmarks-nodes.svg)

@@ -125,7 +125,7 @@ func (c *cluster) measurePoint(ctx context.Context, b *bench, p *scalePoint, rou
 	switch {
 	case p.Serial:
 		more = "[measure]\nserial = true\n"
-	case p.Start == "warm" && p.Nodes > 1:
+	case p.Nodes > 1:
 		// A node takes all CPUs of the machine for its own; here nodes share them.
 		more = fmt.Sprintf("[launch]\nparallel = %d\n", max(1, cpus/p.Nodes))
 	}

@@ -1,6 +1,9 @@
 package main
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // waitingResult compares ways to start guests that spend most of their boot waiting,
 // as real ones do for disks, devices and services.
@@ -25,6 +28,9 @@ func measureWaiting(ctx context.Context, b *bench, r *results) error {
 	}
 	c, err := up(ctx, shape{nodes: 1, cpus: 32})
 	if err != nil {
+		return err
+	}
+	if err := c.configure(fmt.Sprintf("[launch]\nparallel = %d\n", result.VMs)); err != nil {
 		return err
 	}
 	all := job{nodes: 1, vms: result.VMs, options: []string{"--vm-start=cold", "--vm-image=" + image}}
