@@ -54,7 +54,7 @@ slurm-v-run -Q sh -c 'cat /mnt/data/file; touch /mnt/data/new 2>/dev/null && ech
 func TestSiteNetwork(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=5 --vm-network=site", `
-slurm-v-run -n 2 -Q sh -c 'ip -4 -o addr show scope global; getent hosts vm0 vm1; ping -c 1 -W 5 vm0 >/dev/null && ping -c 1 -W 5 vm1 >/dev/null && echo both answer'`)
+slurm-v-run -n 2 -Q sh -c 'ip -4 -o addr show scope global; getent hosts vm0 vm1; ping -c 1 -w 30 vm0 >/dev/null && ping -c 1 -w 30 vm1 >/dev/null && echo both answer'`)
 	out := j.completes()
 	if n := strings.Count(out, "both answer"); n != 2 {
 		t.Errorf("%d of 2 VMs reach both", n)

@@ -89,7 +89,8 @@ func TestSignalsReachThePrograms(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, small+" --vcpu-per-vm=2", signalScript)
 	j.eventually("starts the program", func() bool {
-		return strings.Contains(j.user.run(t, "cat "+j.dir+"/signals.out").stdout, "1 started")
+		out := j.user.run(t, "cat "+j.dir+"/signals.out").stdout
+		return strings.Contains(out, "0 started") && strings.Contains(out, "1 started")
 	})
 	steps := strings.Fields(alice.must(t, "squeue -h -s -j "+j.id+" -o '%i %j' | awk '$2 == \"bash\" {print $1}'"))
 	if len(steps) != 1 {
