@@ -21,7 +21,7 @@ var meanings = map[string]string{
 	"image":    "the image is found, and brought to the node",
 	"vf":       "virtual functions are leased and set",
 	"taps":     "the bridge and taps of the job's network are made",
-	"libvirt":  "libvirt's driver is opened",
+	"libvirt":  "libvirt's driver is opened, and finds out about QEMU if it is new on the node",
 	"ivshmem":  "the VMs' shared memory is allocated",
 	"wait":     "other VMs of the node come first",
 	"template": "a template to restore the VMs from is looked for, or made",

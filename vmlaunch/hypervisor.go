@@ -83,6 +83,16 @@ func layOutRoot(root, cache string) error {
 	return os.WriteFile(filepath.Join(root, "etc", "qemu.conf"), []byte(qemuConf), 0o600)
 }
 
+// versions tells which QEMU and libvirt run VMs here.
+func (h *hypervisor) versions() (string, error) {
+	qemu, err := h.conn.GetVersion()
+	if err != nil {
+		return "", fmt.Errorf("ask libvirt for QEMU's version: %w", plain(err))
+	}
+	lib, err := h.conn.GetLibVersion()
+	return fmt.Sprintf("%d libvirt %d", qemu, lib), err
+}
+
 // define makes the domain known to libvirt without starting it.
 func (h *hypervisor) define(d *libvirtxml.Domain) (*libvirt.Domain, error) {
 	text, err := d.Marshal()

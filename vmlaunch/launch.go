@@ -180,7 +180,7 @@ func (n *Node) startMachines(ctx context.Context, cfg config.Config, image image
 
 // How many guests come up at once on a CPU. Those that boot wait for disks, devices and
 // timers most of the time. Those that are emulated, or restored, do not: more of them than
-// CPUs take half as much time again, each for the timers that went off while it had no CPU.
+// CPUs take up to twice the CPU time, each for the timers that went off while it had none.
 const (
 	waitingPerCPU = 8
 	busyPerCPU    = 1
@@ -240,10 +240,15 @@ func (n *Node) makeDirs() error {
 		n.journal.Done(recordRun, n.plan.Run))
 }
 
+// openHypervisor opens libvirt's driver and asks it which QEMU it has. For the first job of
+// a node libvirt then finds out all that this QEMU can do: seconds, in which the image comes.
 func (n *Node) openHypervisor(cfg config.Config) (err error) {
 	root := filepath.Join(n.plan.Run, "libvirt")
 	cache := filepath.Join(cfg.StateDir(n.plan.Job.Node), "libvirt-cache")
 	if n.hypervisor, err = openEmbedded(root, cache); err != nil {
+		return err
+	}
+	if n.versions, err = n.hypervisor.versions(); err != nil {
 		return err
 	}
 	return n.hypervisor.onStop(n.stopped)

@@ -33,6 +33,7 @@ type Node struct {
 	plan       Plan
 	journal    *journal.Journal
 	hypervisor *hypervisor
+	versions   string // of QEMU and libvirt
 	network    vmnet.Network
 	mtu        int
 	userData   []byte // for cloud-init, the same in every VM

@@ -162,8 +162,16 @@ func (p Plan) mapMemory(vm VMPlan, from template.Template) *libvirtxml.DomainQEM
 	if err != nil {
 		panic(err) // it is texts and numbers
 	}
+	return arguments("-object", string(text), "-machine", "memory-backend="+templateMemory, "-global", quietNIC)
+}
+
+// quietNIC has a restored guest not announce its NIC, which has no address yet.
+const quietNIC = "virtio-net-device.guest_announce=off"
+
+// arguments are some that libvirt has no words for.
+func arguments(args ...string) *libvirtxml.DomainQEMUCommandline {
 	var line libvirtxml.DomainQEMUCommandline
-	for _, arg := range []string{"-object", string(text), "-machine", "memory-backend=" + templateMemory} {
+	for _, arg := range args {
 		line.Args = append(line.Args, libvirtxml.DomainQEMUCommandlineArg{Value: arg})
 	}
 	return &line
@@ -195,16 +203,6 @@ func (m *machine) plug(device libvirtxml.Document) error {
 		return err
 	}
 	return plain(m.domain.AttachDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE))
-}
-
-// versions tells which QEMU and libvirt run VMs here.
-func (h *hypervisor) versions() (string, error) {
-	qemu, err := h.conn.GetVersion()
-	if err != nil {
-		return "", fmt.Errorf("ask libvirt for QEMU's version: %w", plain(err))
-	}
-	lib, err := h.conn.GetLibVersion()
-	return fmt.Sprintf("%d libvirt %d", qemu, lib), err
 }
 
 // restore has libvirt restore what is saved in a file, with another description. libvirt

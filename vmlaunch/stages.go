@@ -20,7 +20,7 @@ const (
 	stageImage   = "image"   // find the image, and have it on the node
 	stageVF      = "vf"      // lease and set the virtual functions
 	stageTaps    = "taps"    // make the job's bridge and taps
-	stageLibvirt = "libvirt" // open libvirt's driver
+	stageLibvirt = "libvirt" // open libvirt's driver, which may have to find out about QEMU
 	stageIVShmem = "ivshmem" // allocate the shared memory
 	stageNetwork = "network" // until the VMs of all nodes know each other
 )

@@ -173,6 +173,7 @@ func (p Plan) templateDomain(vm VMPlan, slots config.Warm, nothing string) *libv
 	p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // for the bridge that they are plugged into
 	d := p.domain(vm, nil)
 	d.GenID = &libvirtxml.DomainGenID{Value: newUUID()}
+	d.QEMUCommandline = arguments("-global", quietNIC)
 	placeOnRoot(d)
 	for i := range slots.DeviceSlots {
 		index := uint(ivshmemBridge + 1 + i)

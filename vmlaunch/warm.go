@@ -119,15 +119,14 @@ func (n *Node) shape(ctx context.Context, cfg config.Config, image images.Info) 
 	if err != nil {
 		return template.Shape{}, err
 	}
-	qemu, err := n.hypervisor.versions()
 	spec := n.plan.Job.Spec
 	return template.Shape{
 		Image: files, DiskMiB: spec.DiskMiB, VCPUs: spec.VCPUs, Memory: spec.MemoryMiB,
 		Machine: n.plan.QEMU.Machine, Accel: n.plan.Hardware.Accel, CPU: n.plan.cpuModel("/"),
-		Emulator: n.plan.QEMU.Emulator, QEMU: qemu,
+		Emulator: n.plan.QEMU.Emulator, QEMU: n.versions,
 		Mounts: cfg.Warm.MountSlots, Devices: cfg.Warm.DeviceSlots,
 		Version: config.Version, Guest: agent,
-	}, err
+	}, nil
 }
 
 // cpuModel names what the VMs' processors are like; for the host's own, by what the
