@@ -54,6 +54,9 @@ func measureClones(ctx context.Context, b *bench, r *results) error {
 
 // read counts what is different.
 func (r *clonesResult) read(answers, dir string) error {
+	if n := strings.Count(answers, "\n"); n != r.VMs {
+		return fmt.Errorf("%d of %d VMs say what they are", n, r.VMs)
+	}
 	seen := map[string]map[string]bool{}
 	for _, name := range identity {
 		seen[name] = map[string]bool{}

@@ -122,13 +122,14 @@ type launch struct {
 // floor is the time that the machine's CPUs need if they never wait.
 func (l launch) floor() float64 { return l.CPU / float64(cpus) }
 
-// batch begins when it is told to, and ends when it is told to.
+// batch begins when it is told to, and ends when it is told to. Slurm cannot bind as many
+// tasks to a node's CPUs as it imagines to have.
 const batch = `#!/bin/bash
 echo >begun
 until [[ -e go ]]; do sleep 0.05; done
 slurm-v-run -N1 -n1 true || echo >failed
 slurmv report --output json >report.json
-[[ ! -e program ]] || slurm-v-run --quiet -n "$(<tasks)" sh ./program >answers
+[[ ! -e program ]] || slurm-v-run --quiet --cpu-bind=none -n "$(<tasks)" sh ./program >answers
 echo >up
 until [[ -e over ]]; do sleep 0.1; done
 `
