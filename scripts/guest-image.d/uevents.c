@@ -68,12 +68,13 @@ int main(int argc, char **argv)
 {
 	static char event[8192 + 1]; /* the kernel's are at most 2 KiB; the last byte stays zero */
 	struct sockaddr_nl from;
-	int s = listen_to_kernel();
+	int s;
 
 	if (argc != 2) {
 		fprintf(stderr, "usage: uevents PROGRAM\n");
 		return 2;
 	}
+	s = listen_to_kernel();
 	for (;;) {
 		socklen_t size = sizeof(from);
 		ssize_t n = recvfrom(s, event, sizeof(event) - 1, 0, (struct sockaddr *)&from, &size);
