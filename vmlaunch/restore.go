@@ -123,11 +123,11 @@ func (p Plan) clone(saved *libvirtxml.Domain, vm VMPlan, from template.Template)
 	saved.Name, saved.UUID = own.Name, own.UUID
 	saved.GenID = &libvirtxml.DomainGenID{Value: newUUID()}
 	saved.CPUTune, saved.NUMATune, saved.SecLabel = own.CPUTune, own.NUMATune, own.SecLabel
-	saved.QEMUCommandline = p.mapMemory(vm, from)
-	d := saved.Devices
-	if d == nil || len(d.Disks) != 2 || len(d.Interfaces) != 1 || len(d.Channels) != 1 || len(d.Serials) != 1 || len(d.Filesystems) < len(p.Job.Spec.Mounts) {
+	d, line := saved.Devices, saved.QEMUCommandline
+	if d == nil || line == nil || len(d.Disks) != 2 || len(d.Interfaces) != 1 || len(d.Channels) != 1 || len(d.Serials) != 1 || len(d.Filesystems) < len(p.Job.Spec.Mounts) {
 		return errors.New("the template is not of this version's making")
 	}
+	line.Args = append(line.Args, p.mapMemory(vm, from)...)
 	for i, path := range []string{vm.Overlay, from.Seed()} {
 		d.Disks[i].Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: path}}
 		d.Disks[i].BackingStore = nil
@@ -150,7 +150,7 @@ func (p Plan) clone(saved *libvirtxml.Domain, vm VMPlan, from template.Template)
 
 // mapMemory has QEMU take the template's memory for the VM's, by a private mapping: what
 // the VM writes to, it gets a page of its own for. libvirt has no words for that.
-func (p Plan) mapMemory(vm VMPlan, from template.Template) *libvirtxml.DomainQEMUCommandline {
+func (p Plan) mapMemory(vm VMPlan, from template.Template) []libvirtxml.DomainQEMUCommandlineArg {
 	memory := map[string]any{
 		"qom-type": "memory-backend-file", "id": templateMemory, "mem-path": from.Memory(), "share": false,
 		"size": p.Job.Spec.MemoryMiB << 20, "x-use-canonical-path-for-ramblock-id": false,
@@ -162,19 +162,15 @@ func (p Plan) mapMemory(vm VMPlan, from template.Template) *libvirtxml.DomainQEM
 	if err != nil {
 		panic(err) // it is texts and numbers
 	}
-	return arguments("-object", string(text), "-machine", "memory-backend="+templateMemory, "-global", quietNIC)
+	return arguments("-object", string(text), "-machine", "memory-backend="+templateMemory)
 }
 
-// quietNIC has a restored guest not announce its NIC, which has no address yet.
-const quietNIC = "virtio-net-device.guest_announce=off"
-
 // arguments are some that libvirt has no words for.
-func arguments(args ...string) *libvirtxml.DomainQEMUCommandline {
-	var line libvirtxml.DomainQEMUCommandline
-	for _, arg := range args {
-		line.Args = append(line.Args, libvirtxml.DomainQEMUCommandlineArg{Value: arg})
+func arguments(values ...string) (args []libvirtxml.DomainQEMUCommandlineArg) {
+	for _, value := range values {
+		args = append(args, libvirtxml.DomainQEMUCommandlineArg{Value: value})
 	}
-	return &line
+	return args
 }
 
 // plugVFs gives a running VM its virtual functions.

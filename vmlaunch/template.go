@@ -163,6 +163,9 @@ func (p Plan) templateVM(t template.Template) VMPlan {
 	}
 }
 
+// quietNIC has a restored guest not announce its NIC, which has no address yet.
+const quietNIC = "virtio-net-device.guest_announce=off"
+
 // templateDomain describes the VM: what cannot be plugged into a running one is there, as
 // much as the site's slots say, and room for what can.
 func (p Plan) templateDomain(vm VMPlan, slots config.Warm, nothing string) *libvirtxml.Domain {
@@ -173,7 +176,7 @@ func (p Plan) templateDomain(vm VMPlan, slots config.Warm, nothing string) *libv
 	p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // for the bridge that they are plugged into
 	d := p.domain(vm, nil)
 	d.GenID = &libvirtxml.DomainGenID{Value: newUUID()}
-	d.QEMUCommandline = arguments("-global", quietNIC)
+	d.QEMUCommandline = &libvirtxml.DomainQEMUCommandline{Args: arguments("-global", quietNIC)}
 	placeOnRoot(d)
 	for i := range slots.DeviceSlots {
 		index := uint(ivshmemBridge + 1 + i)
