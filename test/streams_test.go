@@ -88,6 +88,11 @@ slurm-v-run -n 1 echo the VMs are alive
 func TestSignalsReachThePrograms(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, small+" --vcpu-per-vm=2", signalScript)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("signals.out:\n%s", j.file("signals.out"))
+		}
+	})
 	j.eventually("starts the program", func() bool {
 		out := j.user.run(t, "cat "+j.dir+"/signals.out").stdout
 		return strings.Contains(out, "0 started") && strings.Contains(out, "1 started")
