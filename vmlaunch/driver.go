@@ -17,14 +17,19 @@ func driver(root string) string { return "qemu:///embed?root=" + root }
 // dialPort connects to the socket on which QEMU offers a port of a VM.
 func dialPort(socket string) (net.Conn, error) { return net.Dial("unix", socket) }
 
+// emulator is the directory below /proc of the VM's QEMU.
+func (n *Node) emulator(m *machine) (string, error) {
+	pid, err := os.ReadFile(filepath.Join(n.plan.Run, "libvirt", "run", "qemu", m.plan.Domain+".pid"))
+	return filepath.Join("/proc", strings.TrimSpace(string(pid))), err
+}
+
 // checkOwner makes sure that QEMU runs as the job's owner: were the label ever
 // ignored, a guest that breaks out would be root.
 func (n *Node) checkOwner(m *machine) error {
-	pid, err := os.ReadFile(filepath.Join(n.plan.Run, "libvirt", "run", "qemu", m.plan.Domain+".pid"))
+	dir, err := n.emulator(m)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join("/proc", strings.TrimSpace(string(pid)))
 	info, err := os.Stat(dir)
 	switch {
 	case err != nil:

@@ -9,6 +9,7 @@ package vmlaunch
 
 import (
 	"context"
+	"io/fs"
 	"net"
 	"strings"
 	"time"
@@ -29,6 +30,9 @@ func dialPort(socket string) (net.Conn, error) {
 
 // checkOwner has no process to look at.
 func (n *Node) checkOwner(*machine) error { return nil }
+
+// emulator finds none.
+func (n *Node) emulator(*machine) (string, error) { return "", fs.ErrNotExist }
 
 // noMachine is at once what it is told to be.
 type noMachine struct{}

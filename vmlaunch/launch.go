@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
@@ -161,13 +161,13 @@ func (n *Node) startMachines(ctx context.Context, cfg config.Config, image image
 	} else if err := regions(); err != nil {
 		return err
 	}
-	turns := semaphore.NewWeighted(parallel(cfg, runtime.NumCPU(), n.busyGuests()))
+	turns := newTurns(cfg, runtime.NumCPU(), n.busyGuests())
 	for _, m := range n.machines {
 		each.Go(func() error {
-			if err := m.awaitTurn(ctx, turns); err != nil {
+			if err := turns.take(ctx, m); err != nil {
 				return err
 			}
-			defer turns.Release(1)
+			defer m.turn.end()
 			if err := n.startMachine(ctx, m, image); err != nil {
 				m.enter("failed")
 				return fmt.Errorf("%s: %w", m.plan.Name, err)
@@ -176,41 +176,6 @@ func (n *Node) startMachines(ctx context.Context, cfg config.Config, image image
 		})
 	}
 	return each.Wait()
-}
-
-// How many guests come up at once on a CPU. Those that boot wait for disks, devices and
-// timers most of the time. Those that are emulated, or restored, do not: more of them than
-// CPUs take up to twice the CPU time, each for the timers that went off while it had none.
-const (
-	waitingPerCPU = 8
-	busyPerCPU    = 1
-)
-
-// busyGuests tells whether guests keep a CPU busy all the time until they are ready.
-func (n *Node) busyGuests() bool { return n.from != nil || n.plan.Hardware.Accel == config.AccelTCG }
-
-// parallel is how many VMs of a job may come up at once on a node where the job may use so
-// many CPUs. It is no bound on all jobs of the node together: a user
-// whose guests never come up would hold up the others for as long as his time-out.
-func parallel(cfg config.Config, cpus int, busy bool) int64 {
-	switch {
-	case cfg.Measure.Serial:
-		return 1
-	case cfg.Launch.Parallel > 0:
-		return int64(cfg.Launch.Parallel)
-	case busy:
-		return busyPerCPU * int64(cpus)
-	}
-	return waitingPerCPU * int64(cpus)
-}
-
-// awaitTurn returns when the VM may start.
-func (m *machine) awaitTurn(ctx context.Context, turns *semaphore.Weighted) error {
-	if turns.TryAcquire(1) {
-		return nil
-	}
-	m.enter("wait")
-	return turns.Acquire(ctx, 1)
 }
 
 // makeDirs makes the directories that root owns. The owner passes through them
@@ -301,6 +266,7 @@ func (n *Node) bootMachine(ctx context.Context, m *machine, image images.Info) e
 	m.enter("boot")
 	wait, cancel := withPatience(ctx, n.plan.Job.Spec.ReadyTimeout)
 	defer cancel()
+	go m.turn.watch(wait, func() (time.Duration, error) { return n.computed(m) })
 	if err := n.meetGuest(wait, m); err != nil {
 		return n.explainBoot(wait, m, err)
 	}

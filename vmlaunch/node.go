@@ -106,6 +106,7 @@ type machine struct {
 	domain  *libvirt.Domain
 	console *console
 	session *guest.Session
+	turn    turn
 
 	programs int // under the node's programsMu
 

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,6 +39,23 @@ func domainOf(dir string) string {
 	_, rest, _ := bytes.Cut(line, []byte("\x00-uuid\x00"))
 	uuid, _, _ := bytes.Cut(rest, []byte{0})
 	return string(uuid)
+}
+
+// demand is how long the threads of the process with that directory below /proc have run,
+// and waited to: the first two numbers of schedstat, in nanoseconds (Linux,
+// Documentation/scheduler/sched-stats.rst). Threads that have ended are left out.
+func demand(dir string) (sum time.Duration, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "task", "*", "schedstat"))
+	if err == nil && len(files) == 0 {
+		err = fs.ErrNotExist
+	}
+	for _, file := range files {
+		var ran, waited time.Duration
+		text, _ := os.ReadFile(file)
+		_, _ = fmt.Sscan(string(text), &ran, &waited)
+		sum += ran + waited
+	}
+	return sum, err
 }
 
 // killDomains ends every QEMU process of the domains, at once, and tells ended of

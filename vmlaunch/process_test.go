@@ -62,3 +62,19 @@ func awaitEmulator(t *testing.T, uuid string) {
 	}
 	t.Fatal("the process does not show up")
 }
+
+func TestDemandIsCPUTime(t *testing.T) {
+	before, err := demand("/proc/self")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
+	}
+	after, err := demand("/proc/self")
+	if err != nil || after-before < 50*time.Millisecond {
+		t.Errorf("100 ms of computing make a demand of %v, %v", after-before, err)
+	}
+	if d, err := demand("/proc/none"); err == nil {
+		t.Errorf("a process that is none demands %v", d)
+	}
+}

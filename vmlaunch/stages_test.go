@@ -1,7 +1,6 @@
 package vmlaunch
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -10,9 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sync/semaphore"
 
-	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/nodeagent"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
@@ -84,46 +81,6 @@ func TestRecordOfALaunch(t *testing.T) {
 		t.Errorf("stages of vm0 are %v", got.VMs[0].Stages)
 	}
 	if diff := cmp.Diff([]string{"boot", "agent", "ready"}, told); diff != "" {
-		t.Errorf("progress differs (-want +got):\n%s", diff)
-	}
-}
-
-func TestParallel(t *testing.T) {
-	tests := map[string]struct {
-		change func(*config.Config)
-		busy   bool
-		want   int64
-	}{
-		"goes by the CPUs":              {func(*config.Config) {}, false, 24},
-		"which some guests keep busy":   {func(*config.Config) {}, true, 3},
-		"or is the site's":              {func(c *config.Config) { c.Launch.Parallel = 5 }, true, 5},
-		"or one, for a measurement":     {func(c *config.Config) { c.Measure.Serial = true }, false, 1},
-		"which is more than the site's": {func(c *config.Config) { c.Measure.Serial, c.Launch.Parallel = true, 5 }, false, 1},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			cfg := config.Default()
-			tt.change(&cfg)
-			if got := parallel(cfg, 3, tt.busy); got != tt.want {
-				t.Errorf("%d at once, want %d", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestAVMThatHasToWaitSaysSo(t *testing.T) {
-	var told []string
-	n := newNode(Plan{VMs: make([]VMPlan, 2)}, nil, startStopwatch(time.Time{}), func(p vmstep.Progress) { told = append(told, p.Stage) })
-	turns := semaphore.NewWeighted(1)
-	if err := n.machines[0].awaitTurn(t.Context(), turns); err != nil || told != nil {
-		t.Errorf("the first VM waits: %v, %v", told, err)
-	}
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if err := n.machines[1].awaitTurn(ended, turns); !errors.Is(err, context.Canceled) {
-		t.Errorf("the second VM does not wait: %v", err)
-	}
-	if diff := cmp.Diff([]string{"wait"}, told); diff != "" {
 		t.Errorf("progress differs (-want +got):\n%s", diff)
 	}
 }

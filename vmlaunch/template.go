@@ -163,8 +163,11 @@ func (p Plan) templateVM(t template.Template) VMPlan {
 	}
 }
 
-// quietNIC has a restored guest not announce its NIC, which has no address yet.
-const quietNIC = "virtio-net-device.guest_announce=off"
+// quietNICs are NICs as restored guests should have them. They do not announce the one that
+// is there, which has no address yet. Nor have they a link state: from one that is plugged
+// in, Linux first learns that the link is down, then that it is up, and it takes a link's
+// changes at most once a second.
+var quietNICs = []string{"-global", "virtio-net-device.guest_announce=off", "-global", "virtio-net-device.status=off"}
 
 // templateDomain describes the VM: what cannot be plugged into a running one is there, as
 // much as the site's slots say, and room for what can.
@@ -176,7 +179,7 @@ func (p Plan) templateDomain(vm VMPlan, slots config.Warm, nothing string) *libv
 	p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // for the bridge that they are plugged into
 	d := p.domain(vm, nil)
 	d.GenID = &libvirtxml.DomainGenID{Value: newUUID()}
-	d.QEMUCommandline = &libvirtxml.DomainQEMUCommandline{Args: arguments("-global", quietNIC)}
+	d.QEMUCommandline = &libvirtxml.DomainQEMUCommandline{Args: arguments(quietNICs...)}
 	placeOnRoot(d)
 	for i := range slots.DeviceSlots {
 		index := uint(ivshmemBridge + 1 + i)

@@ -78,7 +78,7 @@ func (m *Machine) offer(d pciDevice, name string, u guest.User) error {
 // anything depend on its own noticing of new devices.
 func (m *Machine) awaitIVShmem(ctx context.Context, want guest.IVShmem) ([]pciDevice, error) {
 	timeout := time.After(ivshmemPatience)
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	for pause := time.Duration(0); ; pause = min(max(2*pause, 50*time.Millisecond), time.Second) {
 		devices, err := m.pciDevices()
 		if err != nil {
 			return nil, err

@@ -30,7 +30,7 @@ var parts = []part{
 	{"jobs", "64 jobs at once that want an image which the node does not have", measureJobs},
 	{"clones", "whether 32 VMs from a template are 32 machines", measureClones},
 	{"control", "many VMs and nodes without guests (scripts/bench-scale)", measureControl},
-	{"waiting", "16 guests on a node whose boot mostly waits; takes a quarter of an hour", measureWaiting},
+	{"waiting", "16 guests on a node whose boot mostly waits; takes half an hour", measureWaiting},
 }
 
 // A bench is what all parts share.

@@ -206,7 +206,7 @@ func (w waitingResult) report(t *strings.Builder) {
 
 Emulated guests boot by computing, so cores that are busy with one have no time for another.
 Guests of real nodes wait: for disks, devices, services. Here each of %d guests on one node
-sleeps for %d s in its boot.
+sleeps for %d s in its boot, and in parallel one for each core computes at a time.
 
 | %d VMs on a node | s |
 | --- | --: |

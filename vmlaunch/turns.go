@@ -1,0 +1,107 @@
+package vmlaunch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/slurm-v/slurm-v/config"
+)
+
+// How many guests come up at once on a CPU. Those that boot wait for disks, devices and
+// timers most of the time. Those that are emulated, or restored, do not: more of them than
+// CPUs take up to twice the CPU time, each for the timers that went off while it had none.
+const (
+	waitingPerCPU = 8
+	busyPerCPU    = 1
+)
+
+// busyGuests tells whether guests keep a CPU busy all the time until they are ready, but for
+// what their images wait for.
+func (n *Node) busyGuests() bool { return n.from != nil || n.plan.Hardware.Accel == config.AccelTCG }
+
+// parallel is how many VMs of a job may come up at once on a node where the job may use so
+// many CPUs. It is no bound on all jobs of the node together: a user
+// whose guests never come up would hold up the others for as long as his time-out.
+func parallel(cfg config.Config, cpus int, busy bool) int64 {
+	switch {
+	case cfg.Measure.Serial:
+		return 1
+	case cfg.Launch.Parallel > 0:
+		return int64(cfg.Launch.Parallel)
+	case busy:
+		return busyPerCPU * int64(cpus)
+	}
+	return waitingPerCPU * int64(cpus)
+}
+
+// turns are those of VMs to come up.
+type turns struct {
+	free  *semaphore.Weighted
+	early bool // turns end early
+}
+
+func newTurns(cfg config.Config, cpus int, busy bool) turns {
+	bySite := cfg.Measure.Serial || cfg.Launch.Parallel > 0
+	return turns{semaphore.NewWeighted(parallel(cfg, cpus, busy)), !bySite}
+}
+
+// take returns when the VM has a turn.
+func (t turns) take(ctx context.Context, m *machine) error {
+	if !t.free.TryAcquire(1) {
+		m.enter("wait")
+		if err := t.free.Acquire(ctx, 1); err != nil {
+			return err
+		}
+	}
+	m.turn = turn{sync.OnceFunc(func() { t.free.Release(1) }), t.early}
+	return nil
+}
+
+// A turn lasts until the VM is ready or, if it may end early, until its guest computes no
+// more but waits for something.
+type turn struct {
+	end   func()
+	early bool
+}
+
+// A guest waits when it has wanted less than a fifth of a CPU for so long.
+const (
+	idleFor  = 500 * time.Millisecond
+	idlePart = 5
+)
+
+// watch ends the turn early. computed returns how long the guest has computed, or would
+// have, had there been a CPU for it; an error is the end of watching.
+func (t turn) watch(ctx context.Context, computed func() (time.Duration, error)) {
+	if !t.early {
+		return
+	}
+	tick := time.NewTicker(idleFor)
+	defer tick.Stop()
+	before, err := computed()
+	for err == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var now time.Duration
+		if now, err = computed(); err == nil && now-before < idleFor/idlePart {
+			t.end()
+			return
+		}
+		before = now
+	}
+}
+
+// computed is how long the threads of the VM's QEMU have had a CPU or waited for one.
+func (n *Node) computed(m *machine) (time.Duration, error) {
+	dir, err := n.emulator(m)
+	if err != nil {
+		return 0, err
+	}
+	return demand(dir)
+}
