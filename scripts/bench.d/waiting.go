@@ -15,7 +15,7 @@ type waitingResult struct {
 func (w waitingResult) saved() float64 { return 1 - w.Parallel.Seconds/w.Serial.Seconds }
 
 func measureWaiting(ctx context.Context, b *bench, r *results) error {
-	result := waitingResult{VMs: 16, Wait: 90}
+	result := waitingResult{VMs: 16, Wait: 75}
 	if b.quick {
 		result = waitingResult{VMs: 4, Wait: 20}
 	}
