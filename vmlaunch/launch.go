@@ -161,7 +161,7 @@ func (n *Node) startMachines(ctx context.Context, cfg config.Config, image image
 	} else if err := regions(); err != nil {
 		return err
 	}
-	turns := newTurns(cfg, runtime.NumCPU(), n.busyGuests())
+	turns := newTurns(cfg, runtime.NumCPU(), n.busyGuests(), len(n.machines))
 	for _, m := range n.machines {
 		each.Go(func() error {
 			if err := turns.take(ctx, m); err != nil {

@@ -43,9 +43,11 @@ type turns struct {
 	early bool // turns end early
 }
 
-func newTurns(cfg config.Config, cpus int, busy bool) turns {
+// newTurns are for so many VMs. Where none has to wait, none is watched.
+func newTurns(cfg config.Config, cpus int, busy bool, vms int) turns {
+	at := parallel(cfg, cpus, busy)
 	bySite := cfg.Measure.Serial || cfg.Launch.Parallel > 0
-	return turns{semaphore.NewWeighted(parallel(cfg, cpus, busy)), !bySite}
+	return turns{semaphore.NewWeighted(at), !bySite && int64(vms) > at}
 }
 
 // take returns when the VM has a turn.

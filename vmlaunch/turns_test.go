@@ -37,6 +37,27 @@ func TestParallel(t *testing.T) {
 	}
 }
 
+func TestTurnsEndEarlyWhereVMsWait(t *testing.T) {
+	site := config.Default()
+	site.Launch.Parallel = 3
+	tests := map[string]struct {
+		cfg  config.Config
+		vms  int
+		want bool
+	}{
+		"more VMs than turns":       {config.Default(), 4, true},
+		"a turn for each":           {config.Default(), 3, false},
+		"the site's number of them": {site, 4, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := newTurns(tt.cfg, 3, true, tt.vms).early; got != tt.want {
+				t.Errorf("turns end early: %t, want %t", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestAVMThatHasToWaitSaysSo(t *testing.T) {
 	var told []string
 	n := newNode(Plan{VMs: make([]VMPlan, 2)}, nil, startStopwatch(time.Time{}), func(p vmstep.Progress) { told = append(told, p.Stage) })
