@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,6 +127,8 @@ func (l *launch) execute() int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT)
 	path, err := lookPath(cmd.Args[0], env)
 	if err == nil {
+		runtime.LockOSThread() // of all threads, it is this one that goes on
+		sharpenThread()
 		err = syscall.Exec(path, cmd.Args, env)
 	}
 	if interpreter, found := interpreterOf(path); found && errors.Is(err, unix.ENOENT) {

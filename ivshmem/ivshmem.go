@@ -111,6 +111,16 @@ func (m *Memory) prepare(ctx context.Context, owner Owner, numa int) error {
 	return m.file.Chown(int(owner.UID), int(owner.GID))
 }
 
+// Reserve makes a region without memory, for a VM that is to have the device and does not
+// write to it. If Reserve fails, call Remove.
+func (n Node) Reserve(r Region, owner Owner) error {
+	file, err := os.OpenFile(filepath.Join(n.dir, r.Name), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("reserve shared memory: %w", err)
+	}
+	return errors.Join(file.Truncate(r.Size), file.Chmod(0o600), file.Chown(int(owner.UID), int(owner.GID)), file.Close())
+}
+
 // step is how much is done between two looks at the context, in bytes.
 const step = 64 << 20
 

@@ -87,6 +87,27 @@ func stat(t *testing.T, path string) *syscall.Stat_t {
 	return info.Sys().(*syscall.Stat_t)
 }
 
+// What is reserved has a size, an owner and no memory, and is removed as all others.
+func TestReserve(t *testing.T) {
+	n := someNode(t)
+	r := n.New(job, 0, 1<<40)
+	if err := n.Reserve(r, me); err != nil {
+		t.Fatal(err)
+	}
+	if got := stat(t, n.path(r)); got.Size != r.Size || got.Blocks != 0 || got.Mode != unix.S_IFREG|0o600 || got.Uid != me.UID {
+		t.Errorf("%d bytes in %d blocks, mode %o, owner %d", got.Size, got.Blocks, got.Mode, got.Uid)
+	}
+	if err := n.Reserve(r, me); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second time: %v", err)
+	}
+	if err := n.Remove(t.Context(), r, me.UID); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(n.path(r)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("removed: %v", err)
+	}
+}
+
 func TestNamesTellApart(t *testing.T) {
 	here := Open("/var/lib/slurmv/n1", "n1")
 	first := here.New(job, 0, size).Name

@@ -124,7 +124,7 @@ func (p Plan) clone(saved *libvirtxml.Domain, vm VMPlan, from template.Template)
 	saved.GenID = &libvirtxml.DomainGenID{Value: newUUID()}
 	saved.CPUTune, saved.NUMATune, saved.SecLabel = own.CPUTune, own.NUMATune, own.SecLabel
 	d, line := saved.Devices, saved.QEMUCommandline
-	if d == nil || line == nil || len(d.Disks) != 2 || len(d.Interfaces) != 1 || len(d.Channels) != 1 || len(d.Serials) != 1 || len(d.Filesystems) < len(p.Job.Spec.Mounts) {
+	if d == nil || line == nil || len(d.Disks) != 2 || len(d.Interfaces) != 1 || len(d.Channels) != 1 || len(d.Serials) != 1 || len(d.Shmems) != 0 || len(d.Filesystems) < len(p.Job.Spec.Mounts) {
 		return errors.New("the template is not of this version's making")
 	}
 	line.Args = append(line.Args, p.mapMemory(vm, from)...)
@@ -199,6 +199,25 @@ func (m *machine) plug(device libvirtxml.Document) error {
 		return err
 	}
 	return plain(m.domain.AttachDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE))
+}
+
+// unplug asks the guest of a running VM to let go of a device, which is then gone at some
+// time.
+func (m *machine) unplug(device libvirtxml.Document) error {
+	text, err := device.Marshal()
+	if err != nil {
+		return err
+	}
+	return plain(m.domain.DetachDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE))
+}
+
+// definition returns what libvirt knows of a VM.
+func (m *machine) definition() (d libvirtxml.Domain, err error) {
+	text, err := m.domain.GetXMLDesc(0)
+	if err != nil {
+		return d, plain(err)
+	}
+	return d, d.Unmarshal(text)
 }
 
 // restore has libvirt restore what is saved in a file, with another description. libvirt

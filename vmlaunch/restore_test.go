@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/jobspec"
 )
 
@@ -23,7 +25,8 @@ func templatePlan(t *testing.T) (Plan, *libvirtxml.Domain, template.Template) {
 	p.VMs = []VMPlan{{Name: "vm0", Domain: "slurmv-7.0-vm0", UUID: p.uuid(0), MAC: "02:00:00:00:07:00", Tap: "svt7-0",
 		Address: netip.MustParsePrefix("172.30.0.1/16"), Overlay: "/s/vm0/overlay.qcow2", Console: "/run/j/vm0.console", Channel: "/run/j/vm0.channel"}}
 	from := template.Template{Dir: "/s/templates/1001/k"}
-	d := p.templateDomain(p.templateVM(template.Template{Dir: "/s/templates/1001/7.0.draft"}), config.Warm{MountSlots: 3, DeviceSlots: 2}, "/nothing")
+	d := p.templateDomain(p.templateVM(template.Template{Dir: "/s/templates/1001/7.0.draft"}), config.Warm{MountSlots: 3, DeviceSlots: 2}, "/nothing", ivshmem.Region{Name: "room", Size: templateRoom << 20})
+	d.Devices.Shmems = nil // unplugged before it is saved
 	slot := uint(4)
 	d.Devices.Filesystems[1].Address = &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{Slot: &slot}}
 	d.Devices.Disks[0].BackingStore = &libvirtxml.DomainDiskBackingStore{}
@@ -53,12 +56,40 @@ func TestClone(t *testing.T) {
 			t.Errorf("the template's %s is left in\n%s", of, text)
 		}
 	}
+
 	mounts := d.Devices.Filesystems
 	if len(mounts) != 3 || mounts[0].ReadOnly != nil || mounts[1].ReadOnly == nil || mounts[2].ReadOnly == nil {
 		t.Errorf("mounts = %+v", mounts)
 	}
 	if mounts[1].Address == nil || *mounts[1].Address.PCI.Slot != 4 {
 		t.Error("a device is at another place than in the saved VM")
+	}
+}
+
+// What a template boots with is room for as much shared memory as a VM can be restored with.
+func TestTemplateHasRoom(t *testing.T) {
+	p, _, _ := templatePlan(t)
+	room := ivshmem.Region{Name: "room", Size: templateRoom << 20}
+	d := p.templateDomain(p.VMs[0], config.Warm{}, "/nothing", room)
+	if len(d.Devices.Shmems) != 1 || d.Devices.Shmems[0].Size.Value != templateRoom {
+		t.Errorf("shared memory: %+v", d.Devices.Shmems)
+	}
+	for devices, cold := range map[int]bool{templateRoom: false, templateRoom + 1: true} {
+		p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: devices, SizeMiB: 1}
+		if why := p.coldBecause(config.Default()); (why != "") != cold {
+			t.Errorf("%d MiB: boots cold because %q", devices, why)
+		}
+	}
+}
+
+// Under KVM queues are the kernel's business.
+func TestQueuesAreInlineWhereEmulated(t *testing.T) {
+	for accel, want := range map[config.Accel]bool{config.AccelTCG: true, config.AccelKVM: false} {
+		p := Plan{Hardware: Hardware{Accel: accel}}
+		has := func(a libvirtxml.DomainQEMUCommandlineArg) bool { return a.Value == inlineQueues[1] }
+		if got := slices.ContainsFunc(p.commandLine().Args, has); got != want {
+			t.Errorf("%s: %v", accel, got)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"libvirt.org/go/libvirt"
@@ -13,6 +14,7 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/jobspec"
 )
 
@@ -23,6 +25,9 @@ const templateMAC = "02:73:76:2d:74:6d"
 // quiet is how long the guest is left alone before it is saved: what it does about the
 // end of the session, it does once and not in every VM.
 const quiet = time.Second
+
+// unplugPatience is how long a guest may take to let go of a device.
+const unplugPatience = 30 * time.Second
 
 // The memory of a VM as libvirt calls it, and as it is called where it is mapped from a
 // template.
@@ -97,14 +102,24 @@ func (n *Node) fillDraft(ctx context.Context, cfg config.Config, draft *template
 	if err := n.makeBlank(ctx, draft); err != nil {
 		return err
 	}
-	defer m.close()
-	if err := n.bootTemplate(ctx, m, n.plan.templateDomain(m.plan, cfg.Warm, draft.Nothing())); err != nil {
-		return err
-	}
-	if err := n.saveTemplate(m, draft.Saved()); err != nil {
+	if err := n.runTemplate(ctx, cfg, m, draft); err != nil {
 		return err
 	}
 	return draft.TakeMemory(libvirtMemory, templateMemory, int(n.plan.Owner.UID))
+}
+
+// runTemplate boots the VM and saves it, of which nothing else is left.
+func (n *Node) runTemplate(ctx context.Context, cfg config.Config, m *machine, draft *template.Draft) error {
+	room, err := n.makeRoom(cfg)
+	if err != nil {
+		return err
+	}
+	err = n.bootTemplate(ctx, m, n.plan.templateDomain(m.plan, cfg.Warm, draft.Nothing(), room))
+	if err == nil {
+		err = n.saveTemplate(m, draft.Saved())
+	}
+	m.close()
+	return errors.Join(err, n.endDomain(m), n.forgetRoom(cfg, room))
 }
 
 // makeBlank makes the overlay that each VM gets a copy of. It is small, whatever size the
@@ -118,6 +133,53 @@ func (n *Node) makeBlank(ctx context.Context, draft *template.Draft) error {
 	return images.CreateOverlay(ctx, disk, draft.Blank(), 0, images.Owner{})
 }
 
+// templateRoom is how much shared memory a template boots with, in MiB: all that a VM can have
+// which is restored from it. See [Plan.pciHole].
+const templateRoom = firmwareHole / 2
+
+// makeRoom makes the file of the shared memory that a template boots with, which takes no
+// memory. It is there for the addresses: the firmware makes the bridge before it as large as
+// that, and the devices of VMs that are restored find their place behind it, for which the
+// kernel of each would have to lay out the bridge anew.
+func (n *Node) makeRoom(cfg config.Config) (ivshmem.Region, error) {
+	job, owner := n.plan.Job, ivshmem.Owner{UID: n.plan.Owner.UID, GID: n.plan.Owner.GID}
+	on := ivshmem.Open(cfg.StateDir(job.Node), job.Node)
+	room := on.New(job.ID, 0, templateRoom<<20)
+	if err := n.journal.Intend(recordRegion, room.Name, ivshmem.Region{Name: room.Name}); err != nil {
+		return ivshmem.Region{}, err
+	}
+	return room, on.Reserve(room, owner)
+}
+
+// forgetRoom removes that file once the VM has ended.
+func (n *Node) forgetRoom(cfg config.Config, room ivshmem.Region) error {
+	on := ivshmem.Open(cfg.StateDir(n.plan.Job.Node), n.plan.Job.Node)
+	if err := on.Remove(context.Background(), room, n.plan.Owner.UID); err != nil {
+		return err
+	}
+	return n.journal.Undone(recordRegion, room.Name)
+}
+
+// clearRoom unplugs that memory, and returns when the guest has let go of it.
+func (n *Node) clearRoom(ctx context.Context, m *machine, room libvirtxml.DomainShmem) error {
+	if err := m.unplug(&room); err != nil {
+		return fmt.Errorf("unplug the shared memory of domain %s: %w", m.plan.Domain, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, unplugPatience, errors.New("its guest keeps the shared memory that is unplugged"))
+	defer cancel()
+	for {
+		d, err := m.definition()
+		if err != nil || len(d.Devices.Shmems) == 0 {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // bootTemplate boots the VM and has its agent make it ready to be saved.
 func (n *Node) bootTemplate(ctx context.Context, m *machine, d *libvirtxml.Domain) error {
 	if err := n.startDomain(m, d); err != nil {
@@ -129,6 +191,9 @@ func (n *Node) bootTemplate(ctx context.Context, m *machine, d *libvirtxml.Domai
 	err := n.reach(wait, m)
 	if err == nil {
 		m.enter("save")
+		err = n.clearRoom(wait, m, d.Devices.Shmems[0])
+	}
+	if err == nil {
 		err = m.session.Template(wait)
 	}
 	if err != nil {
@@ -148,7 +213,7 @@ func (n *Node) saveTemplate(m *machine, path string) error {
 	if err := m.domain.SaveFlags(path, "", libvirt.DOMAIN_SAVE_RUNNING); err != nil {
 		return fmt.Errorf("save domain %s: %w", m.plan.Domain, plain(err))
 	}
-	return n.endDomain(m)
+	return nil
 }
 
 // templateVM is the VM that becomes the template t. No other of the job runs yet, so it
@@ -169,9 +234,26 @@ func (p Plan) templateVM(t template.Template) VMPlan {
 // changes at most once a second.
 var quietNICs = []string{"-global", "virtio-net-device.guest_announce=off", "-global", "virtio-net-device.status=off"}
 
+// commandLine is what libvirt has no words for.
+func (p Plan) commandLine() *libvirtxml.DomainQEMUCommandline {
+	args := slices.Clone(quietNICs)
+	if p.Hardware.Accel == config.AccelTCG {
+		args = append(args, inlineQueues...)
+	}
+	return &libvirtxml.DomainQEMUCommandline{Args: arguments(args...), Envs: oneArena}
+}
+
+// inlineQueues has the thread that emulates a processor look after a queue itself when the
+// guest rings for it. It would wake another one for that, which then waits for the same lock.
+var inlineQueues = []string{"-global", "virtio-pci.ioeventfd=off"}
+
+// oneArena has QEMU's threads share what they allocate from. Those of their own, the C
+// library makes larger and smaller by a page at a time.
+var oneArena = []libvirtxml.DomainQEMUCommandlineEnv{{Name: "MALLOC_ARENA_MAX", Value: "1"}}
+
 // templateDomain describes the VM: what cannot be plugged into a running one is there, as
 // much as the site's slots say, and room for what can.
-func (p Plan) templateDomain(vm VMPlan, slots config.Warm, nothing string) *libvirtxml.Domain {
+func (p Plan) templateDomain(vm VMPlan, slots config.Warm, nothing string, room ivshmem.Region) *libvirtxml.Domain {
 	p.Job.Spec.Mounts = nil
 	for range slots.MountSlots {
 		p.Job.Spec.Mounts = append(p.Job.Spec.Mounts, jobspec.Mount{Host: nothing})
@@ -179,7 +261,8 @@ func (p Plan) templateDomain(vm VMPlan, slots config.Warm, nothing string) *libv
 	p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // for the bridge that they are plugged into
 	d := p.domain(vm, nil)
 	d.GenID = &libvirtxml.DomainGenID{Value: newUUID()}
-	d.QEMUCommandline = &libvirtxml.DomainQEMUCommandline{Args: arguments(quietNICs...)}
+	d.QEMUCommandline = p.commandLine()
+	d.Devices.Shmems = []libvirtxml.DomainShmem{*shmemDevice(room)}
 	placeOnRoot(d)
 	for i := range slots.DeviceSlots {
 		index := uint(ivshmemBridge + 1 + i)

@@ -126,8 +126,9 @@ func (o execOptions) lostIn(reply nodeagent.Reply, err error) error {
 	return fmt.Errorf("%s is gone, and the program with it; slurmv logs may say why (%w)", reply.VM.Name, err)
 }
 
-// causeTimeout bounds the wait for libvirt to tell of a guest's end.
-const causeTimeout = 10 * time.Second
+// causeTimeout bounds the wait for libvirt to tell of a guest's end. A guest that powers
+// itself off ends the agent in it first, and may have much else to end.
+const causeTimeout = time.Minute
 
 // causeOfLoss asks the agent, which hears of a guest's end from libvirt, a
 // moment after the channel has broken.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/guest"
 )
 
 // A base is a file system that programs and the agent need and that a small
@@ -39,6 +41,9 @@ func prepare(log *slog.Logger) {
 	// When the VM is short of memory, a program should die and not the agent.
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0); err != nil {
 		log.Warn("the agent may be killed when memory is short", "err", err)
+	}
+	if err := guest.SlackTimers(); err != nil {
+		log.Warn("the agent wakes the VM up more often than it need", "err", err)
 	}
 	raiseFileLimit(log)
 }

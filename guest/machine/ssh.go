@@ -158,6 +158,9 @@ func (m *Machine) runSSHD(sshd, config string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", sshd, err)
 	}
+	if err := guest.MakeOrdinary(cmd.Process.Pid); err != nil {
+		m.log().Warn("programs started by SSH are not like others", "err", err)
+	}
 	var ended error
 	go func() {
 		ended = cmd.Wait()
