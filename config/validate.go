@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -227,7 +228,7 @@ func underlay(key, text string) error {
 // CheckInterface refuses what cannot be the name of a network interface. It
 // allows what the kernel does, less what would need quoting.
 func CheckInterface(name string) error {
-	if len(name) > 15 || !interfacePattern.MatchString(name) {
+	if len(name) > 15 || !interfacePattern().MatchString(name) {
 		return fmt.Errorf("%s is not an interface name; use 1 to 15 letters, digits, '.', '_' and '-'", Quote(name))
 	}
 	return nil
@@ -259,20 +260,26 @@ func (q QEMU) validate() error {
 
 func (l Launch) validate() error { return within("launch.parallel", l.Parallel, 0, 1024) }
 
+// The patterns are compiled when they are needed: programs that only have this package's
+// version start faster.
 var (
-	entryPattern     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	interfacePattern = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
+	entryPattern     = compiled(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	interfacePattern = compiled(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
 )
 
+func compiled(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
 func entryName(key, name string) error {
-	if !entryPattern.MatchString(name) {
+	if !entryPattern().MatchString(name) {
 		return fmt.Errorf("%s: not a name; use up to 64 letters, digits, '.', '_' and '-', beginning with a letter or digit", key)
 	}
 	return nil
 }
 
 func modelName(key, name string) error {
-	if !entryPattern.MatchString(name) {
+	if !entryPattern().MatchString(name) {
 		return fmt.Errorf("%s: %s is not a name of QEMU's; use up to 64 letters, digits, '.', '_' and '-'", key, Quote(name))
 	}
 	return nil

@@ -23,18 +23,18 @@ const (
 func (n *Node) busyGuests() bool { return n.from != nil || n.plan.Hardware.Accel == config.AccelTCG }
 
 // parallel is how many VMs of a job may come up at once on a node where the job may use so
-// many CPUs. It is no bound on all jobs of the node together: a user
+// many CPUs, and whether that is the site's word. It is no bound on all jobs of the node together: a user
 // whose guests never come up would hold up the others for as long as his time-out.
-func parallel(cfg config.Config, cpus int, busy bool) int64 {
+func parallel(cfg config.Config, cpus int, busy bool) (at int64, bySite bool) {
 	switch {
 	case cfg.Measure.Serial:
-		return 1
+		return 1, true
 	case cfg.Launch.Parallel > 0:
-		return int64(cfg.Launch.Parallel)
+		return int64(cfg.Launch.Parallel), true
 	case busy:
-		return busyPerCPU * int64(cpus)
+		return busyPerCPU * int64(cpus), false
 	}
-	return waitingPerCPU * int64(cpus)
+	return waitingPerCPU * int64(cpus), false
 }
 
 // turns are those of VMs to come up.
@@ -45,8 +45,7 @@ type turns struct {
 
 // newTurns are for so many VMs. Where none has to wait, none is watched.
 func newTurns(cfg config.Config, cpus int, busy bool, vms int) turns {
-	at := parallel(cfg, cpus, busy)
-	bySite := cfg.Measure.Serial || cfg.Launch.Parallel > 0
+	at, bySite := parallel(cfg, cpus, busy)
 	return turns{semaphore.NewWeighted(at), !bySite && int64(vms) > at}
 }
 

@@ -30,7 +30,7 @@ func TestParallel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config.Default()
 			tt.change(&cfg)
-			if got := parallel(cfg, 3, tt.busy); got != tt.want {
+			if got, _ := parallel(cfg, 3, tt.busy); got != tt.want {
 				t.Errorf("%d at once, want %d", got, tt.want)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slurm-v/slurm-v/guest"
@@ -158,7 +159,11 @@ func (m *Machine) layOut(found []pciDevice, size int64) {
 	}
 }
 
-var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+// pciAddress is compiled when it is needed: the agent's program starts with every program of
+// a job, too.
+var pciAddress = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+})
 
 // portOf returns the directory of the port of the PCI host that the device is
 // behind, or its own: sysfs has devices inside of those that they are plugged into.
@@ -167,7 +172,7 @@ func (m *Machine) portOf(d pciDevice) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for pciAddress.MatchString(filepath.Base(filepath.Dir(dir))) {
+	for pciAddress().MatchString(filepath.Base(filepath.Dir(dir))) {
 		dir = filepath.Dir(dir)
 	}
 	return dir, nil
@@ -184,7 +189,7 @@ func (m *Machine) onlyIVShmem(dir string) bool {
 	}
 	entries, err := os.ReadDir(dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return pciAddress.MatchString(e.Name()) && !m.onlyIVShmem(filepath.Join(dir, e.Name()))
+		return pciAddress().MatchString(e.Name()) && !m.onlyIVShmem(filepath.Join(dir, e.Name()))
 	})
 }
 

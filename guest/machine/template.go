@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -106,10 +105,20 @@ func (m *Machine) zeroMemory() error {
 	return unix.Munmap(memory)
 }
 
-var (
-	validMachineID = regexp.MustCompile(`^[0-9a-f]{32}$`)
-	validBootID    = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-)
+// isHex tells whether the parts of a text between hyphens are so many hexadecimal digits, as
+// the kernel writes them.
+func isHex(text string, digits ...int) bool {
+	parts := strings.Split(text, "-")
+	if len(parts) != len(digits) {
+		return false
+	}
+	for i, part := range parts {
+		if len(part) != digits[i] || strings.Trim(part, "0123456789abcdef") != "" {
+			return false
+		}
+	}
+	return true
+}
 
 // become makes the VM another machine than those that were restored from the same
 // template. The random numbers come first, since everything may hang on them.
@@ -117,7 +126,7 @@ func (m *Machine) become(ctx context.Context, id *guest.Identity) error {
 	if id == nil {
 		return nil
 	}
-	if !validMachineID.MatchString(id.MachineID) || !validBootID.MatchString(id.BootID) {
+	if !isHex(id.MachineID, 32) || !isHex(id.BootID, 8, 4, 4, 4, 12) {
 		return errors.New("the VM's new identity is not one")
 	}
 	for _, step := range []func() error{

@@ -68,6 +68,7 @@ func TestNoIdentityIsTaken(t *testing.T) {
 		"no machine id":         func(id *guest.Identity) { id.MachineID = "" },
 		"two lines for one":     func(id *guest.Identity) { id.MachineID += "\nx" },
 		"no boot id":            func(id *guest.Identity) { id.BootID = "x" },
+		"a boot id in capitals": func(id *guest.Identity) { id.BootID = strings.ToUpper(id.BootID[:8]+"-AAAA") + id.BootID[13:] },
 		"a machine id too long": func(id *guest.Identity) { id.MachineID += "a" },
 	}
 	for name, change := range tests {

@@ -26,6 +26,16 @@ type jobsRound struct {
 	Copied  int     `json:"copied"`        // jobs that did
 }
 
+// round is the one of that name.
+func (j jobsResult) round(name string) (found jobsRound) {
+	for _, r := range j.Rounds {
+		if r.Round == name {
+			found = r
+		}
+	}
+	return found
+}
+
 func measureJobs(ctx context.Context, b *bench, r *results) error {
 	jobs := 64
 	if b.quick {

@@ -175,8 +175,9 @@ func (j jobsResult) report(t *strings.Builder) {
 	fmt.Fprintf(t, `## Many jobs, one image
 
 Jobs of one VM each that want the same image of %.0f MB, from a file server that gives the node
-%s of bytes a second: one job alone, many at once with a copy of the image on the node, and
-many at once without (`+"`scripts/bench-image-cache`"+`).
+%s of bytes a second: one job alone without a copy of the image on the node, many at once with
+one (cached), and many at once without (cold; `+"`scripts/bench-image-cache`"+`). The VMs are restored from a
+template, so that two cores can start as many; a template is no copy of the image.
 
 | round | jobs | jobs that copied | read from the server, images | longest wait for the image, s | all ready after, s |
 | --- | --: | --: | --: | --: | --: |
@@ -184,7 +185,9 @@ many at once without (`+"`scripts/bench-image-cache`"+`).
 	for _, r := range j.Rounds {
 		fmt.Fprintf(t, "| %s | %d | %d | %.2f | %.1f | %.1f |\n", r.Round, r.Jobs, r.Copied, float64(r.Bytes)/float64(j.ImageBytes), r.Image, r.Seconds)
 	}
-	t.WriteString("\n")
+	one, cached, cold := j.round("one"), j.round("cached"), j.round("cold")
+	fmt.Fprintf(t, "\nOne transfer takes %.1f s and the starts of all %.1f s, together %.1f s; all at once without a copy take %.1f s.\n\n",
+		one.Image, cached.Seconds, one.Image+cached.Seconds, cold.Seconds)
 }
 
 func (c clonesResult) report(t *strings.Builder) {
