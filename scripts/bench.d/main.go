@@ -37,7 +37,9 @@ var parts = []part{
 type bench struct {
 	quick bool
 	full  bool
-	out   string // directory for what is written
+	rest  bool         // of full, what has no result yet
+	save  func() error // writes down what there is of the results
+	out   string       // directory for what is written
 	began time.Time
 }
 
@@ -61,6 +63,7 @@ func main() {
 	b := &bench{began: time.Now()}
 	flag.BoolVar(&b.quick, "quick", false, "measure everything once, and less of it")
 	flag.BoolVar(&b.full, "full", false, "measure every number of VMs on every number of nodes in every way")
+	flag.BoolVar(&b.rest, "rest", false, "of what --full measures, measure what has no result yet, once")
 	out := flag.String("out", "docs", "`directory` for benchmarks.md and what belongs to it")
 	flag.Usage = usage
 	flag.Parse()
@@ -79,7 +82,7 @@ func exit(err error) {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: scripts/bench [--quick | --full] [--out docs] [PART...]\n\nThe parts, all if none is named:")
+	fmt.Fprintln(os.Stderr, "usage: scripts/bench [--quick | --full | --rest] [--out docs] [PART...]\n\nThe parts, all if none is named:")
 	for _, p := range parts {
 		fmt.Fprintf(os.Stderr, "    %-8s  %s\n", p.name, p.about)
 	}
@@ -98,7 +101,7 @@ func (b *bench) run(ctx context.Context, out string, names []string) error {
 		return err
 	}
 	defer down()
-	b.out = out
+	b.out, b.save = out, func() error { return r.write(out) }
 	for _, p := range parts {
 		if len(names) > 0 && !slices.Contains(names, p.name) {
 			continue

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -78,7 +79,7 @@ func (b *bench) points() (points []scalePoint, rounds []int) {
 	switch {
 	case b.quick:
 		chosen = quickSweeps
-	case b.full:
+	case b.full, b.rest:
 		chosen = fullSweeps()
 	}
 	for _, s := range chosen {
@@ -102,13 +103,33 @@ func measureScale(ctx context.Context, b *bench, r *results) error {
 		return err
 	}
 	points, rounds := b.points()
+	if !b.rest {
+		r.Scale = nil
+	}
 	for i := range points {
+		if slices.ContainsFunc(r.Scale, points[i].like) {
+			continue
+		}
 		if err := c.measurePoint(ctx, b, &points[i], rounds[i]); err != nil {
 			return err
 		}
+		r.Scale = append(r.Scale, points[i])
+		slices.SortFunc(r.Scale, reportOrder)
+		if err := b.save(); err != nil {
+			return err
+		}
 	}
-	r.Scale = points
 	return nil
+}
+
+// like tells whether both are of the same VMs, started in the same way.
+func (p scalePoint) like(q scalePoint) bool { return reportOrder(p, q) == 0 }
+
+// reportOrder puts restored VMs before those that boot, in parallel before one
+// after another.
+func reportOrder(p, q scalePoint) int {
+	serial := map[bool]int{true: 1}
+	return cmp.Or(-cmp.Compare(p.Start, q.Start), serial[p.Serial]-serial[q.Serial], p.Nodes-q.Nodes, p.VMs-q.VMs)
 }
 
 // makeTemplates has each node save what warm starts are restored from.
