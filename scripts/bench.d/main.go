@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A part is one question.
@@ -100,6 +102,11 @@ func (b *bench) run(ctx context.Context, out string, names []string) error {
 	if err != nil {
 		return err
 	}
+	alone, err := lock()
+	if err != nil {
+		return err
+	}
+	defer alone.Close()
 	defer down()
 	b.out, b.save = out, func() error { return r.write(out) }
 	for _, p := range parts {
@@ -117,6 +124,20 @@ func (b *bench) run(ctx context.Context, out string, names []string) error {
 	}
 	b.say("done")
 	return nil
+}
+
+// lock makes this the only one of its kind on the machine: a second would take the cluster
+// away from the first, and neither's times would be worth anything.
+func lock() (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(os.TempDir(), "slurmv-bench.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("another scripts/bench is running; wait for its end (lock %s: %w)", file.Name(), err)
+	}
+	return file, nil
 }
 
 // results are what was measured, each part at its last time.
