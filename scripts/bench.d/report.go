@@ -151,7 +151,7 @@ The paper's Figures 7 and 8: VMs spread evenly over nodes, started one after ano
 node, or in parallel; booted (cold), or restored from a template (warm). The CPU floor is the CPU
 time that all nodes together took, divided by the machine's cores: no launch can be faster here.
 Several nodes share the cores, and as many VMs come up at once as they are
-(` + "`[launch] parallel`" + `).
+(` + "`[launch] parallel`" + `). What has one round may be of another run (` + "`--rest`" + `).
 
 ![time by number of VMs](benchmarks-nodes.svg)
 
