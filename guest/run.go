@@ -31,6 +31,7 @@ func RunProgram() {
 	if os.Args[0] != programName {
 		return
 	}
+	runtime.LockOSThread() // of all threads, it is this one that becomes the program
 	l, err := readLaunch()
 	if err == nil {
 		err = l.enter()
@@ -82,8 +83,7 @@ func (l *launch) enter() error {
 		}
 	}
 	cmd := &l.Command
-	// The agent may have made itself hard to kill when memory is short.
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0)
+	_ = MakeOrdinary(unix.Gettid())
 	for _, limit := range cmd.Limits {
 		setLimit(limit)
 	}
@@ -127,8 +127,6 @@ func (l *launch) execute() int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT)
 	path, err := lookPath(cmd.Args[0], env)
 	if err == nil {
-		runtime.LockOSThread() // of all threads, it is this one that goes on
-		sharpenThread()
 		err = syscall.Exec(path, cmd.Args, env)
 	}
 	if interpreter, found := interpreterOf(path); found && errors.Is(err, unix.ENOENT) {

@@ -6,8 +6,6 @@ import (
 	"os"
 	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // By its slack a thread lets the kernel fire its timers later, together with others. Threads
@@ -32,23 +30,19 @@ func SlackTimers() error {
 	return err
 }
 
-// MakeOrdinary takes from a process that the agent has started, and so from all that it
-// starts, what it has from the agent: timers that can wait, and life when memory is short.
-func MakeOrdinary(pid int) error {
-	process := strconv.Itoa(pid)
-	return errors.Join(setSlack(process, programSlack), os.WriteFile("/proc/"+process+"/oom_score_adj", []byte("0"), 0))
+// MakeOrdinary takes from a thread of a process that the agent has started, and so from all
+// that it starts, what it has from the agent: timers that can wait, and, with the whole
+// process, life when memory is short. A process has the number of its first thread.
+func MakeOrdinary(thread int) error {
+	number := strconv.Itoa(thread)
+	return errors.Join(setSlack(number, programSlack), os.WriteFile("/proc/"+number+"/oom_score_adj", []byte("0"), 0))
 }
 
-// setSlack needs the number of a thread: what a process has is its first thread's.
+// setSlack sets it for one thread: a process has none of its own.
 func setSlack(thread string, slack time.Duration) error {
 	err := os.WriteFile("/proc/"+thread+"/timerslack_ns", strconv.AppendInt(nil, slack.Nanoseconds(), 10), 0)
 	if err != nil {
 		return fmt.Errorf("set the slack of timers: %w", err)
 	}
 	return nil
-}
-
-// sharpenThread gives the thread that it is called in the timers of any program.
-func sharpenThread() {
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(programSlack.Nanoseconds()), 0, 0, 0) // nothing to fail
 }

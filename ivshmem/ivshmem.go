@@ -85,26 +85,38 @@ func (n Node) create(ctx context.Context, r Region, owner Owner, numa int) (*Mem
 
 // makeFile makes a file of memory where nothing is.
 func makeFile(ctx context.Context, path string, size int64, owner Owner, numa int) (*Memory, error) {
+	m, err := newFile(path, size)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.prepare(ctx, owner, numa); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+// newFile makes a file of a size, in which there is no memory yet, where nothing is.
+func newFile(path string, size int64) (*Memory, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	m := &Memory{file: file, size: size}
-	if err := m.prepare(ctx, owner, numa); err != nil {
+	if err := file.Truncate(size); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return m, nil
+	return &Memory{file: file, size: size}, nil
 }
 
 // prepare gives the file its memory and only then its owner, who could otherwise
 // meddle with it.
 func (m *Memory) prepare(ctx context.Context, owner Owner, numa int) error {
-	if err := m.file.Truncate(m.size); err != nil {
-		return err
-	}
 	if err := onNode(numa, func() error { return m.allocate(ctx) }); err != nil {
 		return err
 	}
+	return m.giveTo(owner)
+}
+
+func (m *Memory) giveTo(owner Owner) error {
 	if err := m.file.Chmod(0o600); err != nil { // whatever the umask is
 		return err
 	}
@@ -114,11 +126,11 @@ func (m *Memory) prepare(ctx context.Context, owner Owner, numa int) error {
 // Reserve makes a region without memory, for a VM that is to have the device and does not
 // write to it. If Reserve fails, call Remove.
 func (n Node) Reserve(r Region, owner Owner) error {
-	file, err := os.OpenFile(filepath.Join(n.dir, r.Name), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	m, err := newFile(filepath.Join(n.dir, r.Name), r.Size)
 	if err != nil {
 		return fmt.Errorf("reserve shared memory: %w", err)
 	}
-	return errors.Join(file.Truncate(r.Size), file.Chmod(0o600), file.Chown(int(owner.UID), int(owner.GID)), file.Close())
+	return errors.Join(m.giveTo(owner), m.Close())
 }
 
 // step is how much is done between two looks at the context, in bytes.

@@ -25,11 +25,20 @@ type sharedMemory struct {
 	made    chan struct{}
 }
 
+// regionsHere are those of the job's node.
+func (n *Node) regionsHere(cfg config.Config) ivshmem.Node {
+	return ivshmem.Open(cfg.StateDir(n.plan.Job.Node), n.plan.Job.Node)
+}
+
+// regionOwner is whose QEMU maps the job's regions.
+func (n *Node) regionOwner() ivshmem.Owner {
+	return ivshmem.Owner{UID: n.plan.Owner.UID, GID: n.plan.Owner.GID}
+}
+
 // leaseRegions writes down which regions the job is to have, if the site allows
 // that much.
 func (n *Node) leaseRegions(cfg config.Config) error {
-	job := n.plan.Job
-	on := ivshmem.Open(cfg.StateDir(job.Node), job.Node)
+	job, on := n.plan.Job, n.regionsHere(cfg)
 	for k := range job.Spec.IVShmem.Devices {
 		r := n.withHugePages(on.New(job.ID, k, n.regionSize()), cfg.IVShmem.HugePage)
 		if err := n.journal.Intend(recordRegion, r.Name, r); err != nil {
@@ -103,8 +112,7 @@ func regionsHeld(state string) (sum int64, err error) {
 
 // makeRegions takes the memory. It may take seconds, in which the VMs boot.
 func (n *Node) makeRegions(ctx context.Context, cfg config.Config) error {
-	job, owner := n.plan.Job, ivshmem.Owner{UID: n.plan.Owner.UID, GID: n.plan.Owner.GID}
-	on := ivshmem.Open(cfg.StateDir(job.Node), job.Node)
+	on, owner := n.regionsHere(cfg), n.regionOwner()
 	for _, r := range n.shared.regions {
 		m, err := on.Create(ctx, r, owner, n.plan.Hardware.NUMA)
 		if err != nil {

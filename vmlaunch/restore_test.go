@@ -56,7 +56,6 @@ func TestClone(t *testing.T) {
 			t.Errorf("the template's %s is left in\n%s", of, text)
 		}
 	}
-
 	mounts := d.Devices.Filesystems
 	if len(mounts) != 3 || mounts[0].ReadOnly != nil || mounts[1].ReadOnly == nil || mounts[2].ReadOnly == nil {
 		t.Errorf("mounts = %+v", mounts)

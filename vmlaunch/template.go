@@ -142,19 +142,17 @@ const templateRoom = firmwareHole / 2
 // that, and the devices of VMs that are restored find their place behind it, for which the
 // kernel of each would have to lay out the bridge anew.
 func (n *Node) makeRoom(cfg config.Config) (ivshmem.Region, error) {
-	job, owner := n.plan.Job, ivshmem.Owner{UID: n.plan.Owner.UID, GID: n.plan.Owner.GID}
-	on := ivshmem.Open(cfg.StateDir(job.Node), job.Node)
-	room := on.New(job.ID, 0, templateRoom<<20)
+	on := n.regionsHere(cfg)
+	room := on.New(n.plan.Job.ID, 0, templateRoom<<20)
 	if err := n.journal.Intend(recordRegion, room.Name, ivshmem.Region{Name: room.Name}); err != nil {
 		return ivshmem.Region{}, err
 	}
-	return room, on.Reserve(room, owner)
+	return room, on.Reserve(room, n.regionOwner())
 }
 
 // forgetRoom removes that file once the VM has ended.
 func (n *Node) forgetRoom(cfg config.Config, room ivshmem.Region) error {
-	on := ivshmem.Open(cfg.StateDir(n.plan.Job.Node), n.plan.Job.Node)
-	if err := on.Remove(context.Background(), room, n.plan.Owner.UID); err != nil {
+	if err := n.regionsHere(cfg).Remove(context.Background(), room, n.plan.Owner.UID); err != nil {
 		return err
 	}
 	return n.journal.Undone(recordRegion, room.Name)
