@@ -140,6 +140,27 @@ func TestAgentThatStartsAgain(t *testing.T) {
 	_ = s.Close()
 }
 
+// An answer that a new agent's first bytes ended is no answer of the old one.
+func TestAnswerThatIsCutShort(t *testing.T) {
+	host, port := wire(t)
+	go func() {
+		mux, err := newGreeted(port)
+		if err != nil {
+			return
+		}
+		raw, _ := mux.AcceptStream()
+		_, _ = raw.Write([]byte(`{"report": ` + "\n"))
+	}()
+	s, err := Connect(t.Context(), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.SetHosts(t.Context(), nil); !errors.Is(err, ErrLost) {
+		t.Errorf("error = %v", err)
+	}
+}
+
 // keptOpen is a connection that its user cannot close.
 type keptOpen struct{ net.Conn }
 

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -214,13 +215,15 @@ func openStream(ctx context.Context, mux *yamux.Session) (*yamux.Stream, error) 
 }
 
 // cause is the session's end, if it has ended, or err. To a relay, the loss of
-// the VM may show first as the end of a stream.
+// the VM may show first as the end of a stream; and the first sign of an agent that
+// took the place of another may be an answer that the other began.
 func (s *Session) cause(err error) error {
 	if s.mux.IsClosed() {
 		<-s.done
 		return s.Err()
 	}
-	if errors.Is(err, io.EOF) {
+	var cutShort *json.SyntaxError
+	if errors.Is(err, io.EOF) || errors.As(err, &cutShort) {
 		return fmt.Errorf("%w: the guest gave no answer", ErrLost)
 	}
 	return err

@@ -15,7 +15,7 @@ var srunError = regexp.MustCompile(`^srun: (?:error|fatal): (.*)$`)
 var consequence = regexp.MustCompile(`^(spank: required plugin|spank: slurmv\.so|task_g_|_exec_wait|` +
 	`Exited with exit code|Timed out waiting|Terminat|Killed|` +
 	`\S+: tasks? [0-9,-]+: (Exited with|Terminated|Killed|Running)|` +
-	`.*: task_init_privileged\(\)|Unable to init|slurm_send|Application launch failed|Job step aborted)`)
+	`.*: task_init_privileged\(\)|Unable to init|slurm_send|_send_|Application launch failed|Job step aborted)`)
 
 // cancelled matches the end that somebody or something else decided.
 var cancelled = regexp.MustCompile(`\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+[A-Z]).*)? \*\*\*`)

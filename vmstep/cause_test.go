@@ -21,6 +21,11 @@ slurmstepd: error: node n2: no space left`,
 		"srun cannot make a step": {`
 srun: error: Unable to create step for job 5: Requested node configuration is not available`,
 			"Unable to create step for job 5: Requested node configuration is not available"},
+		"srun gave up before the step had started": {`
+srun: error: Task launch for StepId=5.3 failed on node n1: Socket timed out on send/recv operation
+srun: error: Application launch failed: Socket timed out on send/recv operation
+slurmstepd: error: _send_launch_resp: Failed to send RESPONSE_LAUNCH_TASKS: Connection refused`,
+			"Task launch for StepId=5.3 failed on node n1: Socket timed out on send/recv operation"},
 		"cancelled": {`
 srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
 slurmstepd-n1: error: *** STEP 2.0 ON n1 CANCELLED AT 2026-11-20T14:11:07 ***
