@@ -18,9 +18,11 @@ import (
 // EX_TEMPFAIL of sysexits.h, "try again later".
 const exitAllClaimed = 75
 
-// claimDevice claims an IVShmem device for this run, if the job has any. The claim
-// lives as long as this process, which is about to become srun: it is a step on the
-// job's first node whose standard input ends then, however this process ends.
+// claimTries is how often the step that claims is started at most. On a machine that
+// is busy enough Slurm gives a step up before it has started.
+const claimTries = 3
+
+// claimDevice claims an IVShmem device for this run, if the job has any.
 func claimDevice(line vmstep.CommandLine, job vmstep.Job, wait time.Duration) (*nodeagent.Claim, error) {
 	if job.Devices == 0 {
 		return nil, nil
@@ -29,23 +31,58 @@ func claimDevice(line vmstep.CommandLine, job vmstep.Job, wait time.Duration) (*
 	if err != nil {
 		return nil, err
 	}
-	h := holder{command: vmstep.ClaimCommand(srun, agentPath(), line, wait)}
+	c := claimer{command: vmstep.ClaimCommand(srun, agentPath(), line, wait), quiet: quiet(line), devices: job.Devices}
+	claim, err := c.claim()
+	for try := 1; try < claimTries && c.mayTryAgain(err); try++ {
+		c.say("Slurm has not started the step that claims an IVShmem device (%v); trying again", err)
+		claim, err = c.claim()
+	}
+	if err != nil {
+		return nil, claimError(err)
+	}
+	return &claim, nil
+}
+
+// A claimer claims a device by a step.
+type claimer struct {
+	command []string
+	quiet   bool
+	devices int
+	waited  bool // the step has said that all devices are claimed
+}
+
+// claim starts the step. It lives as long as this process, which is about to become
+// srun: it runs on the job's first node, and its standard input ends then, however
+// this process ends.
+func (c *claimer) claim() (nodeagent.Claim, error) {
+	h := holder{command: c.command}
 	if err := h.start(); err != nil {
-		return nil, fmt.Errorf("claim an IVShmem device: %w", err)
+		return nodeagent.Claim{}, err
 	}
 	claim, err := vmstep.AwaitClaim(h.says, func() {
-		if !quiet(line) {
-			fmt.Fprintf(os.Stderr, "slurm-v: waiting for an IVShmem device: all %d are claimed by other slurm-v-run of this job\n", job.Devices)
-		}
+		c.waited = true
+		c.say("waiting for an IVShmem device: all %d are claimed by other slurm-v-run of this job", c.devices)
 	})
 	if err == nil {
 		err = h.keep()
 	}
 	if err != nil {
 		h.end()
-		return nil, claimError(err)
 	}
-	return &claim, nil
+	return claim, err
+}
+
+// mayTryAgain reports whether err is the end of a step that had said nothing: it has
+// claimed nothing, and nobody has cancelled it for waiting too long.
+func (c *claimer) mayTryAgain(err error) bool {
+	var ended *vmstep.StepError
+	return errors.As(err, &ended) && !c.waited
+}
+
+func (c *claimer) say(format string, args ...any) {
+	if !c.quiet {
+		fmt.Fprintf(os.Stderr, "slurm-v: "+format+"\n", args...)
+	}
 }
 
 func claimError(err error) error {

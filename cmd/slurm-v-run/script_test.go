@@ -119,7 +119,7 @@ func fakeSrun() {
 }
 
 // playClaim is the step that holds a device, as CLAIM says: it comes late, it does not
-// come, or the step fails.
+// come, or the step fails, always or the first time.
 func playClaim() {
 	say := func(m nodeagent.ClaimMessage) { vmstep.WriteFrame(os.Stdout, "n1", vmstep.KindClaim, m) }
 	switch os.Getenv("CLAIM") {
@@ -131,6 +131,15 @@ func playClaim() {
 		return
 	case "broken":
 		fmt.Fprintln(os.Stderr, "srun: error: Unable to create step for job 7: Job/step already completing or completed")
+		os.Exit(1)
+	case "fails once":
+		if err := os.Mkdir(os.Getenv("ALIVE")+".failed", 0o700); err == nil {
+			fmt.Fprintln(os.Stderr, "srun: error: Task launch for StepId=7.1 failed on node n1: Socket timed out on send/recv operation")
+			os.Exit(1)
+		}
+	case "cancelled":
+		say(nodeagent.ClaimMessage{Waiting: true})
+		fmt.Fprintln(os.Stderr, "slurmstepd: error: *** STEP 7.1 ON n1 CANCELLED AT 2026-11-20T18:02:09 ***")
 		os.Exit(1)
 	case "late":
 		say(nodeagent.ClaimMessage{Waiting: true})
