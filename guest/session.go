@@ -222,9 +222,12 @@ func (s *Session) cause(err error) error {
 		<-s.done
 		return s.Err()
 	}
-	var cutShort *json.SyntaxError
-	if errors.Is(err, io.EOF) || errors.As(err, &cutShort) {
+	var noJSON *json.SyntaxError
+	switch {
+	case errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: the guest gave no answer", ErrLost)
+	case errors.As(err, &noJSON):
+		return fmt.Errorf("%w: the guest's answer makes no sense: %w", ErrLost, err)
 	}
 	return err
 }

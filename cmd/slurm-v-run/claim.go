@@ -136,4 +136,5 @@ func (h *holder) keep() error {
 func (h *holder) end() {
 	_ = h.life.Close()
 	_ = h.srun.Wait()
+	_ = h.says.Close()
 }
