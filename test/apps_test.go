@@ -20,12 +20,10 @@ func example(t *testing.T, name string) string {
 	return string(text)
 }
 
-// submitExample submits a batch script of the examples beside its program. Connections of
-// MPI have patience: two cores that emulate eight VMs can leave one of them without a CPU
-// for longer than UCX waits for signs of life.
+// submitExample submits a batch script of the examples beside its program.
 func (u user) submitExample(t *testing.T, name string) *job {
 	t.Helper()
-	j := u.submit(t, "--hold --export=ALL,UCX_TCP_KEEPIDLE=inf", example(t, name+".sbatch"))
+	j := u.submit(t, "--hold", example(t, name+".sbatch"))
 	u.writeFile(t, j.dir+"/"+name+".c", example(t, name+".c"))
 	u.must(t, "scontrol release "+j.id)
 	return j

@@ -97,11 +97,13 @@ const small = "--nodes=1 --vm-per-node=1 --memory-per-vm=384M --time=5"
 
 // submit submits a batch script in a directory of its own; options are sbatch's.
 // When the test ends the job is cancelled and the nodes are checked for leaks.
+// Connections of MPI have patience: two cores that emulate eight VMs can leave one of them
+// without a CPU for longer than UCX waits for signs of life.
 func (u user) submit(t *testing.T, options, script string) *job {
 	t.Helper()
 	dir := u.must(t, "mktemp -d ~/job-XXXXXX")
 	u.writeFile(t, dir+"/script", "#!/bin/bash\n"+script)
-	id := u.must(t, fmt.Sprintf("cd %s && sbatch --parsable --output=out %s script", dir, options))
+	id := u.must(t, fmt.Sprintf("cd %s && UCX_TCP_KEEPIDLE=inf sbatch --parsable --output=out %s script", dir, options))
 	j := &job{t, u, id, dir}
 	t.Cleanup(j.finish)
 	return j
@@ -114,14 +116,18 @@ func (u user) writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// finish makes sure that nothing of the job is left.
+// finish makes sure that nothing of the job is left, but for what helps to see why
+// the test failed: the ends of the agents' logs and of the VMs' consoles are shown.
 func (j *job) finish() {
 	j.user.run(j.t, "scancel "+j.id)
 	j.await("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL")
 	checkLeaks(j.t, j.id)
-	if !j.t.Failed() {
-		j.user.run(j.t, "rm -rf "+j.dir)
+	if j.t.Failed() {
+		logs := j.user.run(j.t, "cd "+j.dir+"/slurmv-"+j.id+" && tail -n 8 */agent.log */*.console")
+		j.t.Logf("the logs of job %s end so:\n%s", j.id, logs.stdout)
+		return
 	}
+	j.user.run(j.t, "rm -rf "+j.dir)
 }
 
 // state is what slurmctld says, such as RUNNING.
