@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gofrs/flock"
 )
 
 // A part is one question.
@@ -128,16 +128,13 @@ func (b *bench) run(ctx context.Context, out string, names []string) error {
 
 // lock makes this the only one of its kind on the machine: a second would take the cluster
 // away from the first, and neither's times would be worth anything.
-func lock() (*os.File, error) {
-	file, err := os.OpenFile(filepath.Join(os.TempDir(), "slurmv-bench.lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
+func lock() (*flock.Flock, error) {
+	lock := flock.New(filepath.Join(os.TempDir(), "slurmv-bench.lock"), flock.SetPermissions(0o600))
+	mine, err := lock.TryLock()
+	if err == nil && !mine {
+		err = fmt.Errorf("another scripts/bench is running; wait for its end (lock %s)", lock.Path())
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = file.Close()
-		return nil, fmt.Errorf("another scripts/bench is running; wait for its end (lock %s: %w)", file.Name(), err)
-	}
-	return file, nil
+	return lock, err
 }
 
 // results are what was measured, each part at its last time.
