@@ -22,12 +22,10 @@ type session struct {
 // end is the line that follows the output of a script, with its exit status.
 const end = "-- end of the script: "
 
-// open asks for an allocation of two nodes; the options of its VMs are salloc's. UCX, below
-// MPI, gives up a connection without a sign of life after half a minute; two cores that
-// emulate a dozen vCPUs can take longer.
+// open asks for an allocation of two nodes; the options of its VMs are salloc's.
 func open(name, user string, vmsPerNode int, options string) (*session, error) {
 	shell := fmt.Sprintf("cd ~/%s && exec salloc -Q --job-name=%s --time=60 --nodes=2 --vm-per-node=%d %s bash", directory, name, vmsPerNode, options)
-	cmd := exec.Command("scripts/cluster", "run", "--user", user, "--env", "UCX_TCP_KEEPIDLE=inf", "--", "bash", "-c", shell)
+	cmd := exec.Command("scripts/cluster", "run", "--user", user, "--", "bash", "-c", shell)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -168,7 +168,8 @@ cluster_run() {
 }
 
 # login HOST USER [NAME=VALUE...] -- COMMAND...: replaces this shell by a command as sshd would start
-# it: in the user's home, with an environment of its own.
+# it: in the user's home, with an environment of its own. UCX, below MPI, gives up a connection
+# without a sign of life after half a minute; two cores that emulate a dozen vCPUs can take longer.
 login() {
 	local host=$1 user=$2 more=() uid gid home shell path=$prefix/bin:/usr/local/bin:/usr/bin:/bin
 	shift 2
@@ -186,7 +187,7 @@ login() {
 	umask 022
 	enter "$host" setpriv --reuid "$uid" --regid "$gid" --init-groups \
 		env -i --chdir="$home" HOME="$home" USER="$user" LOGNAME="$user" SHELL="$shell" PATH="$path" \
-		LANG=C.UTF-8 SLURM_CONF="$slurm_conf" "${more[@]}" "$@"
+		LANG=C.UTF-8 SLURM_CONF="$slurm_conf" UCX_TCP_KEEPIDLE=inf "${more[@]}" "$@"
 }
 
 cluster_status() {
