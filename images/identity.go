@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/images/cache"
+	"github.com/slurm-v/slurm-v/owner"
 )
 
 // A FileIdentity tells whether a file is still the one that it was, without reading it.
@@ -19,19 +20,13 @@ type FileIdentity struct {
 
 // Identities returns those of the image and of all that it is based on. The owner has
 // to reach the files.
-func (i Info) Identities(ctx context.Context, as Owner) (all []FileIdentity, err error) {
-	err = as.do(ctx, func() error {
-		var found []FileIdentity
-		for _, layer := range i.layers() {
-			id, err := Identify(layer.Path)
-			if err != nil {
-				return err
-			}
-			found = append(found, id)
-		}
-		all = found
-		return nil
-	})
+func (i Info) Identities(ctx context.Context, as owner.Owner) (all []FileIdentity, err error) {
+	files, err := openAll(ctx, as, i.layers())
+	defer closeAll(files)
+	for k, file := range files {
+		is, lost := cache.Identify(file)
+		all, err = append(all, FileIdentity{i.layers()[k].Path, is}), errors.Join(err, lost)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("look at image %s: %w", printable(i.Path), err)
 	}
@@ -51,7 +46,7 @@ func Identify(path string) (FileIdentity, error) {
 
 // CopyFor makes a copy of a small file at path that is as's, 0600. Its directory may be
 // his; nothing must be there yet.
-func CopyFor(source, path string, as Owner) error {
+func CopyFor(source, path string, as owner.Owner) error {
 	data, err := os.ReadFile(source)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@
 //
 // An image is a text that a user wrote: whatever it says about other files is
 // checked before any program opens it. What is done with a user's path is done
-// with that user's rights ([Owner]), so that the kernel decides what he may
+// with that user's rights (package owner), so that the kernel decides what he may
 // read. The owner can still change his image afterwards; as QEMU runs with his
 // rights too, that gains him nothing.
 package images
@@ -25,6 +25,7 @@ import (
 	"strings"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/owner"
 )
 
 // The formats that an image, or what it is based on, can have.
@@ -94,19 +95,19 @@ const maxLayers = 16
 //
 // Every file that belongs to the image has to lie in the site's image
 // directories, unless the image is of the site's catalogue.
-func Inspect(ctx context.Context, cfg config.Config, path string, as Owner) (Info, error) {
+func Inspect(ctx context.Context, cfg config.Config, path string, as owner.Owner) (Info, error) {
 	info, err := readLayers(ctx, allowedDirs(cfg.Images, path), path, as)
 	if err != nil {
 		return Info{}, err
 	}
-	if err := as.checkWithQEMU(ctx, info.Layer); err != nil {
+	if err := checkWithQEMU(ctx, info.Layer, as); err != nil {
 		return Info{}, err
 	}
 	return info, nil
 }
 
 // readLayers follows the image from file to file, each opened by its user.
-func readLayers(ctx context.Context, dirs []string, path string, as Owner) (info Info, err error) {
+func readLayers(ctx context.Context, dirs []string, path string, as owner.Owner) (info Info, err error) {
 	next, format := path, ""
 	for depth := range maxLayers {
 		layer, head, err := readLayer(ctx, dirs, next, format, as)
@@ -131,8 +132,8 @@ func readLayers(ctx context.Context, dirs []string, path string, as Owner) (info
 
 // readLayer opens one file. format is what the file on top of it says that it
 // is, "" if it is to be found out.
-func readLayer(ctx context.Context, dirs []string, path, format string, as Owner) (Layer, header, error) {
-	file, real, err := as.open(ctx, "image", path)
+func readLayer(ctx context.Context, dirs []string, path, format string, as owner.Owner) (Layer, header, error) {
+	file, real, err := open(ctx, as, "image", path)
 	if err != nil {
 		return Layer{}, header{}, err
 	}
@@ -210,7 +211,7 @@ func within(dirs []string, path string) bool {
 // CreateOverlay makes the qcow2 disk of a VM at path: size sizeMiB, or the
 // image's own if that is 0, and the image below it. The file is as's, 0600, and
 // must not exist; the directory may be root's, but as must be able to pass it.
-func CreateOverlay(ctx context.Context, base Info, path string, sizeMiB int64, as Owner) error {
+func CreateOverlay(ctx context.Context, base Info, path string, sizeMiB int64, as owner.Owner) error {
 	size, err := overlaySize(base, sizeMiB)
 	if err != nil {
 		return err
@@ -220,7 +221,7 @@ func CreateOverlay(ctx context.Context, base Info, path string, sizeMiB int64, a
 		return fmt.Errorf("create overlay: %w", err)
 	}
 	_ = file.Close()
-	err = as.qemuImg(ctx, "create", "-q", "-f", QCOW2,
+	err = runQEMUImg(ctx, as, "create", "-q", "-f", QCOW2,
 		"-u", "-F", base.Format, "-b", base.Path, // -u: the base is inspected already
 		path, strconv.FormatInt(size, 10))
 	if err != nil {

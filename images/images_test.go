@@ -3,7 +3,6 @@ package images
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -381,31 +380,4 @@ func TestOverlaysThatAreRefused(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The thread that takes another user's rights must not be used for anything else.
-func TestTheRightsAreGivenBack(t *testing.T) {
-	s := newShelf(t)
-	secret := write(t, s.path("secret"), 0o600, []byte("x"))
-	for range 100 {
-		if err := nobody.do(t.Context(), func() error { _, err := os.ReadFile(secret); return err }); !errors.Is(err, fs.ErrPermission) {
-			t.Fatalf("the other user reads it: %v", err)
-		}
-		if err := make1File(s.path("new")); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func make1File(path string) error {
-	done := make(chan error)
-	go func() {
-		err := os.WriteFile(path, nil, 0o600)
-		info, err2 := os.Stat(path)
-		if err = errors.Join(err, err2); err == nil && info.Sys().(*syscall.Stat_t).Uid != 0 {
-			err = fmt.Errorf("%s belongs to user %d", path, info.Sys().(*syscall.Stat_t).Uid)
-		}
-		done <- errors.Join(err, os.Remove(path))
-	}()
-	return <-done
 }

@@ -10,6 +10,8 @@ import (
 	"mime/multipart"
 	"net/textproto"
 	"os"
+
+	"github.com/slurm-v/slurm-v/owner"
 )
 
 // MaxUserData bounds the user's cloud-init data, in bytes.
@@ -36,8 +38,8 @@ const (
 var startGuest string
 
 // ReadUserData reads the user's file for cloud-init with his own rights.
-func ReadUserData(ctx context.Context, path string, as Owner) ([]byte, error) {
-	file, _, err := as.open(ctx, "user data", path)
+func ReadUserData(ctx context.Context, path string, as owner.Owner) ([]byte, error) {
+	file, _, err := open(ctx, as, "user data", path)
 	if err != nil {
 		return nil, err
 	}
@@ -55,14 +57,14 @@ func ReadUserData(ctx context.Context, path string, as Owner) ([]byte, error) {
 // WriteSeed writes the seed disk of one VM to path, which must not exist. The
 // file is as's, 0600, as large as slurmv-guest and some KiB, and is copied from
 // file to file: any number may be written at once.
-func WriteSeed(path string, seed Seed, as Owner) error {
+func WriteSeed(path string, seed Seed, as owner.Owner) error {
 	if err := writeSeed(path, seed, as); err != nil {
 		return fmt.Errorf("write seed disk %s: %w", printable(path), err)
 	}
 	return nil
 }
 
-func writeSeed(path string, seed Seed, as Owner) error {
+func writeSeed(path string, seed Seed, as owner.Owner) error {
 	files, err := seed.files()
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images/cache"
+	"github.com/slurm-v/slurm-v/owner"
 )
 
 // An Outcome is what staging an image came to.
@@ -61,7 +62,7 @@ func Cache(cfg config.Config, node string) *cache.Cache {
 type Staging struct {
 	Cache  *cache.Cache
 	Site   config.Images
-	Owner  Owner
+	Owner  owner.Owner
 	Holder string       // in whose name copies are held; see [cache.Cache.Release]
 	Say    func(string) // is told now and then how far it is
 }
@@ -74,7 +75,7 @@ type Staging struct {
 // What keeps an image from being copied, such as a full disk, is no error: it is
 // used where it lies then, and the Outcome says why.
 func (s Staging) Stage(ctx context.Context, path string, image Info) (Info, Outcome, error) {
-	files, err := s.Owner.openAll(ctx, image.layers())
+	files, err := openAll(ctx, s.Owner, image.layers())
 	defer closeAll(files)
 	if err != nil {
 		return Info{}, Outcome{}, err
@@ -97,9 +98,9 @@ func (i Info) layers() []Layer { return append([]Layer{i.Layer}, i.Backing...) }
 
 // openAll opens files as the owner. Those that it has opened are to be closed even
 // if it fails.
-func (o Owner) openAll(ctx context.Context, layers []Layer) (files []*os.File, err error) {
+func openAll(ctx context.Context, as owner.Owner, layers []Layer) (files []*os.File, err error) {
 	for _, layer := range layers {
-		file, _, err := o.open(ctx, "image", layer.Path)
+		file, _, err := open(ctx, as, "image", layer.Path)
 		if err != nil {
 			return files, err
 		}
@@ -128,22 +129,19 @@ func (s Staging) owners(ctx context.Context, path string, image Info) []cache.Ow
 	var owners []cache.Owner
 	listed := InCatalogue(s.Site, path)
 	for _, layer := range image.layers() {
-		owner := cache.Owner{UID: int(s.Owner.UID), GID: int(s.Owner.GID)}
+		whose := cache.Owner{UID: int(s.Owner.UID), GID: int(s.Owner.GID)}
 		listed = listed || InCatalogue(s.Site, layer.Path)
 		if listed && public(ctx, layer) {
-			owner = cache.Everybody
+			whose = cache.Everybody
 		}
-		owners = append(owners, owner)
+		owners = append(owners, whose)
 	}
 	return owners
 }
 
-// stranger is in no group, and has no file.
-var stranger = Owner{Name: "nobody", UID: 65534, GID: 65534}
-
 // public reports whether everybody may read a layer.
 func public(ctx context.Context, layer Layer) bool {
-	file, _, err := stranger.open(ctx, "image", layer.Path)
+	file, _, err := open(ctx, owner.Nobody, "image", layer.Path)
 	if err != nil {
 		return false
 	}
@@ -209,8 +207,8 @@ func (s Staging) progress(p cache.Progress) {
 
 // CopyTo makes a copy of the whole image for one VM in dir, and returns it. The
 // files are the owner's.
-func CopyTo(ctx context.Context, dir string, image Info, as Owner) (Info, error) {
-	files, err := as.openAll(ctx, image.layers())
+func CopyTo(ctx context.Context, dir string, image Info, as owner.Owner) (Info, error) {
+	files, err := openAll(ctx, as, image.layers())
 	defer closeAll(files)
 	if err != nil {
 		return Info{}, err
@@ -227,7 +225,7 @@ func CopyTo(ctx context.Context, dir string, image Info, as Owner) (Info, error)
 	return image, nil
 }
 
-func copyFile(ctx context.Context, path string, from *os.File, finish func(*os.File) error, as Owner) error {
+func copyFile(ctx context.Context, path string, from *os.File, finish func(*os.File) error, as owner.Owner) error {
 	to, err := createFor(path, as)
 	if err != nil {
 		return err

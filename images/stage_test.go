@@ -15,11 +15,12 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images/cache"
+	"github.com/slurm-v/slurm-v/owner"
 )
 
 var (
-	ann = Owner{Name: "ann", UID: 6001, GID: 6001}
-	ben = Owner{Name: "ben", UID: 6002, GID: 6002}
+	ann = owner.Owner{Name: "ann", UID: 6001, GID: 6001}
+	ben = owner.Owner{Name: "ben", UID: 6002, GID: 6002}
 )
 
 // A site has images on a file system of their own, and a node with a cache.
@@ -65,12 +66,12 @@ func openFile(t *testing.T, path string) *os.File {
 // settle waits until the images that were made may be copied.
 func settle() { time.Sleep(2100 * time.Millisecond) }
 
-func (s *site) staging(as Owner) Staging {
+func (s *site) staging(as owner.Owner) Staging {
 	return Staging{Cache: s.cached, Site: s.cfg.Images, Owner: as, Holder: as.Name, Say: func(string) {}}
 }
 
 // stage is what a job of the user's gets for the image.
-func (s *site) stage(path string, as Owner) (Info, Outcome, error) {
+func (s *site) stage(path string, as owner.Owner) (Info, Outcome, error) {
 	info, err := Inspect(s.t.Context(), s.cfg, path, as)
 	if err != nil {
 		return Info{}, Outcome{}, err
@@ -78,7 +79,7 @@ func (s *site) stage(path string, as Owner) (Info, Outcome, error) {
 	return s.staging(as).Stage(s.t.Context(), path, info)
 }
 
-func (s *site) must(path string, as Owner) (Info, Outcome) {
+func (s *site) must(path string, as owner.Owner) (Info, Outcome) {
 	s.t.Helper()
 	info, outcome, err := s.stage(path, as)
 	if err != nil {
@@ -95,7 +96,7 @@ func fill(t *testing.T, path, pattern, offset string) {
 	}
 }
 
-func (s *site) own(name string, who Owner, mode os.FileMode) {
+func (s *site) own(name string, who owner.Owner, mode os.FileMode) {
 	s.t.Helper()
 	if err := os.Chown(s.path(name), int(who.UID), int(who.GID)); err != nil {
 		s.t.Fatal(err)
@@ -161,7 +162,7 @@ func TestAnotherUsersCopyIsNobodyElses(t *testing.T) {
 	if got, _, err := s.staging(ben).Stage(t.Context(), path, inspected); err == nil {
 		t.Errorf("staging it gives %+v", got)
 	}
-	if file, _, err := ben.open(t.Context(), "image", info.Path); err == nil {
+	if file, _, err := open(t.Context(), ben, "image", info.Path); err == nil {
 		t.Errorf("he opens the copy %s", file.Name())
 	}
 	s.own("ann.qcow2", ann, 0o644)

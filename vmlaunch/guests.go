@@ -10,14 +10,12 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/owner"
 	"github.com/slurm-v/slurm-v/vmnet"
 )
 
-// owner is the job's owner as package images knows him.
-func (n *Node) owner() images.Owner {
-	o := n.plan.Owner
-	return images.Owner{Name: o.Name, UID: o.UID, GID: o.GID, Groups: o.GroupIDs()}
-}
+// owner is the user with whose rights the user's files are opened.
+func (n *Node) owner() owner.Owner { return n.plan.Owner.rights() }
 
 // taps are the host's ends of the VMs' NICs.
 func (n *Node) taps() ([]vmnet.Tap, error) {

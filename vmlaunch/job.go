@@ -10,6 +10,7 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/owner"
 )
 
 // A Job is one job as one of its nodes sees it. All but Spec comes from Slurm
@@ -114,6 +115,11 @@ func (o Owner) GroupIDs() []uint32 {
 		ids[i] = g.GID
 	}
 	return ids
+}
+
+// rights are those with which root acts for the owner.
+func (o Owner) rights() owner.Owner {
+	return owner.Owner{Name: o.Name, UID: o.UID, GID: o.GID, Groups: o.GroupIDs()}
 }
 
 // LookupOwner finds the account of a job's owner in this node's user database.

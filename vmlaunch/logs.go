@@ -10,21 +10,23 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/owner"
 )
 
 const (
 	// saveTimeout bounds the writing of logs into the job's directory, which may
 	// be on a file server that hangs; a reclaim must not.
 	saveTimeout = 10 * time.Second
+
+	// saveDelay is how long the end of what the writer says is awaited once it has
+	// ended: another process of the user's can hold its output open.
+	saveDelay = time.Second
 
 	// keptLogs is how many jobs' logs a node keeps for which the job's own
 	// directory could not be used.
@@ -45,7 +47,11 @@ func saveLogs(ctx context.Context, cfg config.Config, h journal.Header, dir stri
 	}
 	slog.Warn("logs stay on the node", "job", h.ID(), "error", err)
 	kept := filepath.Join(cfg.StateDir(h.Node), "logs")
-	if err := ExtractLogs(filepath.Join(kept, h.ID().String()), archive); err != nil {
+	err = os.MkdirAll(kept, 0o711)
+	if err == nil {
+		err = ExtractLogs(kept, h.ID().String(), archive)
+	}
+	if err != nil {
 		slog.Warn("logs are lost", "job", h.ID(), "error", err)
 	}
 	dropOldest(kept, keptLogs)
@@ -100,22 +106,29 @@ func saveAsOwner(ctx context.Context, h journal.Header, archive io.Reader) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
-	dir := filepath.Join(h.WorkDir, LogDir(h.ID(), h.Node))
-	c := exec.CommandContext(ctx, "/proc/self/exe", "save-logs", dir)
-	c.Stdin, c.Dir, c.Env = archive, "/", []string{}
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: h.UID, Gid: h.GID}}
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
+	c := rightsOf(h).Command(ctx, "/proc/self/exe", "save-logs", h.WorkDir, LogDir(h.ID(), h.Node))
+	var said owner.Tail
+	c.Stdin, c.Stderr, c.WaitDelay = archive, &said, saveDelay
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("%w: %s", err, said.Line())
 	}
 	return nil
 }
 
-// ExtractLogs writes the files of archive, a tar stream, into dir.
-func ExtractLogs(dir string, archive io.Reader) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+// rightsOf are those of the job's owner. A user database that does not answer at the end
+// of a job must not cost the logs: without it, the owner is in their own group alone.
+func rightsOf(h journal.Header) owner.Owner {
+	if account, err := LookupOwner(h.UID, h.GID); err == nil {
+		return account.rights()
 	}
-	root, err := os.OpenRoot(dir)
+	return owner.Owner{UID: h.UID, GID: h.GID}
+}
+
+// ExtractLogs writes the files of archive, a tar stream, into the directory sub of dir. It
+// does not leave dir, whatever links lie there: who is root in a guest that has dir
+// mounted could have made them. Consoles are nobody's business but the owner's.
+func ExtractLogs(dir, sub string, archive io.Reader) error {
+	root, err := openLogDir(dir, sub)
 	if err != nil {
 		return err
 	}
@@ -135,8 +148,24 @@ func ExtractLogs(dir string, archive io.Reader) error {
 	}
 }
 
+func openLogDir(dir, sub string) (*os.Root, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(sub, 0o700); err != nil {
+		return nil, err
+	}
+	return root.OpenRoot(sub)
+}
+
+// extractLog makes the file anew: what is there may be a pipe, which nobody reads.
 func extractLog(root *os.Root, name string, r io.Reader) error {
-	file, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

@@ -27,18 +27,6 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// TestMain is also what reclaim starts to save logs as the job's owner.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == "save-logs" {
-		if err := ExtractLogs(os.Args[2], os.Stdin); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
-
 // BenchmarkNode launches and reclaims jobs of more and more VMs on one node, and does
 // each part of that alone: what grows faster than the number of VMs has more ms/VM.
 // Run it in a network namespace of its own: scripts/bench-scale.

@@ -16,6 +16,7 @@ import (
 	"github.com/slurm-v/slurm-v/images/template"
 	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/owner"
 )
 
 // templateMAC is what a template's NIC has: no VM of a job has it, and the bridge drops
@@ -130,7 +131,7 @@ func (n *Node) makeBlank(ctx context.Context, draft *template.Draft) error {
 		return err
 	}
 	disk.Path = draft.Final().Disk()
-	return images.CreateOverlay(ctx, disk, draft.Blank(), 0, images.Owner{})
+	return images.CreateOverlay(ctx, disk, draft.Blank(), 0, owner.Owner{})
 }
 
 // templateRoom is how much shared memory a template boots with, in MiB: all that a VM can have

@@ -11,10 +11,10 @@ import (
 // newSaveLogs is how the reclaimer writes with the rights of a job's owner.
 func newSaveLogs() *cobra.Command {
 	return &cobra.Command{
-		Use:    "save-logs DIR",
+		Use:    "save-logs DIR SUBDIRECTORY",
 		Short:  "Write the logs that come as a tar stream on standard input",
 		Hidden: true,
-		Args:   cobra.ExactArgs(1),
-		RunE:   func(_ *cobra.Command, args []string) error { return vmlaunch.ExtractLogs(args[0], os.Stdin) },
+		Args:   cobra.ExactArgs(2),
+		RunE:   func(_ *cobra.Command, args []string) error { return vmlaunch.ExtractLogs(args[0], args[1], os.Stdin) },
 	}
 }

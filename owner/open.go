@@ -1,0 +1,153 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// What keeps a file from being opened beside what the system says.
+var (
+	ErrDirectory  = errors.New("is a directory")
+	ErrNotRegular = errors.New("is not a regular file")
+	ErrKernelFile = errors.New("is the kernel's own (as in /proc and /sys), not a stored file")
+)
+
+// Open opens a regular file for reading, as the owner could do it themselves, and
+// returns also its path without symbolic links. Links of the kernel, such as
+// /proc/PID/cwd, are not followed. If ctx is done first (a file server may not answer),
+// the process that opens is left to its fate.
+//
+// The error is one of the above, or an [*fs.PathError] whose Op is "open" if it is about
+// the file, and else names what could not be passed on the way.
+func (o Owner) Open(ctx context.Context, path string) (file *os.File, real string, err error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, "", err
+	}
+	defer ours.Close()
+	cmd := o.Command(ctx, "/proc/self/exe", path)
+	cmd.Args[0], cmd.Env, cmd.ExtraFiles = openerName, []string{}, []*os.File{theirs}
+	err = cmd.Start()
+	theirs.Close()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("become %v: %w", o, err)
+	}
+	go func() { _ = cmd.Wait() }()
+	defer context.AfterFunc(ctx, func() { _ = ours.Close() })()
+	fd, err := receive(ours, path)
+	if err == nil {
+		real, err = examine(fd)
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, "", err
+	}
+	return os.NewFile(uintptr(fd), real), real, nil
+}
+
+// socketPair returns the two ends of a connection that keeps messages apart.
+func socketPair() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a socket: %w", err)
+	}
+	// Non-blocking, so that closing it ends a read that waits.
+	_ = unix.SetNonblock(fds[0], true)
+	return os.NewFile(uintptr(fds[0]), "opener"), os.NewFile(uintptr(fds[1]), "opener's"), nil
+}
+
+// receive reads the answer of the process that opens path.
+func receive(conn *os.File, path string) (fd int, err error) {
+	answer, rights := make([]byte, maxAnswer), make([]byte, unix.CmsgSpace(4))
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	var n, rightsLen int
+	readErr := raw.Read(func(fd uintptr) bool {
+		n, rightsLen, _, _, err = unix.Recvmsg(int(fd), answer, rights, unix.MSG_CMSG_CLOEXEC)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	if err = errors.Join(readErr, err); err != nil {
+		return -1, fmt.Errorf("open %q: %w", path, err)
+	}
+	fd, err = passed(rights[:rightsLen])
+	switch {
+	case err != nil || fd >= 0:
+		return fd, err
+	case n == 0:
+		return -1, fmt.Errorf("open %q: the process that was to open it has ended: %w", path, io.ErrUnexpectedEOF)
+	}
+	return -1, readRefusal(answer[:n])
+}
+
+// passed is the descriptor that came with an answer, -1 if none did.
+func passed(rights []byte) (int, error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil || len(messages) == 0 {
+		return -1, err
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) == 0 {
+		return -1, err
+	}
+	return fds[0], nil
+}
+
+// examine looks at what came back: the owner could have had another descriptor sent. It
+// returns where the file lies, as the kernel says.
+func examine(fd int) (path string, err error) {
+	var system unix.Statfs_t
+	var is unix.Stat_t
+	if err := errors.Join(unix.Fstatfs(fd, &system), unix.Fstat(fd, &is)); err != nil {
+		return "", err
+	}
+	if kernelFiles[int64(system.Type)] {
+		return "", ErrKernelFile
+	}
+	if err := checkRegular(is.Mode); err != nil {
+		return "", err
+	}
+	if path, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil {
+		return "", err
+	}
+	if !filepath.IsAbs(path) || strings.HasSuffix(path, " (deleted)") {
+		return "", &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
+	return path, nil
+}
+
+func checkRegular(mode uint32) error {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return nil
+	case unix.S_IFDIR:
+		return ErrDirectory
+	}
+	return ErrNotRegular
+}
+
+// kernelFiles are the file systems whose files are the kernel's. What these say depends
+// on who reads, and the one who reads here is root.
+var kernelFiles = map[int64]bool{
+	unix.PROC_SUPER_MAGIC: true, unix.SYSFS_MAGIC: true, unix.DEBUGFS_MAGIC: true, unix.TRACEFS_MAGIC: true,
+	unix.SECURITYFS_MAGIC: true, unix.SELINUX_MAGIC: true, unix.SMACK_MAGIC: true, unix.CGROUP_SUPER_MAGIC: true,
+	unix.CGROUP2_SUPER_MAGIC: true, unix.EFIVARFS_MAGIC: true, unix.BPF_FS_MAGIC: true, unix.NSFS_MAGIC: true,
+	unix.BINFMTFS_MAGIC: true, unix.PSTOREFS_MAGIC: true, unix.RDTGROUP_SUPER_MAGIC: true, configfsMagic: true,
+}
+
+const configfsMagic = 0x62656570 // Linux, fs/configfs/mount.c

@@ -1,0 +1,341 @@
+package owner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+var alice = Owner{Name: "alice", UID: 54321, GID: 54321, Groups: []uint32{54322}}
+
+// shelf is a directory that everybody may pass.
+func shelf(t *testing.T) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("becomes other users: run as root")
+	}
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir(); d = filepath.Dir(d) {
+		must(t, os.Chmod(d, 0o755))
+	}
+	return dir
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write makes a file of the owner's with the mode.
+func write(t *testing.T, path string, mode fs.FileMode, whose Owner) string {
+	t.Helper()
+	must(t, os.WriteFile(path, []byte("text"), mode), os.Chmod(path, mode), os.Chown(path, int(whose.UID), int(whose.GID)))
+	return path
+}
+
+func TestOpenHasTheOwnersRights(t *testing.T) {
+	dir := shelf(t)
+	must(t, os.Mkdir(dir+"/closed", 0o700), os.Symlink(dir+"/mine", dir+"/link"), os.Symlink("circle", dir+"/circle"),
+		unix.Mkfifo(dir+"/pipe", 0o666))
+	write(t, dir+"/mine", 0o600, alice)
+	write(t, dir+"/group", 0o640, Owner{GID: alice.Groups[0]})
+	write(t, dir+"/roots", 0o600, Owner{})
+	write(t, dir+"/closed/x", 0o644, alice)
+	tests := map[string]struct {
+		path string
+		real string // where it really lies
+		want error
+	}{
+		"their own":                 {path: "mine", real: "mine"},
+		"their group's":             {path: "group", real: "group"},
+		"by a link":                 {path: "link", real: "mine"},
+		"root's":                    {path: "roots", want: fs.ErrPermission},
+		"behind a closed directory": {path: "closed/x", want: fs.ErrPermission},
+		"nothing":                   {path: "nothing", want: fs.ErrNotExist},
+		"a circle":                  {path: "circle", want: unix.ELOOP},
+		"a directory":               {path: ".", want: ErrDirectory},
+		"a pipe":                    {path: "pipe", want: ErrNotRegular},
+		"a device":                  {path: "../../../dev/null", want: ErrNotRegular},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(dir, tt.path)
+			if strings.HasPrefix(tt.path, "../") {
+				path = "/dev/null"
+			}
+			file, real, err := alice.Open(t.Context(), path)
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("error = %v, want %v", err, tt.want)
+			}
+			if tt.want != nil {
+				return
+			}
+			text, err := io.ReadAll(file)
+			if err != nil || string(text) != "text" || real != filepath.Join(dir, tt.real) || file.Name() != real {
+				t.Errorf("%q of %s: error %v", text, real, err)
+			}
+		})
+	}
+}
+
+// What procfs and sysfs say depends on who reads. The first is open to every user: what
+// alice reads there is about themselves, and what root would is not.
+func TestOpenRefusesTheKernelsFiles(t *testing.T) {
+	dir := shelf(t)
+	mine := write(t, dir+"/mine", 0o644, alice)
+	if _, _, err := alice.Open(t.Context(), mine); err != nil {
+		t.Fatalf("a stored file: %v", err)
+	}
+	for _, path := range []string{"/proc/self/maps", "/proc/iomem", "/proc/sys/kernel/osrelease", "/sys/kernel/mm/transparent_hugepage/enabled"} {
+		if _, err := os.ReadFile(path); err != nil {
+			t.Fatalf("root cannot read it either: %v", err)
+		}
+		if _, _, err := alice.Open(t.Context(), path); !errors.Is(err, ErrKernelFile) {
+			t.Errorf("%s: error = %v, want %v", path, err, ErrKernelFile)
+		}
+	}
+	for _, path := range []string{"/proc/1/maps", fmt.Sprintf("/proc/%d/maps", os.Getpid())} {
+		if _, _, err := alice.Open(t.Context(), path); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%s: error = %v", path, err)
+		}
+	}
+}
+
+// standIn starts a process of the user's whose working directory is dir.
+func standIn(t *testing.T, whose Owner, dir string) int {
+	t.Helper()
+	cmd := whose.Command(t.Context(), "/bin/sleep", "1000")
+	cmd.Dir = dir
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd.Process.Pid
+}
+
+// A link below /proc/PID leads past all directories on the way, if who follows it may
+// look into that process: as root may into every one, and alice into hers.
+func TestOpenFollowsNoLinkOfTheKernels(t *testing.T) {
+	dir := shelf(t)
+	must(t, os.Mkdir(dir+"/closed", 0o700), os.Mkdir(dir+"/closed/work", 0o755))
+	write(t, dir+"/closed/work/file", 0o644, Owner{})
+	tests := map[string]struct {
+		victim Owner
+		want   error
+	}{
+		"into somebody else's process": {Owner{Name: "bob", UID: 54323, GID: 54323}, fs.ErrPermission},
+		"into one of their own":        {alice, ErrKernelFile},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			must(t, os.Chown(dir+"/closed", int(tt.victim.UID), int(tt.victim.GID)))
+			past := fmt.Sprintf("/proc/%d/cwd/file", standIn(t, tt.victim, dir+"/closed/work"))
+			if text, err := os.ReadFile(past); err != nil || string(text) != "text" {
+				t.Fatalf("the link does not lead there: %q, %v", text, err)
+			}
+			if _, _, err := alice.Open(t.Context(), past); !errors.Is(err, tt.want) {
+				t.Errorf("error = %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+// What the process that opens sends back can be anything that its user has.
+func TestExamineLooksAtWhatCameBack(t *testing.T) {
+	dir := shelf(t)
+	open := func(path string) int {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		must(t, err)
+		return fd
+	}
+	mine, gone := write(t, dir+"/mine", 0o644, alice), open(write(t, dir+"/gone", 0o644, alice))
+	must(t, os.Remove(dir+"/gone"))
+	if path, err := examine(open(mine)); err != nil || path != mine {
+		t.Errorf("a stored file: %q, %v", path, err)
+	}
+	for name, tt := range map[string]struct {
+		fd   int
+		want error
+	}{
+		"a file of the kernel": {open("/proc/self/maps"), ErrKernelFile},
+		"a directory":          {open(dir), ErrDirectory},
+		"a device":             {open("/dev/zero"), ErrNotRegular},
+		"a file that is gone":  {gone, fs.ErrNotExist},
+		"no descriptor":        {-1, unix.EBADF},
+	} {
+		if path, err := examine(tt.fd); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %q, error = %v, want %v", name, path, err, tt.want)
+		}
+	}
+}
+
+func TestAnswersThatMakeNoSense(t *testing.T) {
+	for name, answer := range map[string][]byte{"nothing": {}, "too short": {1, 2}, "success without a file": {0}} {
+		if err := readRefusal(answer); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	long := strings.Repeat("x", 3*unix.PathMax)
+	if err := readRefusal(refusal(&fs.PathError{Op: "open", Path: long, Err: unix.EACCES})); !errors.Is(err, fs.ErrPermission) || len(err.Error()) > 2*unix.PathMax {
+		t.Errorf("a long path: %d bytes", len(err.Error()))
+	}
+}
+
+// stuckOpener is the process that opens, at the moment at which it would answer.
+func stuckOpener(t *testing.T, path string) int {
+	t.Helper()
+	ours, theirs, err := socketPair()
+	must(t, err)
+	defer theirs.Close()
+	must(t, unix.SetNonblock(int(theirs.Fd()), true))
+	for err == nil {
+		err = unix.Sendmsg(int(theirs.Fd()), make([]byte, 4096), nil, nil, unix.MSG_DONTWAIT)
+	}
+	must(t, unix.SetNonblock(int(theirs.Fd()), false))
+	cmd := alice.Command(t.Context(), "/proc/self/exe", path)
+	cmd.Args[0], cmd.Env, cmd.ExtraFiles = openerName, []string{"A=secret"}, []*os.File{theirs}
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = ours.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd.Process.Pid
+}
+
+// status returns a field of /proc/PID/status.
+func status(t *testing.T, pid int, field string) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(t, err)
+	for line := range strings.Lines(string(text)) {
+		if name, value, _ := strings.Cut(line, ":"); name == field {
+			return strings.Join(strings.Fields(value), " ")
+		}
+	}
+	t.Fatalf("no %s in %s", field, text)
+	return ""
+}
+
+// awaitFile waits until the process has the file open.
+func awaitFile(t *testing.T, pid int, path string) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		opened := 0
+		for _, link := range links {
+			if at, err := os.Readlink(link); err == nil && at == path {
+				opened++
+			}
+		}
+		if opened == 2 { // found, and opened
+			return
+		}
+	}
+}
+
+func TestTheOpenerIsWhollyTheOwner(t *testing.T) {
+	dir := shelf(t)
+	path := write(t, dir+"/mine", 0o600, alice)
+	pid := stuckOpener(t, path)
+	awaitFile(t, pid, path)
+	for field, want := range map[string]string{
+		"Uid": "54321 54321 54321 54321", "Gid": "54321 54321 54321 54321", "Groups": "54322",
+		"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "CapInh": "0000000000000000",
+	} {
+		if got := status(t, pid, field); got != want {
+			t.Errorf("%s: %s, want %s", field, got, want)
+		}
+	}
+	look := func(pid int) error {
+		return alice.Command(t.Context(), "/bin/cat", "/proc/"+strconv.Itoa(pid)+"/environ").Run()
+	}
+	if err := look(standIn(t, alice, "/")); err != nil {
+		t.Errorf("alice cannot look into a process of hers: %v", err)
+	}
+	if err := look(pid); err == nil {
+		t.Error("alice looks into the process that opens")
+	}
+}
+
+func TestOpenEndsWithItsContext(t *testing.T) {
+	dir := shelf(t)
+	path := write(t, dir+"/mine", 0o600, alice)
+	cause := errors.New("the job was cancelled")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if _, _, err := alice.Open(ctx, path); !errors.Is(err, cause) {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestManyOpenAtOnceLeaveNothing(t *testing.T) {
+	dir := shelf(t)
+	path := write(t, dir+"/mine", 0o600, alice)
+	descriptors := func() int { all, _ := os.ReadDir("/proc/self/fd"); return len(all) }
+	before := descriptors()
+	failed := make(chan error)
+	for i := range 40 {
+		go func() {
+			file, _, err := alice.Open(t.Context(), path+strings.Repeat("x", i%2))
+			if err == nil {
+				err = file.Close()
+			}
+			failed <- err
+		}()
+	}
+	missing := 0
+	for range 40 {
+		if errors.Is(<-failed, fs.ErrNotExist) {
+			missing++
+		}
+	}
+	if after := descriptors(); missing != 20 || after > before+2 { // the runtime's own
+		t.Errorf("%d of 20 were missing; %d descriptors, %d before", missing, after, before)
+	}
+}
+
+func TestCommandIsTheOwners(t *testing.T) {
+	shelf(t)
+	t.Setenv("SECRET", "x")
+	var out bytes.Buffer
+	cmd := alice.Command(t.Context(), "/bin/sh", "-c", "id -u; id -g; id -G; pwd; echo $SECRET; ulimit -c")
+	cmd.Stdout = &out
+	if err := cmd.Run(); err != nil || !strings.HasPrefix(out.String(), "54321\n54321\n54321 54322\n/\n\n") {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+// A program whose output another process of the owner's holds open has ended all the same.
+func TestCommandDoesNotWaitForWhoHoldsItsOutput(t *testing.T) {
+	shelf(t)
+	cmd := alice.Command(t.Context(), "/bin/sh", "-c", "sleep 1000 & echo $!")
+	cmd.WaitDelay /= 100
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Run(); !errors.Is(err, exec.ErrWaitDelay) {
+		t.Errorf("error = %v", err)
+	}
+	if pid, err := strconv.Atoi(strings.TrimSpace(out.String())); err == nil {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+func TestTailIsBounded(t *testing.T) {
+	var tail Tail
+	for range 100 {
+		fmt.Fprintf(&tail, "%s\n", bytes.Repeat([]byte("x"), 1<<20))
+	}
+	fmt.Fprint(&tail, "the\x1b[2J end\n")
+	if line := tail.Line(); len(tail.text) > 1<<13 || line != "the?[2J end" {
+		t.Errorf("%d bytes, %q", len(tail.text), line)
+	}
+}
