@@ -1,6 +1,7 @@
 // Package bridgeport is what all taps of VMs on bridges have in common, those of a
-// job's network as those that are VFs: how a tap is made, that the host's own IPv6
-// keeps off the links beside it, and what a guest may send through it.
+// job's network as those that are VFs: how a tap is made, how it is kept apart from a
+// bridge that others use ([Wire]), that the host's own IPv6 keeps off the links beside
+// it, and what a guest may send through it.
 //
 // The rules are nftables', in words that read from left to right; which table and
 // which chains they are in is for the packages that make the bridges. Everything
@@ -15,12 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NoGroup leaves a tap to its user alone.
-const NoGroup = -1
+// MaxMTU is the most that a tap takes.
+const MaxMTU = 65521
 
-// MakeTap makes a tap that stays when this process ends, and which the user, and
-// the group if there is one, may open.
-func MakeTap(name string, uid, gid int) (netlink.Link, error) {
+// MTU returns that of a tap for a bridge.
+func MTU(bridge netlink.Link) int { return min(bridge.Attrs().MTU, MaxMTU) }
+
+// MakeTap makes a tap that stays when this process ends, and which only root may
+// open. That is libvirt, in our process, which hands QEMU the descriptor.
+func MakeTap(name string) (netlink.Link, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open /dev/net/tun: %w", err)
@@ -35,13 +39,9 @@ func MakeTap(name string, uid, gid int) (netlink.Link, error) {
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		return nil, fmt.Errorf("make the device: %w", err)
 	}
-	if err := unix.IoctlSetInt(fd, unix.TUNSETOWNER, uid); err != nil {
-		return nil, fmt.Errorf("give it to user %d: %w", uid, err)
-	}
-	if gid != NoGroup {
-		if err := unix.IoctlSetInt(fd, unix.TUNSETGROUP, gid); err != nil {
-			return nil, fmt.Errorf("give it to group %d: %w", gid, err)
-		}
+	// One without an owner may be opened by everybody.
+	if err := unix.IoctlSetInt(fd, unix.TUNSETOWNER, 0); err != nil {
+		return nil, fmt.Errorf("give it to root: %w", err)
 	}
 	if err := unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1); err != nil {
 		return nil, fmt.Errorf("keep it: %w", err)

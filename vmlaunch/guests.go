@@ -36,7 +36,7 @@ func (n *Node) tap(vm VMPlan) (vmnet.Tap, error) {
 	if err != nil {
 		return vmnet.Tap{}, err
 	}
-	t := vmnet.Tap{Index: vm.Index, UID: n.plan.Owner.UID, MAC: mac}
+	t := vmnet.Tap{Index: vm.Index, MAC: mac}
 	if n.plan.Network.Type == config.NetworkJob {
 		t.Address = vm.Address.Addr()
 	} else {

@@ -88,14 +88,14 @@ func filterTaps(id journal.ID, taps []Tap) error {
 	table := b.table(nftables.TableFamilyBridge, table(id))
 	var bridged, toHost []nftables.SetElement
 	for _, tap := range taps {
-		verdict, hostVerdict := b.filterTap(table, TapName(id.Job, tap.Index), tap)
+		verdict, hostVerdict := b.filterTap(table, tap.portName(id), tap)
 		bridged, toHost = append(bridged, verdict), append(toHost, hostVerdict)
 	}
 	b.hooks(table, bridged, toHost)
 	return b.commit()
 }
 
-// filterTap makes the chain of a tap and returns what becomes of the frames that it
+// filterTap makes the chain of a tap's port and returns what becomes of the frames that it
 // bridges and of those for the host.
 func (b *batch) filterTap(table *nftables.Table, name string, tap Tap) (bridged, toHost nftables.SetElement) {
 	jump := &expr.Verdict{Kind: expr.VerdictJump, Chain: name}

@@ -18,7 +18,7 @@ import (
 // A Device is something of a job's network that exists on this node.
 type Device struct {
 	ID   journal.ID
-	Kind string // "table" or the kind of the link: "bridge", "vxlan", "tuntap"
+	Kind string // "table" or the kind of the link: "bridge", "vxlan", "tuntap", "veth"
 	Name string
 
 	// Unmarked is a link with the name of one of ours, but without an alias: a

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slurm-v/slurm-v/bridgeport"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -32,15 +33,22 @@ func Bridge(job uint32) string { return "svb" + base36(job) }
 func VXLAN(job uint32) string { return "svx" + base36(job) }
 
 // TapName returns the name of the tap of a VM; index counts on the node.
-func TapName(job uint32, index int) string {
-	return fmt.Sprintf("svt%s-%d", base36(job), index)
+func TapName(job uint32, index int) string { return numbered("svt", job, index) }
+
+// sitePort returns the name of a VM's port on a bridge of the site, wireEnd that of
+// the other end of that device.
+func sitePort(job uint32, index int) string { return numbered("svp", job, index) }
+func wireEnd(job uint32, index int) string  { return numbered("svw", job, index) }
+
+func numbered(prefix string, job uint32, index int) string {
+	return fmt.Sprintf("%s%s-%d", prefix, base36(job), index)
 }
 
 func base36(job uint32) string { return strconv.FormatUint(uint64(job), 36) }
 
 // jobOf returns the number of the job that a link with this name would belong to.
 func jobOf(link string) (uint32, bool) {
-	for _, prefix := range []string{"svb", "svx", "svt"} {
+	for _, prefix := range []string{"svb", "svx", "svt", "svp", "svw"} {
 		rest, ok := strings.CutPrefix(link, prefix)
 		if !ok {
 			continue
@@ -109,10 +117,10 @@ func isHost(prefix netip.Prefix, addr netip.Addr) bool {
 }
 
 // alias marks a link of the job. The name cannot: it has no room for the restart.
-func alias(id journal.ID) string { return "slurmv " + id.String() }
+func alias(id journal.ID) string { return bridgeport.AliasPrefix + id.String() }
 
 func parseAlias(text string) (journal.ID, error) {
-	id, ok := strings.CutPrefix(text, "slurmv ")
+	id, ok := strings.CutPrefix(text, bridgeport.AliasPrefix)
 	if !ok {
 		return journal.ID{}, errors.New("not a link of a job")
 	}

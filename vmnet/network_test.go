@@ -193,7 +193,7 @@ func TestABridgeOfTheSite(t *testing.T) {
 	n.do(func() error {
 		return errors.Join(netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0", MTU: 1400}}), netlab.SetUp("br0"))
 	})
-	site := func(index int) Tap { return Tap{Index: index, UID: 1000, MAC: MAC(job1.Job, index), Bridge: "br0"} }
+	site := func(index int) Tap { return Tap{Index: index, MAC: MAC(job1.Job, index), Bridge: "br0"} }
 	me, other := n.plug(job1, site(0)), n.plug(job2, site(1))
 	me.Addr, other.Addr = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
 	none := netip.IPv4Unspecified()
@@ -224,7 +224,7 @@ func TestABridgeOfTheSite(t *testing.T) {
 	}
 	n.do(func() error { return Delete(t.Context(), job1) })
 	n.do(func() error { _, err := netlink.LinkByName("br0"); return err })
-	if diff := cmp.Diff([]string{"table slurmv-4218-0", "tuntap svt396-1"}, n.devices(t)); diff != "" {
+	if diff := cmp.Diff([]string{"table slurmv-4218-0", "tuntap svt396-1", "veth svp396-1", "veth svw396-1"}, n.devices(t)); diff != "" {
 		t.Errorf("left beside the site's bridge (-want +got):\n%s", diff)
 	}
 }
@@ -280,7 +280,7 @@ func TestDeleteKeepsTheNextRunOfAJob(t *testing.T) {
 func TestDeleteTakesWhatACrashLeftUnmarked(t *testing.T) {
 	n := newNode(t)
 	n.do(func() error {
-		_, err := bridgeport.MakeTap(TapName(job1.Job, 3), 0, bridgeport.NoGroup)
+		_, err := bridgeport.MakeTap(TapName(job1.Job, 3))
 		return errors.Join(err, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "svbzz"}}))
 	})
 	n.do(func() error { return Delete(t.Context(), job1) })
@@ -364,7 +364,7 @@ func TestErrorsOfATap(t *testing.T) {
 	}
 }
 
-func TestATapIsItsOwners(t *testing.T) {
+func TestATapStaysAndIsMarked(t *testing.T) {
 	n := newNode(t)
 	connect(t, job1, n)
 	n.do(func() error {
@@ -372,9 +372,8 @@ func TestATapIsItsOwners(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		tap := link.(*netlink.Tuntap)
-		if tap.Owner != 1000 || tap.NonPersist || link.Attrs().Alias != "slurmv 4217.0" {
-			t.Errorf("owner %d, not persistent %v, alias %q", tap.Owner, tap.NonPersist, link.Attrs().Alias)
+		if tap := link.(*netlink.Tuntap); tap.NonPersist || link.Attrs().Alias != "slurmv 4217.0" {
+			t.Errorf("not persistent %v, alias %q", tap.NonPersist, link.Attrs().Alias)
 		}
 		return nil
 	})

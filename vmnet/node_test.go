@@ -105,7 +105,7 @@ func (n *node) addVM(id journal.ID, number, index int) *vm {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return n.plug(id, Tap{Index: index, UID: 1000, MAC: MAC(id.Job, number), Address: addr})
+	return n.plug(id, Tap{Index: index, MAC: MAC(id.Job, number), Address: addr})
 }
 
 func (n *node) plug(id journal.ID, tap Tap) *vm {

@@ -24,17 +24,18 @@ import (
 // On a bridge of the site, whose addresses come from the site's DHCP server,
 // only the MAC is checked (in ARP too), IPv6 passes, and the answers that only
 // servers and routers give (DHCP, router advertisements) are dropped. Frames
-// with a VLAN tag and those of bridges among themselves are dropped on both.
+// with a VLAN tag and those of bridges among themselves are dropped on both. The
+// tap is no port of such a bridge but is wired to one, see [bridgeport.Wire]: on the
+// job's own bridge all that could be upset is the job's own.
 type Tap struct {
 	Index   int // of the VM on this node
-	UID     uint32
 	MAC     net.HardwareAddr
 	Address netip.Addr // on the job's own network
 	Bridge  string     // of the site; "" is the job's own network
 }
 
-// AddTaps makes the taps of VMs, each of which its user UID may open, and returns
-// their MTU. The filters are there before the taps are. If it fails, call [Delete].
+// AddTaps makes the taps of VMs, which only root may open, and returns their MTU. The
+// filters are there before the taps are. If it fails, call [Delete].
 func AddTaps(ctx context.Context, id journal.ID, taps ...Tap) (mtu int, err error) {
 	for some := range slices.Chunk(taps, filtersAtOnce) {
 		if mtu, err = addTaps(ctx, id, some); err != nil {
@@ -81,18 +82,42 @@ func (t Tap) check(ctx context.Context, id journal.ID) (netlink.Link, error) {
 }
 
 func (t Tap) add(id journal.ID, bridge netlink.Link) (mtu int, err error) {
-	link, err := bridgeport.MakeTap(TapName(id.Job, t.Index), int(t.UID), bridgeport.NoGroup)
+	mtu = bridgeport.MTU(bridge)
+	port, err := t.makePort(id, mtu)
 	if err != nil {
 		return 0, err
 	}
-	if err := bridgeport.Mark(link, alias(id)); err != nil {
-		return 0, err
+	return mtu, enslave(port, bridge)
+}
+
+// makePort makes the tap and returns what of it is for the bridge.
+func (t Tap) makePort(id journal.ID, mtu int) (netlink.Link, error) {
+	name := TapName(id.Job, t.Index)
+	if t.Bridge != "" {
+		return bridgeport.Wire{
+			Tap: name, End: wireEnd(id.Job, t.Index), Port: t.portName(id),
+			Alias: alias(id), MAC: t.MAC, MTU: mtu,
+		}.Lay()
 	}
-	mtu = min(bridge.Attrs().MTU, tapMTU)
-	if err := netlink.LinkSetMTU(link, mtu); err != nil {
-		return 0, fmt.Errorf("set MTU %d: %w", mtu, err)
+	tap, err := bridgeport.MakeTap(name)
+	if err != nil {
+		return nil, err
 	}
-	return mtu, enslave(link, bridge)
+	if err := bridgeport.Mark(tap, alias(id)); err != nil {
+		return nil, err
+	}
+	if err := netlink.LinkSetMTU(tap, mtu); err != nil {
+		return nil, fmt.Errorf("set MTU %d: %w", mtu, err)
+	}
+	return tap, nil
+}
+
+// portName is by which the bridge knows the VM.
+func (t Tap) portName(id journal.ID) string {
+	if t.Bridge != "" {
+		return sitePort(id.Job, t.Index)
+	}
+	return TapName(id.Job, t.Index)
 }
 
 func (t Tap) validate() error {

@@ -40,7 +40,6 @@ const (
 	overhead = 50
 
 	ethernetMTU = 1500
-	tapMTU      = 65521 // the most a tap takes
 )
 
 // A Network is what one node has of a job's network.
@@ -56,7 +55,7 @@ func (n Network) MTU() int {
 	if n.Nodes < 2 {
 		return ethernetMTU
 	}
-	return min(n.Underlay.MTU-overhead, tapMTU)
+	return min(n.Underlay.MTU-overhead, bridgeport.MaxMTU)
 }
 
 func (n Network) validate() error {

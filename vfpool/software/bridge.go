@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/bridgeport"
 	"github.com/slurm-v/slurm-v/netdump"
 )
 
@@ -36,7 +37,7 @@ func filtersVLANs(bridge *netlink.Bridge) bool {
 	return bridge.VlanFiltering != nil && *bridge.VlanFiltering
 }
 
-// seat is where a tap is put: a bridge, and the VLAN that the bridge is told.
+// seat is where a VF's port is put: a bridge, and the VLAN that the bridge is told.
 type seat struct {
 	bridge  netlink.Link
 	pvid    uint16
@@ -123,7 +124,7 @@ func uplinkOf(bridge *netlink.Bridge) (uplink, error) {
 // chooseUplink takes the one port that is neither a VM's nor, if there are
 // others, a container's. With two the bridges of the tags would be a loop.
 func chooseUplink(bridge string, ports []netlink.Link) uplink {
-	ports = without(ports, "tuntap")
+	ports = slices.DeleteFunc(without(ports, "tuntap"), bridgeport.IsOurs)
 	if outside := without(ports, "veth"); len(outside) > 0 {
 		ports = outside
 	}
@@ -179,23 +180,23 @@ func has8021Q(parent netlink.Link) bool {
 	return !errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// sweepBridges removes the bridges of tags that have no tap any more, whoever made
+// sweepBridges removes the bridges of tags that have no VF any more, whoever made
 // them: a crash may have come before there was one.
 func sweepBridges() error {
 	links, err := netdump.Links()
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
-	taps := map[int]bool{}
+	used := map[int]bool{}
 	for _, l := range links {
-		if l.Type() == "tuntap" {
-			taps[l.Attrs().MasterIndex] = true
+		if _, _, plug := split(plugPrefix, l.Attrs().Name); plug {
+			used[l.Attrs().MasterIndex] = true
 		}
 	}
 	for _, l := range links {
 		a := l.Attrs()
 		_, _, named := split(bridgePrefix, a.Name)
-		if !named || l.Type() != "bridge" || !ours(a.Alias) || taps[a.Index] {
+		if !named || l.Type() != "bridge" || !ours(a.Alias) || used[a.Index] {
 			continue
 		}
 		up := uplinkName(a.Name)

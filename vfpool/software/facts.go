@@ -6,17 +6,17 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/slurm-v/slurm-v/bridgeport"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
 // facts is what the kernel says of a VF.
 type facts struct {
-	exists bool // the tap does
-	up     bool
-	alias  string
-	bridge string // that it is a port of
-	pvid   uint16 // by which that bridge keeps it apart
-	owner  device.Owner
+	tap, plug end
+	owner     uint32 // of the tap
+	wired     bool   // what comes by the tap or the wire goes out by the other
+	bridge    string // that the plug is a port of
+	pvid      uint16 // by which that bridge keeps it apart
 
 	admitted string // MAC address whose frames pass the filter,
 	shaped   string // are redirected to ifb
@@ -25,47 +25,85 @@ type facts struct {
 	class    shape
 }
 
+// An end is that of the wire.
+type end struct {
+	up    bool
+	alias string
+	kind  string // "" if it does not exist
+}
+
 // read returns what there is of a VF; that is the zero value if there is nothing.
 func read(vf device.VF) (facts, error) {
 	var seen facts
-	tap, err := find(tapName(vf.PF, vf.Index))
+	tap, err := seen.tap.find(tapName(vf.PF, vf.Index), "tuntap")
 	if err != nil {
 		return seen, err
 	}
-	if tap != nil {
-		if err := seen.readTap(tap); err != nil {
-			return seen, err
-		}
+	plug, err := seen.plug.find(plugName(vf.PF, vf.Index), "veth")
+	if err != nil {
+		return seen, err
 	}
-	if seen.admitted, err = admitted(tapName(vf.PF, vf.Index)); err != nil {
+	if err := errors.Join(seen.readWire(vf, tap), seen.readPlug(plug)); err != nil {
+		return seen, err
+	}
+	if seen.admitted, err = admitted(plugName(vf.PF, vf.Index)); err != nil {
 		return seen, err
 	}
 	return seen, seen.readClass(vf)
 }
 
-func (f *facts) readTap(link netlink.Link) error {
-	tap, ok := link.(*netlink.Tuntap)
-	if !ok {
-		return fmt.Errorf("%s is a %s and not ours; rename it", link.Attrs().Name, link.Type())
+// find returns the link of that name, nil if there is none.
+func (e *end) find(name, kind string) (netlink.Link, error) {
+	link, err := find(name)
+	if err != nil || link == nil {
+		return nil, err
 	}
-	a := tap.Attrs()
-	f.exists, f.alias, f.owner = true, a.Alias, device.Owner{UID: tap.Owner, GID: tap.Group}
-	f.up = a.RawFlags&1 != 0
-	return errors.Join(f.readSeat(tap), f.readRedirection(tap))
+	if link.Type() != kind {
+		return nil, fmt.Errorf("%s is a %s and not ours; rename it", name, link.Type())
+	}
+	a := link.Attrs()
+	*e = end{up: a.RawFlags&1 != 0, alias: a.Alias, kind: kind}
+	return link, nil
 }
 
-func (f *facts) readSeat(tap netlink.Link) error {
-	master := tap.Attrs().MasterIndex
+func (f *facts) readWire(vf device.VF, tap netlink.Link) error {
+	far, err := find(wireEndName(vf.PF, vf.Index))
+	if err != nil || far == nil || tap == nil {
+		return err
+	}
+	out, err := redirection(tap)
+	if err != nil {
+		return err
+	}
+	in, err := redirection(far)
+	if err != nil {
+		return err
+	}
+	f.owner = tap.(*netlink.Tuntap).Owner
+	f.wired = far.Attrs().RawFlags&1 != 0 &&
+		out != nil && out.RedirIndex == far.Attrs().Index && in != nil && in.RedirIndex == tap.Attrs().Index
+	return nil
+}
+
+func (f *facts) readPlug(plug netlink.Link) error {
+	if plug == nil {
+		return nil
+	}
+	return errors.Join(f.readSeat(plug), f.readShaping(plug))
+}
+
+func (f *facts) readSeat(plug netlink.Link) error {
+	master := plug.Attrs().MasterIndex
 	if master == 0 {
 		return nil
 	}
 	link, err := netlink.LinkByIndex(master)
 	if err != nil {
-		return fmt.Errorf("look for the bridge of %s: %w", tap.Attrs().Name, err)
+		return fmt.Errorf("look for the bridge of %s: %w", plug.Attrs().Name, err)
 	}
 	f.bridge = link.Attrs().Name
 	if bridge, ok := link.(*netlink.Bridge); ok && filtersVLANs(bridge) {
-		tags, err := vlansOf(tap)
+		tags, err := vlansOf(plug)
 		if err != nil {
 			return err
 		}
@@ -76,17 +114,27 @@ func (f *facts) readSeat(tap netlink.Link) error {
 	return nil
 }
 
-func (f *facts) readRedirection(tap netlink.Link) error {
-	found, err := filters(tap, ingress, 1)
-	if err != nil || len(found) != 1 || found[0].RedirIndex == 0 {
+func (f *facts) readShaping(plug netlink.Link) error {
+	found, err := redirection(plug)
+	if err != nil || found == nil {
 		return err
 	}
-	ifb, err := netlink.LinkByIndex(found[0].RedirIndex)
+	ifb, err := netlink.LinkByIndex(found.RedirIndex)
 	if err != nil {
-		return fmt.Errorf("look for the device that shapes %s: %w", tap.Attrs().Name, err)
+		return fmt.Errorf("look for the device that shapes %s: %w", plug.Attrs().Name, err)
 	}
-	f.shaped, f.ifb = macOf(found[0]), ifb.Attrs().Name
+	f.shaped, f.ifb = macOf(found), ifb.Attrs().Name
 	return nil
+}
+
+// redirection returns the filter that leads what comes by link elsewhere, if there is
+// one.
+func redirection(link netlink.Link) (*netlink.U32, error) {
+	found, err := filters(link, bridgeport.Ingress, 1)
+	if err != nil || len(found) != 1 || found[0].RedirIndex == 0 {
+		return nil, err
+	}
+	return found[0], nil
 }
 
 func (f *facts) readClass(vf device.VF) error {
@@ -106,14 +154,15 @@ func (f *facts) readClass(vf device.VF) error {
 }
 
 // check compares the VF with what was wanted.
-func (p port) check(owner device.Owner, at seat) error {
+func (p port) check(at seat) error {
 	seen, err := read(p.vf)
 	if err != nil {
 		return err
 	}
 	mac := p.mac.String()
 	want := facts{
-		exists: true, up: true, alias: p.alias(), bridge: at.bridge.Attrs().Name, pvid: seen.pvid, owner: owner,
+		tap: end{true, p.alias(), "tuntap"}, plug: end{true, p.alias(), "veth"}, wired: true,
+		bridge: at.bridge.Attrs().Name, pvid: seen.pvid,
 		admitted: mac, shaped: mac, classed: mac, ifb: ifbName(p.vf.PF), class: p.pf.shape(p.want.MinRate, p.want.MaxRate),
 	}
 	if at.pvid != 0 {

@@ -16,9 +16,9 @@ import (
 // What nft would call the table of all VFs of the node, of which one is attached:
 //
 //	table bridge slurmv-vf {
-//		map taps { type ifname : verdict; elements = { "svfsoft0-0" : jump svfsoft0-0 } }
-//		map input { type ifname : verdict; elements = { "svfsoft0-0" : jump svfsoft0-0, "svubr0-2000" : drop } }
-//		chain svfsoft0-0 { …the rules of bridgeport.GuestRules… ; drop }
+//		map taps { type ifname : verdict; elements = { "svssoft0-0" : jump svssoft0-0 } }
+//		map input { type ifname : verdict; elements = { "svssoft0-0" : jump svssoft0-0, "svubr0-2000" : drop } }
+//		chain svssoft0-0 { …the rules of bridgeport.GuestRules… ; drop }
 //		chain prerouting { type filter hook prerouting priority -200; iifname vmap @taps }
 //		chain input { type filter hook input priority -200; iifname vmap @input }
 //	}
@@ -28,7 +28,7 @@ import (
 // among themselves come by the hook input only.
 const filterTable = "slurmv-vf"
 
-// filter lets pass from the tap only what its VM may send. It may be repeated:
+// filter lets pass from the VF's port only what its VM may send. It may be repeated:
 // what exists stays, and the chain is emptied first.
 func (p port) filter(at seat) error {
 	conn, err := nftables.New()
@@ -36,21 +36,21 @@ func (p port) filter(at seat) error {
 		return err
 	}
 	table := conn.AddTable(ourTable)
-	chain := conn.AddChain(&nftables.Chain{Table: table, Name: p.tap})
+	chain := conn.AddChain(&nftables.Chain{Table: table, Name: p.plug})
 	conn.FlushChain(chain)
 	for _, r := range bridgeport.GuestRules(p.mac) {
 		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: r})
 	}
-	own := jumpTo(p.tap)
+	own := jumpTo(p.plug)
 	toHost := own
 	if at.private {
 		toHost = drop
 	}
-	if err := errors.Join(bridged.add(conn, table, p.tap, own), input.add(conn, table, p.tap, toHost)); err != nil {
+	if err := errors.Join(bridged.add(conn, table, p.plug, own), input.add(conn, table, p.plug, toHost)); err != nil {
 		return err
 	}
 	if err := conn.Flush(); err != nil {
-		return fmt.Errorf("make the filter of %s: %w", p.tap, lacking(err, "nftables for bridges"))
+		return fmt.Errorf("make the filter of %s: %w", p.plug, bridgeport.Lacking(err, "nftables for bridges"))
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func keepOffHost(link string) error {
 		return err
 	}
 	if err := conn.Flush(); err != nil {
-		return fmt.Errorf("keep what comes by %s off the host: %w", link, lacking(err, "nftables for bridges"))
+		return fmt.Errorf("keep what comes by %s off the host: %w", link, bridgeport.Lacking(err, "nftables for bridges"))
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func findTable(conn *nftables.Conn) (*nftables.Table, error) {
 	return nil, nil
 }
 
-// chains returns the chains of all taps in the table.
+// chains returns the chains of all VFs in the table.
 func chains(conn *nftables.Conn) (found []*nftables.Chain, err error) {
 	list, err := conn.ListChainsOfTableFamily(nftables.TableFamilyBridge)
 	if err != nil {
@@ -138,9 +138,9 @@ func chains(conn *nftables.Conn) (found []*nftables.Chain, err error) {
 	return found, nil
 }
 
-// admitted returns the MAC address with which frames from the tap pass, if there
+// admitted returns the MAC address with which frames from the port pass, if there
 // is a filter.
-func admitted(tap string) (string, error) {
+func admitted(plug string) (string, error) {
 	conn, err := nftables.New()
 	if err != nil {
 		return "", err
@@ -150,13 +150,13 @@ func admitted(tap string) (string, error) {
 		return "", err
 	}
 	for _, h := range hooks {
-		if there, err := h.has(conn, table, tap); err != nil || !there {
+		if there, err := h.has(conn, table, plug); err != nil || !there {
 			return "", err
 		}
 	}
-	rules, err := conn.GetRules(table, &nftables.Chain{Name: tap, Table: table})
+	rules, err := conn.GetRules(table, &nftables.Chain{Name: plug, Table: table})
 	if err != nil {
-		return "", fmt.Errorf("read the filter of %s: %w", tap, err)
+		return "", fmt.Errorf("read the filter of %s: %w", plug, err)
 	}
 	return macIn(rules), nil
 }
@@ -185,8 +185,8 @@ func macIn(rules []*nftables.Rule) string {
 	return ""
 }
 
-// removeFilterOf removes what is in the table of a link, a tap or an uplink, and
-// the table if that leaves no tap in it.
+// removeFilterOf removes what is in the table of a link, a VF's port or an uplink,
+// and the table if that leaves no VF in it.
 func removeFilterOf(link string) error {
 	conn, err := nftables.New()
 	if err != nil {

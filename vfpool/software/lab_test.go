@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +107,12 @@ func (l *lab) links() (names []string) {
 	})
 	slices.Sort(names)
 	return names
+}
+
+// withoutWires leaves out what each VF has beside its tap.
+func (l *lab) withoutWires() []string {
+	l.t.Helper()
+	return slices.DeleteFunc(l.links(), func(name string) bool { return strings.HasPrefix(name, "veth ") })
 }
 
 // A guest is a VM with one VF.

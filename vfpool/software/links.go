@@ -69,22 +69,13 @@ func makeLink(link netlink.Link, alias string) (netlink.Link, error) {
 	}
 	if found == nil {
 		if err := netlink.LinkAdd(link); err != nil {
-			return nil, fmt.Errorf("make %s %s: %w", link.Type(), name, lacking(err, link.Type()))
+			return nil, fmt.Errorf("make %s %s: %w", link.Type(), name, bridgeport.Lacking(err, link.Type()))
 		}
 		found = link
 	} else if err := checkOurs(found, link.Type()); err != nil {
 		return nil, err
 	}
 	return found, bridgeport.Mark(found, alias)
-}
-
-// lacking explains the errors by which a kernel says that it does not know of
-// something.
-func lacking(err error, what string) error {
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("this kernel seems to have no %s; is there a module for it that was not loaded?: %w", what, err)
-	}
-	return err
 }
 
 func checkOurs(link netlink.Link, kind string) error {

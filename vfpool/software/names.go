@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slurm-v/slurm-v/bridgeport"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
@@ -13,12 +14,18 @@ import (
 // the PF or bridge, and up to five for a number.
 const (
 	tapPrefix    = "svf" // and the PF, and the VF's index
+	plugPrefix   = "svs" // as the tap that is wired to this port of a bridge
+	endPrefix    = "svn" // as the port whose other end it is
 	ifbPrefix    = "svi" // and the PF
 	bridgePrefix = "svv" // and the declared bridge, and the tag
 	uplinkPrefix = "svu" // as the bridge that it belongs to
 )
 
 func tapName(pf string, index int) string { return numbered(tapPrefix, pf, index) }
+
+func plugName(pf string, index int) string { return numbered(plugPrefix, pf, index) }
+
+func wireEndName(pf string, index int) string { return numbered(endPrefix, pf, index) }
 
 func ifbName(pf string) string { return ifbPrefix + short(pf) }
 
@@ -57,14 +64,14 @@ func split(prefix, link string) (name string, number int, ok bool) {
 	return rest[:at], number, err == nil && number >= 0
 }
 
-// isTapOf reports whether a link has the name of one of the PF's taps.
-func isTapOf(pf, link string) bool {
-	name, _, ok := split(tapPrefix, link)
+// isPlugOf reports whether a link has the name of the port of one of the PF's VFs.
+func isPlugOf(pf, link string) bool {
+	name, _, ok := split(plugPrefix, link)
 	return ok && name == short(pf)
 }
 
 // mark is the alias of all links of this package.
-const mark = "slurmv vf "
+const mark = bridgeport.AliasPrefix + "vf "
 
 func (p port) alias() string { return alias(p.vf) }
 

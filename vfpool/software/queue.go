@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/bridgeport"
 	"github.com/slurm-v/slurm-v/netdump"
 )
 
@@ -21,10 +22,13 @@ import (
 //	    class htb 1:10 parent 1:1 rate 60Mbit ceil 100Mbit
 //	    qdisc bfifo parent 1:10
 //	    filter parent 1: pref 1 u32 match ether src 02:00:00:04:1e:40 flowid 1:10
-//	dev svfsoft0-0
+//	dev svssoft0-0
 //	    qdisc ingress ffff:
 //	    filter parent ffff: pref 1 u32 match ether src 02:00:00:04:1e:40
 //	        action mirred egress redirect dev svisoft0
+//	dev svfsoft0-0, and likewise back
+//	    qdisc ingress ffff:
+//	    filter parent ffff: pref 1 u32 match u32 0 0 action mirred egress redirect dev svnsoft0-0
 //
 // It uses the oldest of what tc has (u32 and mirred), which every kernel has that
 // has an IFB.
@@ -32,7 +36,6 @@ import (
 var (
 	htbRoot = netlink.MakeHandle(1, 0)
 	trunk   = netlink.MakeHandle(1, 1)
-	ingress = netlink.MakeHandle(0xffff, 0)
 )
 
 // leaf is the class of a VF, priority that of its filter.
@@ -74,7 +77,7 @@ func addQdisc(link netlink.Link, qdisc netlink.Qdisc) error {
 		}
 	}
 	if err := netlink.QdiscAdd(qdisc); err != nil {
-		return fmt.Errorf("add qdisc %s to %s: %w", qdisc.Type(), link.Attrs().Name, lacking(err, qdisc.Type()))
+		return fmt.Errorf("add qdisc %s to %s: %w", qdisc.Type(), link.Attrs().Name, bridgeport.Lacking(err, qdisc.Type()))
 	}
 	return nil
 }
@@ -88,7 +91,7 @@ func setClass(ifb netlink.Link, parent, handle uint32, s shape) error {
 		netlink.HtbClassAttrs{Rate: 8 * s.rate, Ceil: 8 * s.ceil, Buffer: bytes(s.rate), Cbuffer: bytes(s.ceil), Quantum: s.quantum})
 	if err := netlink.ClassReplace(class); err != nil {
 		return fmt.Errorf("set class %s of %s to a rate of %d and a ceiling of %d bytes/s: %w",
-			netlink.HandleStr(handle), ifb.Attrs().Name, s.rate, s.ceil, lacking(err, "htb"))
+			netlink.HandleStr(handle), ifb.Attrs().Name, s.rate, s.ceil, bridgeport.Lacking(err, "htb"))
 	}
 	return nil
 }
@@ -111,23 +114,23 @@ func (p port) addClass(ifb netlink.Link) error {
 	return addFilter(ifb, filter)
 }
 
-// redirect sends the frames that come from tap, with its VM's source, by way of ifb.
-func (p port) redirect(tap, ifb netlink.Link) error {
+// redirect sends the frames that come by plug, with its VM's source, by way of ifb.
+func (p port) redirect(plug, ifb netlink.Link) error {
 	qdisc := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: tap.Attrs().Index, Handle: ingress, Parent: netlink.HANDLE_INGRESS,
+		LinkIndex: plug.Attrs().Index, Handle: bridgeport.Ingress, Parent: netlink.HANDLE_INGRESS,
 	}}
-	if err := addQdisc(tap, qdisc); err != nil {
+	if err := addQdisc(plug, qdisc); err != nil {
 		return err
 	}
-	filter := fromMAC(tap, ingress, p.mac)
+	filter := fromMAC(plug, bridgeport.Ingress, p.mac)
 	filter.Priority = 1
 	filter.Actions = []netlink.Action{netlink.NewMirredAction(ifb.Attrs().Index)}
-	return addFilter(tap, filter)
+	return addFilter(plug, filter)
 }
 
 func addFilter(link netlink.Link, filter *netlink.U32) error {
 	if err := netlink.FilterAdd(filter); err != nil {
-		return fmt.Errorf("add a filter to %s: %w", link.Attrs().Name, lacking(err, "u32 or mirred"))
+		return fmt.Errorf("add a filter to %s: %w", link.Attrs().Name, bridgeport.Lacking(err, "u32 or mirred"))
 	}
 	return nil
 }
@@ -227,14 +230,14 @@ func removeClass(pf string, index int) error {
 	return nil
 }
 
-// sweepIFB removes the PF's IFB if no tap of the PF is there.
+// sweepIFB removes the PF's IFB if no VF of the PF is there.
 func sweepIFB(pf string) error {
 	links, err := netdump.Links()
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
 	for _, l := range links {
-		if isTapOf(pf, l.Attrs().Name) {
+		if isPlugOf(pf, l.Attrs().Name) {
 			return nil
 		}
 	}

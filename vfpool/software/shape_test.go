@@ -55,14 +55,14 @@ func TestSharesFitIntoTheReserve(t *testing.T) {
 func TestNamesFitAndDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range []string{"a", "a-1", "br0", "soft-1", "software-two", "software-three", "abcdefghijklmno"} {
-		for _, made := range []string{tapName(name, 255), tapName(name, 1), ifbName(name), tagBridgeName(name, 4094), uplinkName(tagBridgeName(name, 4094))} {
+		for _, made := range []string{tapName(name, 255), tapName(name, 1), plugName(name, 255), wireEndName(name, 255), ifbName(name), tagBridgeName(name, 4094), uplinkName(tagBridgeName(name, 4094))} {
 			if len(made) > 15 || seen[made] {
 				t.Errorf("%s of %s: %d bytes, taken %v", made, name, len(made), seen[made])
 			}
 			seen[made] = true
 		}
-		if !isTapOf(name, tapName(name, 7)) || isTapOf("a", tapName("a-1", 7)) {
-			t.Errorf("whose %s is, is not known", tapName(name, 7))
+		if !isPlugOf(name, plugName(name, 7)) || isPlugOf("a", plugName("a-1", 7)) {
+			t.Errorf("whose %s is, is not known", plugName(name, 7))
 		}
 	}
 	if name, tag, ok := split(bridgePrefix, tagBridgeName("br-x", 2000)); name != "br-x" || tag != 2000 || !ok {
@@ -81,6 +81,8 @@ func TestChooseUplink(t *testing.T) {
 	}
 	tap, veth, container := link("tuntap", "svfx-1"), link("veth", "veth0"), link("veth", "veth1")
 	eth0, bond := link("device", "eth0"), link("bond", "bond0")
+	port, vf := link("veth", "svp9-1"), link("veth", "svsx-1")
+	port.Attrs().Alias, vf.Attrs().Alias = "slurmv 9.0", "slurmv vf x/1"
 	tests := map[string]struct {
 		ports []netlink.Link
 		want  string
@@ -90,6 +92,7 @@ func TestChooseUplink(t *testing.T) {
 		"VMs only":                 {[]netlink.Link{tap}, "", "bridge br0 has no port that leads to other nodes"},
 		"a card beside VMs":        {[]netlink.Link{tap, eth0}, "eth0", ""},
 		"a card beside containers": {[]netlink.Link{veth, bond, container}, "bond0", ""},
+		"a veth beside VMs":        {[]netlink.Link{port, veth, vf}, "veth0", ""},
 		"one veth":                 {[]netlink.Link{veth, tap}, "veth0", ""},
 		"two veths":                {[]netlink.Link{container, veth}, "", "which port of bridge br0 leads to other nodes is not clear (veth0, veth1; a bond would be one)"},
 		"two cards":                {[]netlink.Link{eth0, bond}, "", "which port of bridge br0 leads to other nodes is not clear (bond0, eth0; a bond would be one)"},

@@ -1,5 +1,6 @@
 // Package software makes virtual functions (VFs) without a card that has any: the
-// site declares a bridge to be a physical function (PF), and a VF is a tap on it.
+// site declares a bridge to be a physical function (PF), and a VF is a tap that is
+// wired to it ([bridgeport.Wire]).
 //
 // A VF is made when it is attached and is gone when it is restored. It has what
 // one of a card has:
@@ -14,9 +15,9 @@
 //     a bridge per tag, which goes out by an 802.1Q device on the bridge's uplink
 //     where the kernel has those, and else stays on this node; [Node.PFs] notes it.
 //
-// The guests' frames come in by the taps. Each tap redirects them to one device of
-// the PF, an IFB, on which the classes are, and from where they come back to their
-// tap and to the bridge. Only frames with the VM's own source take that way, since
+// The guests' frames come from the taps to their ports. Each port redirects them to
+// one device of the PF, an IFB, on which the classes are, and from where they come
+// back to their port and to the bridge. Only frames with the VM's own source take that way, since
 // the source says which class pays; the others come to the bridge at once, whose
 // filter drops them.
 //
@@ -81,7 +82,7 @@ func (n *Node) State(ctx context.Context, vf device.VF) (device.State, error) {
 	if err != nil {
 		return device.State{}, about("read the state of", vf, err)
 	}
-	if !seen.exists {
+	if seen.tap.kind == "" && seen.plug.kind == "" {
 		return device.State{}, nil
 	}
 	return device.State{Settings: n.pf(vf.PF).settings(seen)}, nil
@@ -102,10 +103,11 @@ func (n *Node) Apply(ctx context.Context, vf device.VF, want device.Settings) er
 	return nil
 }
 
-// Attach makes the VF as Apply was told, for owner, and compares what there is
-// with what was wanted. If it fails, call Restore. Attach and Restore of VFs of
-// one node must not run at the same time: they share devices.
-func (n *Node) Attach(ctx context.Context, vf device.VF, owner device.Owner) error {
+// Attach makes the VF as Apply was told and compares what there is with what was
+// wanted. Its tap is root's, whoever owns the job: libvirt opens it for the job's QEMU.
+// If it fails, call Restore. Attach and Restore of VFs of one node must not run at the
+// same time: they share devices.
+func (n *Node) Attach(ctx context.Context, vf device.VF, _ device.Owner) error {
 	n.mu.Lock()
 	want, ok := n.applied[tapName(vf.PF, vf.Index)]
 	n.mu.Unlock()
@@ -114,7 +116,7 @@ func (n *Node) Attach(ctx context.Context, vf device.VF, owner device.Owner) err
 	}
 	p, err := n.port(vf, want)
 	if err == nil {
-		err = p.attach(ctx, owner)
+		err = p.attach(ctx)
 	}
 	if err != nil {
 		return about("attach", vf, err)
@@ -184,13 +186,14 @@ type port struct {
 	pf   pf
 	vf   device.VF
 	tap  string
+	plug string // on the bridge
 	mac  net.HardwareAddr
 	want device.Settings
 }
 
 // port checks that the VF can be what it shall be.
 func (n *Node) port(vf device.VF, want device.Settings) (port, error) {
-	p := port{pf: n.pf(vf.PF), vf: vf, tap: tapName(vf.PF, vf.Index), want: want}
+	p := port{pf: n.pf(vf.PF), vf: vf, tap: tapName(vf.PF, vf.Index), plug: plugName(vf.PF, vf.Index), want: want}
 	if _, ok := n.cfg.Software[vf.PF]; !ok {
 		return p, fmt.Errorf("no software PF of that name is declared; see [vf.software.%s] in the configuration", vf.PF)
 	}

@@ -155,7 +155,7 @@ func TestATapThatExistsIsNotTaken(t *testing.T) {
 	l := newLab(t)
 	g := l.boot(vf(0), settings(0))
 	err := l.node.Do(func() error { return l.pool.Attach(t.Context(), vf(0), owner) })
-	if err == nil || !strings.Contains(err.Error(), "a tuntap of that name exists; what an earlier job left goes with 'slurmv clean'") {
+	if err == nil || !strings.Contains(err.Error(), "a tuntap svfsoft0-0 exists; what an earlier job left goes with 'slurmv clean'") {
 		t.Errorf("error = %v", err)
 	}
 	l.restore(vf(0)) // though its VM has it open
@@ -299,7 +299,7 @@ func TestVLANsDoNotReachEachOther(t *testing.T) {
 	}
 	l.restore(vf(2))
 	if diff := cmp.Diff([]string{"bridge svvbr0-2000", "ifb svi0ylk63z", "ifb svisoft0",
-		"tuntap svf0ylk63z-1", "tuntap svfsoft0-0", "tuntap svfsoft0-1", "tuntap svfsoft0-3"}, l.links()); diff != "" {
+		"tuntap svf0ylk63z-1", "tuntap svfsoft0-0", "tuntap svfsoft0-1", "tuntap svfsoft0-3"}, l.withoutWires()); diff != "" {
 		t.Errorf("links when the last of a VLAN is gone (-want +got):\n%s", diff)
 	}
 	if !first.reaches(same) {
@@ -394,7 +394,7 @@ func testVLANOfTwoNodes(t *testing.T, a, b *lab, bridge string) {
 		}
 	}
 	a.do(func() error {
-		tap, err := netlink.LinkByName("svfsoft0-0")
+		tap, err := netlink.LinkByName("svssoft0-0")
 		if err != nil {
 			return err
 		}
@@ -488,7 +488,8 @@ func TestRestoreLeavesNothing(t *testing.T) {
 	a, b := l.plug(vf(0), macOfVM(0)), l.boot(vf(2), settings(2))
 	for range 2 { // the second time there is nothing to restore
 		l.restore(vf(1))
-		if diff := cmp.Diff([]string{"ifb svisoft0", "tuntap svfsoft0-0", "tuntap svfsoft0-2"}, l.links()); diff != "" {
+		if diff := cmp.Diff([]string{"ifb svisoft0", "tuntap svfsoft0-0", "tuntap svfsoft0-2",
+			"veth svnsoft0-0", "veth svnsoft0-2", "veth svssoft0-0", "veth svssoft0-2"}, l.links()); diff != "" {
 			t.Errorf("links (-want +got):\n%s", diff)
 		}
 		if s := l.state(vf(1)); s != (device.Settings{}) {
@@ -536,18 +537,23 @@ func TestRestoreFromAnyHalfState(t *testing.T) {
 		attrs.Name = name
 		return func() error { return netlink.LinkAdd(link(attrs)) }
 	}
-	var ifb, tap netlink.Link
+	var ifb, plug netlink.Link
 	steps := []func() error{
 		func() error { _, err := p.seat(); return err },
 		func() (err error) { ifb, err = p.pf.makeIFB(); return err },
 		func() error { return setClass(ifb, trunk, leaf(0), shape{1000, 1000, 1600}) },
 		func() error { return p.addClass(ifb) },
 		func() error { return p.filter(seat{}) },
-		func() (err error) {
-			tap, err = bridgeport.MakeTap(p.tap, int(owner.UID), int(owner.GID))
-			return err
+		func() error { _, err := bridgeport.MakeTap(p.tap); return err },
+		func() error {
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name = wireEndName("soft0", 0)
+			return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: p.plug})
 		},
-		func() error { return p.redirect(tap, ifb) },
+		func() (err error) {
+			plug, err = netlink.LinkByName(p.plug)
+			return errors.Join(err, p.redirect(plug, ifb))
+		},
 	}
 	for last := range steps {
 		for _, step := range steps[:last+1] {
@@ -579,47 +585,6 @@ func TestRestoreWhatIsNotDeclaredAnyMore(t *testing.T) {
 	l.empty()
 }
 
-func TestATapIsItsOwners(t *testing.T) {
-	l := newLab(t)
-	l.attach(vf(0), settings(0))
-	for _, tt := range []struct {
-		uid, gid int
-		want     error
-	}{{1000, 1001, nil}, {1000, 1000, unix.EPERM}, {1001, 1001, unix.EPERM}} {
-		err := l.node.Do(func() error { return openAs(tt.uid, tt.gid, "svfsoft0-0") })
-		if !errors.Is(err, tt.want) {
-			t.Errorf("user %d of group %d: error = %v, want %v", tt.uid, tt.gid, err, tt.want)
-		}
-	}
-}
-
-// openAs opens a tap with another user's rights, of which the calling thread, then
-// not to be used any more, keeps no others. Not all nodes let users open the
-// device, so it is opened before.
-func openAs(uid, gid int, tap string) error {
-	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	// Not unix.Setresuid: that would be for all threads.
-	set := func(call uintptr, id int) error {
-		if _, _, err := unix.RawSyscall(call, uintptr(id), uintptr(id), uintptr(id)); err != 0 {
-			return err
-		}
-		return nil
-	}
-	if err := errors.Join(set(unix.SYS_SETRESGID, gid), set(unix.SYS_SETRESUID, uid)); err != nil {
-		return err
-	}
-	request, err := unix.NewIfreq(tap)
-	if err != nil {
-		return err
-	}
-	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
-	return unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
-}
-
 // QEMU opens the tap with a header for frames that are not cut into pieces yet.
 func TestATapIsMadeForQEMU(t *testing.T) {
 	l := newLab(t)
@@ -633,8 +598,12 @@ func TestATapIsMadeForQEMU(t *testing.T) {
 		if tap.NonPersist || tap.Flags&netlink.TUNTAP_VNET_HDR == 0 || tap.Flags&netlink.TUNTAP_MULTI_QUEUE != 0 {
 			t.Errorf("not persistent %v, flags %x", tap.NonPersist, tap.Flags)
 		}
-		if tap.Alias != "slurmv vf soft0/0" || tap.HardwareAddr.String() != "fe:00:04:1e:40:00" {
-			t.Errorf("alias %q, the host's address %v", tap.Alias, tap.HardwareAddr)
+		port, err := netlink.LinkByName("svssoft0-0")
+		if err != nil {
+			return err
+		}
+		if a := port.Attrs(); a.Alias != "slurmv vf soft0/0" || tap.Alias != a.Alias || a.HardwareAddr.String() != "fe:00:04:1e:40:00" {
+			t.Errorf("aliases %q and %q, the host's address %v", tap.Alias, a.Alias, a.HardwareAddr)
 		}
 		return nil
 	})
@@ -643,10 +612,14 @@ func TestATapIsMadeForQEMU(t *testing.T) {
 // What does not take must not go unnoticed.
 func TestTheCheckNoticesWhatIsOtherwise(t *testing.T) {
 	changes := map[string]func(*lab, port) error{
-		"the tap is down": func(l *lab, p port) error { return netlink.LinkSetDown(linkNamed(p.tap)) },
-		"another alias":   func(l *lab, p port) error { return netlink.LinkSetAlias(linkNamed(p.tap), "slurmv vf soft0/1") },
-		"no bridge":       func(l *lab, p port) error { return netlink.LinkSetNoMaster(linkNamed(p.tap)) },
-		"no filter":       func(l *lab, p port) error { return removeFilterOf(p.tap) },
+		"the tap is down":          func(l *lab, p port) error { return netlink.LinkSetDown(linkNamed(p.tap)) },
+		"the port is down":         func(l *lab, p port) error { return netlink.LinkSetDown(linkNamed(p.plug)) },
+		"another alias":            func(l *lab, p port) error { return netlink.LinkSetAlias(linkNamed(p.plug), "slurmv vf soft0/1") },
+		"no bridge":                func(l *lab, p port) error { return netlink.LinkSetNoMaster(linkNamed(p.plug)) },
+		"no filter":                func(l *lab, p port) error { return removeFilterOf(p.plug) },
+		"a tap that is somebody's": func(l *lab, p port) error { return giveAway(p.tap) },
+		"no wire":                  func(l *lab, p port) error { return noIngress(p.tap) },
+		"no way back":              func(l *lab, p port) error { return noIngress(wireEndName("soft0", 0)) },
 		"another's MAC": func(l *lab, p port) error {
 			p.mac = macOfVM(1)
 			return p.filter(seat{})
@@ -659,12 +632,7 @@ func TestTheCheckNoticesWhatIsOtherwise(t *testing.T) {
 			ifb, err := netlink.LinkByName("svisoft0")
 			return errors.Join(err, removeFilter(ifb, 0))
 		},
-		"no way to the IFB": func(l *lab, p port) error {
-			tap, err := netlink.LinkByName(p.tap)
-			return errors.Join(err, netlink.QdiscDel(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
-				LinkIndex: tap.Attrs().Index, Handle: ingress, Parent: netlink.HANDLE_INGRESS,
-			}}))
-		},
+		"no way to the IFB": func(l *lab, p port) error { return noIngress(p.plug) },
 	}
 	for name, change := range changes {
 		l := newLab(t)
@@ -675,21 +643,38 @@ func TestTheCheckNoticesWhatIsOtherwise(t *testing.T) {
 				return err
 			}
 			at, err := p.seat()
-			if err = errors.Join(err, p.check(owner, at)); err != nil {
+			if err = errors.Join(err, p.check(at)); err != nil {
 				return err
 			}
 			if err := change(l, p); err != nil {
 				return err
 			}
-			if err := p.check(owner, at); err == nil || !strings.Contains(err.Error(), "the kernel has") {
+			if err := p.check(at); err == nil || !strings.Contains(err.Error(), "the kernel has") {
 				t.Errorf("%s: error = %v", name, err)
-			}
-			if err := p.check(device.Owner{}, at); err == nil {
-				t.Error("another owner is not noticed")
 			}
 			return nil
 		})
 	}
+}
+
+func noIngress(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return netlink.QdiscDel(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: link.Attrs().Index, Handle: bridgeport.Ingress, Parent: netlink.HANDLE_INGRESS,
+	}})
+}
+
+// giveAway does what whoever has a tap open may do.
+func giveAway(tap string) error {
+	file, err := netlab.OpenTap(tap)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return unix.IoctlSetInt(int(file.Fd()), unix.TUNSETOWNER, 65534)
 }
 
 func linkNamed(name string) netlink.Link {
