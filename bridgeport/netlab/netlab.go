@@ -169,10 +169,18 @@ func (n *Node) Plug(tap string, mac net.HardwareAddr, addr netip.Addr) (*Guest, 
 
 // OpenTap opens a tap of the calling thread's namespace with its rights.
 func OpenTap(name string) (*os.File, error) {
-	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := openTun()
 	if err != nil {
 		return nil, err
 	}
+	return attach(fd, name)
+}
+
+func openTun() (fd int, err error) {
+	return unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+}
+
+func attach(fd int, name string) (*os.File, error) {
 	request, err := unix.NewIfreq(name)
 	if err != nil {
 		return nil, err
