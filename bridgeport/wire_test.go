@@ -77,24 +77,19 @@ func (s *site) do(f func() error) {
 func (s *site) wire() {
 	s.do(func() error {
 		port, err := Wire{Tap: "tap0", End: "end0", Port: "port0", Alias: AliasPrefix + "test", MAC: vmMAC, MTU: 1400}.Lay()
-		return errors.Join(err, putOn(port))
+		if err != nil {
+			return err
+		}
+		return netlab.Enslave(port.Attrs().Name, "br0")
 	})
 }
 
 // direct puts a VM's tap on the bridge.
 func (s *site) direct() {
 	s.do(func() error {
-		tap, err := MakeTap("tap0")
-		return errors.Join(err, putOn(tap))
+		_, err := MakeTap("tap0")
+		return errors.Join(err, netlab.Enslave("tap0", "br0"))
 	})
-}
-
-func putOn(port netlink.Link) error {
-	bridge, err := netlink.LinkByName("br0")
-	if err != nil {
-		return err
-	}
-	return errors.Join(netlink.LinkSetMaster(port, bridge), netlink.LinkSetUp(port))
 }
 
 // open opens the VM's tap, as libvirt does for QEMU.

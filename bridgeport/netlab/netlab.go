@@ -94,12 +94,12 @@ func (n *Node) Join(bridge string, to *Node) error {
 	if err := n.layCable(bridge, to); err != nil {
 		return fmt.Errorf("connect %s: %w", bridge, err)
 	}
-	return to.Do(func() error { return enslave("eth0", bridge) })
+	return to.Do(func() error { return Enslave("eth0", bridge) })
 }
 
 func (n *Node) layCable(bridge string, to *Node) error {
 	return n.Do(func() error {
-		return errors.Join(addVeth("uplink", to), enslave("uplink", bridge))
+		return errors.Join(addVeth("uplink", to), Enslave("uplink", bridge))
 	})
 }
 
@@ -110,7 +110,8 @@ func addVeth(name string, to *Node) error {
 	return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(to.ns)})
 }
 
-func enslave(name, bridge string) error {
+// Enslave puts a link of the calling thread's namespace on a bridge and sets it up.
+func Enslave(name, bridge string) error {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
 		return err
