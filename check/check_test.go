@@ -244,6 +244,21 @@ func TestCheck(t *testing.T) {
 			m.probe(`{"job_network_error": "make vxlan: operation not supported"}`)
 		},
 			[]string{"error networks", "skipped SR-IOV"}, ""},
+		"a VXLAN port that users may take": {func(t *testing.T, m *machine) {
+			m.write(t, "conf", "[network.default]\nvxlan_port = 4789\n", 0o644)
+		}, []string{"warning VXLAN port", "skipped SR-IOV"}, ""},
+		"users that may take any port": {func(t *testing.T, m *machine) {
+			m.write(t, "proc/sys/net/ipv4/ip_unprivileged_port_start", "0\n", 0o644)
+		}, []string{"warning VXLAN port", "skipped SR-IOV"}, ""},
+		"users that may take the ports above": {func(t *testing.T, m *machine) {
+			m.write(t, "proc/sys/net/ipv4/ip_unprivileged_port_start", "300\n", 0o644)
+		}, []string{"skipped SR-IOV"}, ""},
+		"a VXLAN port that is taken": {func(_ *testing.T, m *machine) {
+			m.probe(`{"underlay": "10.0.0.1", "port_holders": {"default": "process 4711 (python3) of user bob"}}`)
+		}, []string{"error VXLAN port", "skipped SR-IOV"}, ""},
+		"a kernel without redirection": {func(_ *testing.T, m *machine) {
+			m.probe(`{"site_network_error": "no mirred"}`)
+		}, []string{"error networks", "skipped SR-IOV"}, ""},
 		"few descriptors": {func(t *testing.T, m *machine) { m.limits(t, "unlimited", "1024") },
 			[]string{"warning limits", "skipped SR-IOV"}, ""},
 		"no shared memory": {func(t *testing.T, m *machine) { m.write(t, "proc/mounts", "/dev/vda / ext4 rw 0 0\n", 0o644) },

@@ -116,8 +116,11 @@ type Probe struct {
 	KVMError         string `json:"kvm_error"`
 	NodeNetworkError string `json:"node_network_error"` // of a job with one node
 	JobNetworkError  string `json:"job_network_error"`  // of a job with several
+	SiteNetworkError string `json:"site_network_error"` // of a job on a bridge of the site, if it can be
 	Underlay         string `json:"underlay"`           // this node's address for those; "" where they need none
 	UnderlayError    string `json:"underlay_error"`
+
+	PortHolders map[string]string `json:"port_holders"` // who has the VXLAN port of a network, by its name
 }
 
 var errNotRoot = errors.New("only root can try it")

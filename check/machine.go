@@ -56,6 +56,8 @@ func judgeNetworks(p Probe) Result {
 		return wrong(name, p.NodeNetworkError, "load or build the kernel's modules bridge, tun and nf_tables with its bridge family: no VM has a network without")
 	case p.JobNetworkError != "":
 		return wrong(name, p.JobNetworkError, "load or build the kernel's module vxlan: it joins the VMs of a job with several nodes")
+	case p.SiteNetworkError != "":
+		return wrong(name, p.SiteNetworkError, "load or build the kernel's modules veth, sch_ingress, cls_u32 and act_mirred: they are between a VM and a bridge of the site")
 	case p.UnderlayError != "":
 		return wrong(name, p.UnderlayError, "name the nodes' own network in the configuration: [network.default] underlay; jobs with several nodes need it")
 	}

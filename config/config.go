@@ -147,6 +147,11 @@ type Network struct {
 	Addresses string `toml:"addresses"`
 }
 
+// VXLANPort is the UDP port of a network that names none. Only root may take one below
+// 1024, or any user could keep VM jobs off a node by taking it first. This one has no
+// name at IANA, and RPC programs, which take any from 600 on, do not come there.
+const VXLANPort = 299
+
 // NetworkType is the kind of a Network.
 type NetworkType string
 
@@ -216,7 +221,7 @@ func Default() Config {
 func defaultNetwork(kind NetworkType) Network {
 	switch kind {
 	case NetworkJob:
-		return Network{Type: kind, Subnet: "172.30.0.0/16", VXLANPort: 4789}
+		return Network{Type: kind, Subnet: "172.30.0.0/16", VXLANPort: VXLANPort}
 	case NetworkBridge:
 		return Network{Type: kind, Addresses: "dhcp"}
 	}

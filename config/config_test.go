@@ -76,7 +76,7 @@ func TestParse(t *testing.T) {
 		"the default network keeps what is not said": {
 			"[network.default]\nsubnet = \"10.99.0.0/20\"",
 			func(c *Config) {
-				c.Network["default"] = Network{Type: NetworkJob, Subnet: "10.99.0.0/20", VXLANPort: 4789}
+				c.Network["default"] = Network{Type: NetworkJob, Subnet: "10.99.0.0/20", VXLANPort: VXLANPort}
 			},
 		},
 		"the default network may become a bridge": {
@@ -116,7 +116,7 @@ func TestParse(t *testing.T) {
 		"a second network stands beside the default": {
 			"[network.fast]\ntype = \"job\"\nunderlay = \"fd00::/64\"",
 			func(c *Config) {
-				c.Network["fast"] = Network{Type: NetworkJob, Subnet: "172.30.0.0/16", Underlay: "fd00::/64", VXLANPort: 4789}
+				c.Network["fast"] = Network{Type: NetworkJob, Subnet: "172.30.0.0/16", Underlay: "fd00::/64", VXLANPort: VXLANPort}
 			},
 		},
 	}

@@ -24,10 +24,10 @@ import (
 //	table ip slurmv-4217-0 {
 //		set peers { type ipv4_addr; elements = { 10.0.0.2 } }
 //		chain vxlan { type filter hook input priority 0;
-//			udp dport 4789 @th,96,24 4217 ip saddr != @peers drop }
+//			udp dport 299 @th,96,24 4217 ip saddr != @peers drop }
 //	}
 //	table inet slurmv {
-//		chain vxlan-4789 { type filter hook output priority 0; udp dport 4789 meta skuid != 0 drop }
+//		chain vxlan-299 { type filter hook output priority 0; udp dport 299 meta skuid != 0 drop }
 //	}
 //
 // Each change is one transaction which may be repeated: tables, chains and sets

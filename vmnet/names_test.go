@@ -191,7 +191,7 @@ func TestChooseUnderlay(t *testing.T) {
 }
 
 func TestNetworkIsValidated(t *testing.T) {
-	good := Network{Nodes: 2, Port: 4789, Underlay: Underlay{
+	good := Network{Nodes: 2, Port: 299, Underlay: Underlay{
 		Addr: netip.MustParseAddr("10.0.0.1"), Prefix: netip.MustParsePrefix("10.0.0.0/24"), MTU: 9000,
 	}}
 	if err := good.validate(); err != nil || good.MTU() != 8950 {

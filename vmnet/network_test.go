@@ -151,7 +151,7 @@ func TestThePacketsOfStrangersAreDropped(t *testing.T) {
 	frame := ipFrame(MAC(1, 7), netlab.Broadcast, vms[0].Addr, vms[1].Addr, []byte("injected"))
 	packet := slices.Concat([]byte{8, 0, 0, 0, 0, byte(job1.Job >> 8), byte(job1.Job), 0}, frame)
 	inject := func(from string, uid int) error {
-		return a.try(func() error { return sendAs(uid, from, "10.9.0.2:4789", packet) })
+		return a.try(func() error { return sendAs(uid, from, "10.9.0.2:299", packet) })
 	}
 	got := func() bool { return has(vms[1].received(nil), frame) }
 	vms[0].reach(vms[1])
@@ -170,7 +170,7 @@ func TestThePacketsOfStrangersAreDropped(t *testing.T) {
 func TestNothingComesInBeforeThePeersAreKnown(t *testing.T) {
 	a, b := newPair(t)
 	network := func(n *node) Network {
-		return Network{ID: job1, Nodes: 2, Underlay: n.underlay, Port: 4789}
+		return Network{ID: job1, Nodes: 2, Underlay: n.underlay, Port: 299}
 	}
 	a.do(func() error { return Create(t.Context(), network(a)) })
 	b.do(func() error { return Create(t.Context(), network(b)) })

@@ -75,7 +75,7 @@ func connect(t *testing.T, id journal.ID, nodes ...*node) []*vm {
 	t.Helper()
 	var vms []*vm
 	for i, n := range nodes {
-		network := Network{ID: id, Nodes: len(nodes), Underlay: n.underlay, Port: 4789}
+		network := Network{ID: id, Nodes: len(nodes), Underlay: n.underlay, Port: 299}
 		var peers []netip.Addr
 		for _, other := range nodes {
 			if other != n {

@@ -122,7 +122,10 @@ func addVXLAN(n Network, bridge netlink.Link) error {
 	if err != nil {
 		return err
 	}
-	return enslave(link, bridge)
+	if err := enslave(link, bridge); !errors.Is(err, unix.EADDRINUSE) {
+		return err
+	}
+	return portTaken(n.Port)
 }
 
 // addLink makes a link that is marked as id's.
@@ -131,8 +134,6 @@ func addLink(id journal.ID, link netlink.Link) (netlink.Link, error) {
 	switch err := netlink.LinkAdd(link); {
 	case errors.Is(err, unix.EEXIST):
 		return nil, fmt.Errorf("make %s %s: the name or the VXLAN network id is taken; what an earlier job left goes with 'slurmv clean'", link.Type(), name)
-	case errors.Is(err, unix.EADDRINUSE):
-		return nil, fmt.Errorf("make %s %s: another program has the UDP port; choose another vxlan_port", link.Type(), name)
 	case err != nil:
 		return nil, fmt.Errorf("make %s %s: %w", link.Type(), name, err)
 	}

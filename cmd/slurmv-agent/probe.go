@@ -46,8 +46,26 @@ func probe(ctx context.Context, cfg config.Config) check.Probe {
 	p.KVMError = text(vmlaunch.KVMUsable("/"))
 	p.NodeNetworkError = text(aside(func() error { return rehearse(ctx, 1) }))
 	p.JobNetworkError = text(aside(func() error { return rehearse(ctx, 2) }))
+	if usesSiteBridges(cfg) {
+		p.SiteNetworkError = text(aside(func() error { return rehearseSite(ctx) }))
+	}
 	p.Underlay, p.UnderlayError = probeUnderlay(cfg.Network["default"])
+	p.PortHolders = probePorts(cfg.Network)
 	return p
+}
+
+// probePorts finds who has the ports of the jobs' networks, beside the kernel.
+func probePorts(networks map[string]config.Network) map[string]string {
+	holders := map[string]string{}
+	for name, network := range networks {
+		if network.Type != config.NetworkJob {
+			continue
+		}
+		if holder, taken := vmnet.PortHolder(uint16(network.VXLANPort)); taken {
+			holders[name] = holder.String()
+		}
+	}
+	return holders
 }
 
 func text(err error) string {
@@ -78,6 +96,16 @@ func probeUnderlay(network config.Network) (address, problem string) {
 	return underlay.Addr.String(), ""
 }
 
+// usesSiteBridges reports whether VMs can come to a bridge that others use, too.
+func usesSiteBridges(cfg config.Config) bool {
+	for _, network := range cfg.Network {
+		if network.Type == config.NetworkBridge {
+			return true
+		}
+	}
+	return len(cfg.VF.Software) > 0
+}
+
 // aside calls f in a new network namespace, which goes with all that f has made
 // in it when its only thread ends.
 func aside(f func() error) error {
@@ -93,6 +121,19 @@ func aside(f func() error) error {
 	return <-done
 }
 
+// rehearseSite puts a VM on a bridge of the site.
+func rehearseSite(ctx context.Context) error {
+	const name = "br0"
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
+		return err
+	}
+	id := journal.ID{Job: 1}
+	_, err := vmnet.AddTaps(ctx, id, vmnet.Tap{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Bridge: name})
+	return errors.Join(err, vmnet.Delete(ctx, id))
+}
+
 // rehearse makes the network of a job with that many nodes, and a tap, with the
 // loopback device for underlay.
 func rehearse(ctx context.Context, nodes int) error {
@@ -105,7 +146,7 @@ func rehearse(ctx context.Context, nodes int) error {
 	}
 	id := journal.ID{Job: 1}
 	address := netip.MustParseAddr("127.0.0.1")
-	err = vmnet.Create(ctx, vmnet.Network{ID: id, Nodes: nodes, Port: 4789, Underlay: vmnet.Underlay{
+	err = vmnet.Create(ctx, vmnet.Network{ID: id, Nodes: nodes, Port: config.VXLANPort, Underlay: vmnet.Underlay{
 		Addr: address, Prefix: netip.PrefixFrom(address, 8), Interface: "lo", MTU: 1500,
 	}})
 	if err == nil {

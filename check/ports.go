@@ -1,0 +1,50 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/config"
+)
+
+// vxlanPorts: a port that any user can take first lets any user keep VM jobs of
+// several nodes off this one.
+func vxlanPorts(_ context.Context, i *inspection) (results []Result) {
+	first := i.firstOfUsers()
+	for _, name := range slices.Sorted(maps.Keys(i.cfg.Network)) {
+		if network := i.cfg.Network[name]; network.Type == config.NetworkJob {
+			results = append(results, judgePort(name, network.VXLANPort, first, i.probe.PortHolders[name]))
+		}
+	}
+	return results
+}
+
+// firstOfUsers is the first port that is not for root alone.
+func (i *inspection) firstOfUsers() int {
+	text, _ := os.ReadFile(i.path("/proc/sys/net/ipv4/ip_unprivileged_port_start"))
+	if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		return n
+	}
+	return privileged
+}
+
+const privileged = 1024
+
+func judgePort(network string, port, first int, holder string) Result {
+	const name = "VXLAN port"
+	seen := fmt.Sprintf("network %s: UDP port %d", network, port)
+	switch {
+	case holder != "":
+		return wrong(name, seen+" is taken by "+holder, "end it, or choose another vxlan_port, the same on all nodes: jobs with several nodes fail here")
+	case port >= privileged:
+		return warning(name, seen+" is one that any user may take", fmt.Sprintf("choose a vxlan_port below %d that nothing else has, such as %d: any user can keep jobs with several nodes off this one", privileged, config.VXLANPort))
+	case port >= first:
+		return warning(name, fmt.Sprintf("%s, and users may take those from %d on", seen, first), fmt.Sprintf("set the sysctl net.ipv4.ip_unprivileged_port_start above %d: any user can keep jobs with several nodes off this one", port))
+	}
+	return ok(name, seen+", which only root can take")
+}

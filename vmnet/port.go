@@ -1,0 +1,85 @@
+package vmnet
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A Holder is a process that has a UDP port.
+type Holder struct {
+	PID     int
+	Program string
+	User    string
+}
+
+func (h Holder) String() string {
+	return fmt.Sprintf("process %d (%s) of user %s", h.PID, h.Program, h.User)
+}
+
+// portTaken says who has the port that VXLAN cannot have.
+func portTaken(port uint16) error {
+	if h, found := PortHolder(port); found {
+		return fmt.Errorf("UDP port %d, which VXLAN needs, is taken by %s; end it, or choose another vxlan_port", port, h)
+	}
+	return fmt.Errorf("UDP port %d, which VXLAN needs, is taken, and no process has it: by another network device, then "+
+		"(ip -d link show type vxlan); choose another vxlan_port", port)
+}
+
+// PortHolder finds the process that has a UDP port in the network namespace of the
+// calling thread. The sockets of the kernel itself, VXLAN's for one, have none.
+func PortHolder(port uint16) (Holder, bool) {
+	for inode, uid := range socketsOn(port) {
+		if pid, found := processWith("socket:[" + inode + "]"); found {
+			return Holder{PID: pid, Program: programOf(pid), User: nameOf(uid)}, true
+		}
+	}
+	return Holder{}, false
+}
+
+// socketsOn returns the inodes of a port's sockets, and whose they are.
+func socketsOn(port uint16) map[string]string {
+	owners := map[string]string{}
+	for _, table := range []string{"udp", "udp6"} {
+		text, _ := os.ReadFile("/proc/thread-self/net/" + table)
+		for line := range strings.Lines(string(text)) {
+			f := strings.Fields(line)
+			if len(f) > 9 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
+				owners[f[9]] = f[7]
+			}
+		}
+	}
+	return owners
+}
+
+// processWith returns one that has a file open of which /proc says just that.
+func processWith(file string) (pid int, found bool) {
+	descriptors, _ := filepath.Glob("/proc/[0-9]*/fd")
+	for _, dir := range descriptors {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if target, _ := os.Readlink(filepath.Join(dir, e.Name())); target == file {
+				pid, err := strconv.Atoi(strings.Split(dir, "/")[2])
+				return pid, err == nil
+			}
+		}
+	}
+	return 0, false
+}
+
+// programOf is for people. The process could have named itself anything.
+func programOf(pid int) string {
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	quoted := strconv.Quote(strings.TrimSpace(string(name)))
+	return quoted[1 : len(quoted)-1]
+}
+
+func nameOf(uid string) string {
+	if account, err := user.LookupId(uid); err == nil {
+		return account.Username
+	}
+	return uid
+}
