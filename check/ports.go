@@ -33,7 +33,7 @@ func (i *inspection) firstOfUsers() int {
 	return privileged
 }
 
-const privileged = 1024
+const privileged = 1024 // what the kernel says if nobody else did
 
 func judgePort(network string, port, first int, holder string) Result {
 	const name = "VXLAN port"
@@ -41,10 +41,9 @@ func judgePort(network string, port, first int, holder string) Result {
 	switch {
 	case holder != "":
 		return wrong(name, seen+" is taken by "+holder, "end it, or choose another vxlan_port, the same on all nodes: jobs with several nodes fail here")
-	case port >= privileged:
-		return warning(name, seen+" is one that any user may take", fmt.Sprintf("choose a vxlan_port below %d that nothing else has, such as %d: any user can keep jobs with several nodes off this one", privileged, config.VXLANPort))
 	case port >= first:
-		return warning(name, fmt.Sprintf("%s, and users may take those from %d on", seen, first), fmt.Sprintf("set the sysctl net.ipv4.ip_unprivileged_port_start above %d: any user can keep jobs with several nodes off this one", port))
+		return warning(name, fmt.Sprintf("%s, and any user may take those from %d on", seen, first),
+			fmt.Sprintf("have it below net.ipv4.ip_unprivileged_port_start, such as %d below %d: a user who takes it first keeps jobs with several nodes off this one", config.VXLANPort, privileged))
 	}
 	return ok(name, seen+", which only root can take")
 }

@@ -140,12 +140,20 @@ type Network struct {
 	// Of a job's own network.
 	Subnet    string `toml:"subnet"`     // IPv4 prefix that VM addresses are computed in
 	Underlay  string `toml:"underlay"`   // prefix that the node's address lies in; "" is the default route's
+	Peers     string `toml:"peers"`      // who the job's other nodes are there; see PeersAny, PeerHost
 	VXLANPort int    `toml:"vxlan_port"` // UDP
 
 	// Of a bridge that the node has.
 	Bridge    string `toml:"bridge"`
 	Addresses string `toml:"addresses"`
 }
+
+// PeersAny takes every address of the underlay for a node's.
+const PeersAny = "any"
+
+// PeerHost returns the host name by which a node has its underlay address; "" is that
+// of its NodeAddr in Slurm.
+func (n Network) PeerHost(node string) string { return strings.ReplaceAll(n.Peers, "%n", node) }
 
 // VXLANPort is the UDP port of a network that names none. Only root may take one below
 // 1024, or any user could keep VM jobs off a node by taking it first. This one has no

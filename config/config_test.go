@@ -113,6 +113,12 @@ func TestParse(t *testing.T) {
 				c.Network["lan"] = Network{Type: NetworkBridge, Bridge: "br0", Addresses: "dhcp"}
 			},
 		},
+		"nodes have other names in the underlay": {
+			"[network.default]\npeers = \"%n-ib.site\"",
+			func(c *Config) {
+				c.Network["default"] = Network{Type: NetworkJob, Subnet: "172.30.0.0/16", Peers: "%n-ib.site", VXLANPort: VXLANPort}
+			},
+		},
 		"a second network stands beside the default": {
 			"[network.fast]\ntype = \"job\"\nunderlay = \"fd00::/64\"",
 			func(c *Config) {
@@ -207,6 +213,9 @@ func TestParseRefuses(t *testing.T) {
 		"a subnet with host bits":                         {`network.default.subnet = "172.30.0.1/16"`, `network.default.subnet: 172.30.0.1/16 has host bits set; use 172.30.0.0/16`},
 		"a subnet without room":                           {`network.default.subnet = "172.30.0.0/31"`, `network.default.subnet: 172.30.0.0/31 has an unusable length`},
 		"an underlay that is no network":                  {`network.default.underlay = "eth0"`, `network.default.underlay: eth0 is not a network`},
+		"peers that are one host":                         {`network.default.peers = "head"`, `network.default.peers: head is not allowed; write ""`},
+		"peers that are no host names":                    {`network.default.peers = "%n ib"`, `network.default.peers: %n ib is not allowed; write ""`},
+		"peers of a bridge":                               {"[network.b]\ntype = \"bridge\"\nbridge = \"br0\"\npeers = \"any\"", `network.b.peers: has no meaning in a network of type "bridge"; leave it out`},
 		"a port of zero":                                  {`network.default.vxlan_port = 0`, `network.default.vxlan_port: 0 is not allowed; use 1 to 65535`},
 		"a bridge of a job's network":                     {`network.default.bridge = "br0"`, `network.default.bridge: has no meaning in a network of type "job"`},
 		"a bridge network without bridge":                 {`network.lan.type = "bridge"`, `network.lan.bridge: "" is not an interface name`},

@@ -184,6 +184,7 @@ func (n Network) validate(key string) error {
 		return firstOf(
 			vmSubnet(key+".subnet", n.Subnet),
 			underlay(key+".underlay", n.Underlay),
+			peers(key+".peers", n.Peers),
 			within(key+".vxlan_port", n.VXLANPort, 1, 65535),
 			meaningless(key+".bridge", n.Bridge, n.Type),
 			meaningless(key+".addresses", n.Addresses, n.Type),
@@ -194,6 +195,7 @@ func (n Network) validate(key string) error {
 			oneOf(key+".addresses", n.Addresses, "dhcp"),
 			meaningless(key+".subnet", n.Subnet, n.Type),
 			meaningless(key+".underlay", n.Underlay, n.Type),
+			meaningless(key+".peers", n.Peers, n.Type),
 			meaningless(key+".vxlan_port", n.VXLANPort, n.Type),
 		)
 	}
@@ -221,6 +223,16 @@ func underlay(key, text string) error {
 	}
 	if prefix, err := netip.ParsePrefix(text); err != nil || prefix != prefix.Masked() {
 		return fmt.Errorf(`%s: %s is not a network; write the one the nodes' addresses lie in, such as 10.0.0.0/8, or "" for the default route's`, key, Quote(text))
+	}
+	return nil
+}
+
+func peers(key, text string) error {
+	if text == "" || text == PeersAny {
+		return nil
+	}
+	if !strings.Contains(text, "%n") || !entryPattern().MatchString(strings.ReplaceAll(text, "%n", "n")) {
+		return fmt.Errorf(`%s: %s is not allowed; write "" for the NodeAddr that Slurm has of a node, a host name with %%n for the node's name, such as "%%n-ib", or "any"`, key, Quote(text))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package vmlaunch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/user"
@@ -30,6 +31,10 @@ type Job struct {
 	VFs     int    // that the job owns on this node, where Slurm counts them
 	VFMbps  uint32 // of their bandwidth that it owns
 	Spec    jobspec.Spec
+
+	// Hosts asks Slurm which nodes the job has, and returns the host name or address of
+	// each by the node's name: that of its NodeAddr, or what the network says of peers.
+	Hosts func(context.Context, config.Network) (map[string]string, error)
 
 	// Requested is when the VM step was, as its user's keeper says; zero if it does not.
 	Requested time.Time

@@ -137,6 +137,7 @@ func (n *Node) prepare(ctx context.Context, cfg config.Config) (image images.Inf
 	atOnce := func(stage string, do func() error) {
 		shared.Go(func() error { return n.clock.during(stage, do) })
 	}
+	shared.Go(func() error { return n.askHosts(ctx) })
 	atOnce(stageImage, func() (err error) {
 		image, err = n.stageImage(ctx, cfg)
 		return err

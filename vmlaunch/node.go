@@ -35,6 +35,7 @@ type Node struct {
 	hypervisor *hypervisor
 	versions   string // of QEMU and libvirt
 	network    vmnet.Network
+	hosts      map[string]string // of the job's nodes, by their names; see Job.Hosts
 	mtu        int
 	userData   []byte // for cloud-init, the same in every VM
 	log        *slog.Logger
@@ -260,7 +261,7 @@ func (n *Node) setMap(ctx context.Context, all []nodeagent.NodeVMs) error {
 		return err
 	}
 	if n.network.Nodes > 1 {
-		if err := vmnet.SetPeers(ctx, n.network, peers); err != nil {
+		if err := n.connectPeers(ctx, peers); err != nil {
 			return err
 		}
 	}
@@ -283,7 +284,7 @@ const hostsAtOnce = 16
 
 // readMap takes from the map what this node needs. The map has come by way of
 // the user's own processes, so it can only be about his own VMs' names.
-func (p Plan) readMap(all []nodeagent.NodeVMs) (hosts []guest.Host, peers []netip.Addr, err error) {
+func (p Plan) readMap(all []nodeagent.NodeVMs) (hosts []guest.Host, peers []peer, err error) {
 	if len(all) != p.Job.Nodes {
 		return nil, nil, fmt.Errorf("the map of the job's VMs has %d nodes instead of %d", len(all), p.Job.Nodes)
 	}
@@ -307,11 +308,11 @@ func (p Plan) readMap(all []nodeagent.NodeVMs) (hosts []guest.Host, peers []neti
 		if node.Rank == p.Job.Rank || node.Underlay == "" {
 			continue
 		}
-		peer, err := netip.ParseAddr(node.Underlay)
+		addr, err := netip.ParseAddr(node.Underlay)
 		if err != nil {
 			return nil, nil, fmt.Errorf("the map of the job's VMs: %w", err)
 		}
-		peers = append(peers, peer)
+		peers = append(peers, peer{node.Node, addr})
 	}
 	return hosts, peers, nil
 }

@@ -95,6 +95,7 @@ func launchJob(ctx context.Context, cfg config.Config, job vmlaunch.Job, status 
 			return nil, fmt.Errorf("node %s: %w", job.Node, err)
 		}
 	}
+	job.Hosts = hostsOf(job.ID.Job)
 	frames := frameWriter{status}
 	node, err := vmlaunch.Launch(ctx, cfg, job, func(p vmstep.Progress) {
 		_ = vmstep.WriteFrame(frames, job.Node, vmstep.KindProgress, p)

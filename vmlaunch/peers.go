@@ -1,0 +1,94 @@
+package vmlaunch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/vmnet"
+)
+
+// A peer is where another node of the job is, as the map says. The map has come by way
+// of the user's own processes: with an address of their choice they would connect the
+// VMs to a host that is none of the job's.
+type peer struct {
+	node string
+	addr netip.Addr
+}
+
+// askHosts asks early: the answer is there when the map comes.
+func (n *Node) askHosts(ctx context.Context) (err error) {
+	if !n.plan.checksPeers() {
+		return nil
+	}
+	if n.hosts, err = n.plan.Job.Hosts(ctx, n.plan.Network); err != nil {
+		return fmt.Errorf("ask Slurm where the job's nodes are: %w", err)
+	}
+	return nil
+}
+
+func (p Plan) checksPeers() bool {
+	return p.Network.Type == config.NetworkJob && p.Job.Nodes > 1 && p.Network.Peers != config.PeersAny
+}
+
+// connectPeers connects this node's VMs to those of the others, if that is what they are.
+func (n *Node) connectPeers(ctx context.Context, peers []peer) error {
+	if err := n.checkPeers(ctx, peers); err != nil {
+		return err
+	}
+	var addrs []netip.Addr
+	for _, p := range peers {
+		addrs = append(addrs, p.addr)
+	}
+	return vmnet.SetPeers(ctx, n.network, addrs)
+}
+
+func (n *Node) checkPeers(ctx context.Context, peers []peer) error {
+	if !n.plan.checksPeers() {
+		return nil
+	}
+	each, ctx := errgroup.WithContext(ctx)
+	each.SetLimit(lookupsAtOnce)
+	for _, p := range peers {
+		each.Go(func() error { return p.check(ctx, n.hosts, n.plan.NetName) })
+	}
+	return each.Wait()
+}
+
+// lookupsAtOnce bounds the questions to the resolver.
+const lookupsAtOnce = 16
+
+// check compares where the peer is with where it ought to be.
+func (p peer) check(ctx context.Context, hosts map[string]string, network string) error {
+	host, known := hosts[p.node]
+	if !known {
+		return fmt.Errorf("%q, which is to be at %v, is no node of this job", p.node, p.addr)
+	}
+	addrs, err := lookUp(ctx, host)
+	if err != nil {
+		return fmt.Errorf("look up where node %s is: %w; see peers in [network.%s] of the configuration", p.node, err, network)
+	}
+	if !slices.Contains(addrs, p.addr) {
+		return fmt.Errorf("node %s is said to be at %v, but %s is at %v; if it is there in the underlay, set peers in [network.%s] of the configuration",
+			p.node, p.addr, host, addrs, network)
+	}
+	return nil
+}
+
+// lookUp returns the IPv4 addresses of a host name, or the address that it is.
+func lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", host)
+	for i := range addrs {
+		addrs[i] = addrs[i].Unmap()
+	}
+	if err == nil && len(addrs) == 0 {
+		err = errors.New(host + " has no IPv4 address")
+	}
+	return addrs, err
+}

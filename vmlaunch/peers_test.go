@@ -1,0 +1,121 @@
+package vmlaunch
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/bridgeport/netlab"
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/vmnet"
+)
+
+// The map of the job's VMs is in the user's hands: who says where a node is may be
+// the user.
+func TestAMapConnectsVMsToNodesOfTheJobOnly(t *testing.T) {
+	slurm := map[string]string{"n1": "10.9.0.1", "n2": "10.9.0.2", "lo": "localhost"}
+	for name, tt := range map[string]struct {
+		node, addr, peers string
+		want              string // in the error
+	}{
+		"the address that Slurm has": {node: "n1", addr: "10.9.0.1"},
+		"a host of the underlay": {node: "n1", addr: "10.9.0.66",
+			want: "node n1 is said to be at 10.9.0.66, but 10.9.0.1 is at [10.9.0.1]; if it is there in the underlay, set peers in [network.default] of the configuration"},
+		"that host, where the site allows any": {node: "n1", addr: "10.9.0.66", peers: config.PeersAny},
+		"a node of another job":                {node: "n3", addr: "10.9.0.3", want: `"n3", which is to be at 10.9.0.3, is no node of this job`},
+		"another node's address":               {node: "n1", addr: "10.9.0.2", want: "node n1 is said to be at 10.9.0.2"},
+		"a name that resolves elsewhere":       {node: "lo", addr: "10.9.0.66", want: "node lo is said to be at 10.9.0.66, but localhost is at [127.0.0.1]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lab := newUnderlay(t)
+			n := &Node{plan: somePlan(t), hosts: slurm}
+			n.plan.Network.Peers = tt.peers
+			err := lab.Do(func() (err error) {
+				n.network = vmnet.Network{ID: n.plan.Job.ID, Nodes: 2, Port: config.VXLANPort}
+				if n.network.Underlay, err = vmnet.AutoUnderlay("10.9.0.0/24"); err != nil {
+					return err
+				}
+				if err := vmnet.Create(t.Context(), n.network); err != nil {
+					return err
+				}
+				return n.setMap(t.Context(), []nodeagent.NodeVMs{
+					{Node: "n2", Rank: 1, Underlay: "10.9.0.2"}, {Node: tt.node, Underlay: tt.addr},
+				})
+			})
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("error = %v, want %s", err, tt.want)
+			}
+			if got := sendsTo(t, lab, n, tt.addr); got != (tt.want == "") {
+				t.Errorf("frames go to %s: %v", tt.addr, got)
+			}
+		})
+	}
+}
+
+// newUnderlay makes a node with an address where others are.
+func newUnderlay(t *testing.T) *netlab.Node {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("makes network namespaces: run as root")
+	}
+	lab, err := netlab.NewNode()
+	if err == nil {
+		err = lab.Bridge("eth0")
+	}
+	if err == nil {
+		err = lab.Address("eth0", netip.MustParsePrefix("10.9.0.2/24"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lab.Close() })
+	return lab
+}
+
+// sendsTo reports whether the job's frames for everybody go to that address.
+func sendsTo(t *testing.T, lab *netlab.Node, n *Node, addr string) (found bool) {
+	t.Helper()
+	err := lab.Do(func() error {
+		link, err := netlink.LinkByName(vmnet.VXLAN(n.plan.Job.ID.Job))
+		if err != nil {
+			return err
+		}
+		entries, err := netlink.NeighList(link.Attrs().Index, unix.AF_BRIDGE)
+		found = slices.ContainsFunc(entries, func(e netlink.Neigh) bool { return e.IP.String() == addr })
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestWhoIsAskedWhereTheNodesAre(t *testing.T) {
+	broken := errors.New("slurmctld does not answer")
+	for name, tt := range map[string]struct {
+		change func(*Plan)
+		asked  bool
+	}{
+		"several nodes":           {func(*Plan) {}, true},
+		"one node":                {func(p *Plan) { p.Job.Nodes = 1 }, false},
+		"a bridge of the site":    {func(p *Plan) { p.Network.Type = config.NetworkBridge }, false},
+		"where any address is ok": {func(p *Plan) { p.Network.Peers = config.PeersAny }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &Node{plan: somePlan(t)}
+			tt.change(&n.plan)
+			n.plan.Job.Hosts = func(context.Context, config.Network) (map[string]string, error) { return nil, broken }
+			if err := n.askHosts(t.Context()); errors.Is(err, broken) != tt.asked {
+				t.Errorf("error = %v, asked: want %v", err, tt.asked)
+			}
+		})
+	}
+}
