@@ -26,12 +26,12 @@ type machine struct {
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{root: t.TempDir(), asRoot: true, programs: map[string]string{
-		"scontrol show config":                   goodSettings,
-		"slurmd -V":                              "slurm-wlm 22.05.8",
-		"getent passwd libvirt-qemu":             "libvirt-qemu:x:64055:107::/var/lib/libvirt:/bin/false",
-		"getent group libvirt-qemu":              "libvirt-qemu:x:64055:",
-		"/usr/bin/qemu-system-x86_64 --version":  "QEMU emulator version 7.2.0\nCopyright (c) 2003-2022",
-		"/lib/slurmv-agent probe --config /conf": `{"libvirt": "9.0.0", "underlay": "10.0.0.1"}`,
+		"scontrol show config":                                  goodSettings,
+		"slurmd -V":                                             "slurm-wlm 22.05.8",
+		"getent passwd libvirt-qemu":                            "libvirt-qemu:x:64055:107::/var/lib/libvirt:/bin/false",
+		"getent group libvirt-qemu":                             "libvirt-qemu:x:64055:",
+		"/usr/bin/qemu-system-x86_64 --version":                 "QEMU emulator version 7.2.0\nCopyright (c) 2003-2022",
+		"/lib/slurmv-agent probe --config /conf --node-name n1": `{"libvirt": "9.0.0", "underlay": "10.0.0.1"}`,
 	}}
 	for _, dir := range []string{"var/lib", "run", "sys/kernel/iommu_groups/0", "dev/shm"} {
 		m.mkdir(t, dir)
@@ -171,7 +171,9 @@ func (m *machine) set(setting string) {
 	m.programs["scontrol show config"] = strings.Join(append(lines, setting+"\n"), "")
 }
 
-func (m *machine) probe(json string) { m.programs["/lib/slurmv-agent probe --config /conf"] = json }
+func (m *machine) probe(json string) {
+	m.programs["/lib/slurmv-agent probe --config /conf --node-name n1"] = json
+}
 
 func (m *machine) run(_ context.Context, program string, args ...string) (string, error) {
 	line := strings.Join(append([]string{program}, args...), " ")
@@ -258,6 +260,9 @@ func TestCheck(t *testing.T) {
 		}, []string{"error VXLAN port", "skipped SR-IOV"}, ""},
 		"a kernel without redirection": {func(_ *testing.T, m *machine) {
 			m.probe(`{"site_network_error": "no mirred"}`)
+		}, []string{"error networks", "skipped SR-IOV"}, ""},
+		"an underlay where nobody looks for the node": {func(_ *testing.T, m *machine) {
+			m.probe(`{"underlay": "10.9.0.1", "peers_error": "node n1 is said to be at 10.9.0.1"}`)
 		}, []string{"error networks", "skipped SR-IOV"}, ""},
 		"few descriptors": {func(t *testing.T, m *machine) { m.limits(t, "unlimited", "1024") },
 			[]string{"warning limits", "skipped SR-IOV"}, ""},

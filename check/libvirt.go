@@ -119,6 +119,7 @@ type Probe struct {
 	SiteNetworkError string `json:"site_network_error"` // of a job on a bridge of the site, if it can be
 	Underlay         string `json:"underlay"`           // this node's address for those; "" where they need none
 	UnderlayError    string `json:"underlay_error"`
+	PeersError       string `json:"peers_error"` // why other nodes would not take that address for this node's
 
 	PortHolders map[string]string `json:"port_holders"` // who has the VXLAN port of a network, by its name
 }
@@ -130,7 +131,7 @@ func readProbe(ctx context.Context, n Node) (Probe, error) {
 	if !n.AsRoot {
 		return p, errNotRoot
 	}
-	text, err := n.Run(ctx, n.Agent, "probe", "--config", n.Config)
+	text, err := n.Run(ctx, n.Agent, "probe", "--config", n.Config, "--node-name", n.Name)
 	if err != nil {
 		return p, err
 	}

@@ -60,6 +60,8 @@ func judgeNetworks(p Probe) Result {
 		return wrong(name, p.SiteNetworkError, "load or build the kernel's modules veth, sch_ingress, cls_u32 and act_mirred: they are between a VM and a bridge of the site")
 	case p.UnderlayError != "":
 		return wrong(name, p.UnderlayError, "name the nodes' own network in the configuration: [network.default] underlay; jobs with several nodes need it")
+	case p.PeersError != "":
+		return wrong(name, p.PeersError, "say in the configuration where nodes are: [network.default] peers; jobs with several nodes need it")
 	}
 	seen := "bridge, taps, nftables and VXLAN work"
 	if p.Underlay != "" {

@@ -284,7 +284,7 @@ const hostsAtOnce = 16
 
 // readMap takes from the map what this node needs. The map has come by way of
 // the user's own processes, so it can only be about his own VMs' names.
-func (p Plan) readMap(all []nodeagent.NodeVMs) (hosts []guest.Host, peers []peer, err error) {
+func (p Plan) readMap(all []nodeagent.NodeVMs) (hosts []guest.Host, peers []Peer, err error) {
 	if len(all) != p.Job.Nodes {
 		return nil, nil, fmt.Errorf("the map of the job's VMs has %d nodes instead of %d", len(all), p.Job.Nodes)
 	}
@@ -312,7 +312,7 @@ func (p Plan) readMap(all []nodeagent.NodeVMs) (hosts []guest.Host, peers []peer
 		if err != nil {
 			return nil, nil, fmt.Errorf("the map of the job's VMs: %w", err)
 		}
-		peers = append(peers, peer{node.Node, addr})
+		peers = append(peers, Peer{node.Node, addr})
 	}
 	return hosts, peers, nil
 }

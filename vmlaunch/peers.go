@@ -14,12 +14,12 @@ import (
 	"github.com/slurm-v/slurm-v/vmnet"
 )
 
-// A peer is where another node of the job is, as the map says. The map has come by way
+// A Peer is where another node of the job is, as the map says. The map has come by way
 // of the user's own processes: with an address of their choice they would connect the
 // VMs to a host that is none of the job's.
-type peer struct {
-	node string
-	addr netip.Addr
+type Peer struct {
+	Node string
+	Addr netip.Addr
 }
 
 // askHosts asks early: the answer is there when the map comes.
@@ -38,25 +38,25 @@ func (p Plan) checksPeers() bool {
 }
 
 // connectPeers connects this node's VMs to those of the others, if that is what they are.
-func (n *Node) connectPeers(ctx context.Context, peers []peer) error {
+func (n *Node) connectPeers(ctx context.Context, peers []Peer) error {
 	if err := n.checkPeers(ctx, peers); err != nil {
 		return err
 	}
 	var addrs []netip.Addr
 	for _, p := range peers {
-		addrs = append(addrs, p.addr)
+		addrs = append(addrs, p.Addr)
 	}
 	return vmnet.SetPeers(ctx, n.network, addrs)
 }
 
-func (n *Node) checkPeers(ctx context.Context, peers []peer) error {
+func (n *Node) checkPeers(ctx context.Context, peers []Peer) error {
 	if !n.plan.checksPeers() {
 		return nil
 	}
 	each, ctx := errgroup.WithContext(ctx)
 	each.SetLimit(lookupsAtOnce)
 	for _, p := range peers {
-		each.Go(func() error { return p.check(ctx, n.hosts, n.plan.NetName) })
+		each.Go(func() error { return p.Check(ctx, n.hosts, n.plan.NetName) })
 	}
 	return each.Wait()
 }
@@ -64,19 +64,20 @@ func (n *Node) checkPeers(ctx context.Context, peers []peer) error {
 // lookupsAtOnce bounds the questions to the resolver.
 const lookupsAtOnce = 16
 
-// check compares where the peer is with where it ought to be.
-func (p peer) check(ctx context.Context, hosts map[string]string, network string) error {
-	host, known := hosts[p.node]
+// Check compares where the peer is with where it ought to be: at the host names or
+// addresses of nodes in a network.
+func (p Peer) Check(ctx context.Context, hosts map[string]string, network string) error {
+	host, known := hosts[p.Node]
 	if !known {
-		return fmt.Errorf("%q, which is to be at %v, is no node of this job", p.node, p.addr)
+		return fmt.Errorf("%q, which is to be at %v, is no node of this job", p.Node, p.Addr)
 	}
 	addrs, err := lookUp(ctx, host)
 	if err != nil {
-		return fmt.Errorf("look up where node %s is: %w; see peers in [network.%s] of the configuration", p.node, err, network)
+		return fmt.Errorf("look up where node %s is: %w; see peers in [network.%s] of the configuration", p.Node, err, network)
 	}
-	if !slices.Contains(addrs, p.addr) {
+	if !slices.Contains(addrs, p.Addr) {
 		return fmt.Errorf("node %s is said to be at %v, but %s is at %v; if it is there in the underlay, set peers in [network.%s] of the configuration",
-			p.node, p.addr, host, addrs, network)
+			p.Node, p.Addr, host, addrs, network)
 	}
 	return nil
 }

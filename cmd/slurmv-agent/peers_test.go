@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/config"
 )
 
 func TestNodesOf(t *testing.T) {
@@ -27,5 +29,23 @@ NodeName=n2 CoresPerSocket=4 NodeAddr=n2.site NodeHostName=n2 State=DOWN* Reason
 	want := map[string]string{"n1": "10.77.0.11", "n2": "n2.site"}
 	if diff := cmp.Diff(want, nodeAddrs(text)); diff != "" {
 		t.Errorf("addresses differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestProbePeers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		peers, address string
+		ok             bool
+	}{
+		"where its name leads":      {"%n", "127.0.0.1", true},
+		"elsewhere":                 {"%n", "10.9.0.1", false},
+		"anywhere":                  {config.PeersAny, "10.9.0.1", true},
+		"without an address":        {"%n", "", true},
+		"a name that leads nowhere": {"%n.invalid", "127.0.0.1", false},
+	} {
+		err := probePeers(t.Context(), config.Network{Peers: tt.peers}, "localhost", tt.address)
+		if (err == nil) != tt.ok {
+			t.Errorf("%s: error = %v", name, err)
+		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 // newProbe is the part of slurmv check that needs libvirt, or root.
 func newProbe() *cobra.Command {
-	var path string
+	var path, node string
 	c := &cobra.Command{
 		Use:    "probe",
 		Short:  "Try what a launch needs of this node, for slurmv check",
@@ -33,14 +33,15 @@ func newProbe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return json.NewEncoder(c.OutOrStdout()).Encode(probe(c.Context(), cfg))
+			return json.NewEncoder(c.OutOrStdout()).Encode(probe(c.Context(), cfg, node))
 		},
 	}
 	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`")
+	c.Flags().StringVar(&node, "node-name", "", "this node's `name` in Slurm")
 	return c
 }
 
-func probe(ctx context.Context, cfg config.Config) check.Probe {
+func probe(ctx context.Context, cfg config.Config, node string) check.Probe {
 	var p check.Probe
 	p.Libvirt, p.LibvirtError = probeLibvirt()
 	p.KVMError = text(vmlaunch.KVMUsable("/"))
@@ -50,8 +51,27 @@ func probe(ctx context.Context, cfg config.Config) check.Probe {
 		p.SiteNetworkError = text(aside(func() error { return rehearseSite(ctx) }))
 	}
 	p.Underlay, p.UnderlayError = probeUnderlay(cfg.Network["default"])
+	p.PeersError = text(probePeers(ctx, cfg.Network["default"], node, p.Underlay))
 	p.PortHolders = probePorts(cfg.Network)
 	return p
+}
+
+// probePeers looks whether other nodes would take the address for this node's. Where
+// slurmctld does not answer, something else says so.
+func probePeers(ctx context.Context, network config.Network, node, address string) error {
+	addr, err := netip.ParseAddr(address)
+	if err != nil || network.Peers == config.PeersAny {
+		return nil
+	}
+	hosts := map[string]string{node: network.PeerHost(node)}
+	if network.Peers == "" {
+		text, err := askSlurm(ctx, "scontrol", "--oneliner", "show", "node", node)
+		if err != nil {
+			return nil
+		}
+		hosts = nodeAddrs(text)
+	}
+	return vmlaunch.Peer{Node: node, Addr: addr}.Check(ctx, hosts, "default")
 }
 
 // probePorts finds who has the ports of the jobs' networks, beside the kernel.
