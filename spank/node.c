@@ -293,13 +293,17 @@ static bool may_hold_something(const struct settings *s, uint32_t job)
 	return found;
 }
 
-/* May take its time: the node stays COMPLETING, so nothing is given to another job. */
+/*
+ * May take its time: the node stays COMPLETING, so nothing is given to another job. It
+ * must not do so for ever; --last drains a node that cannot be given to others yet.
+ */
 void reclaim_job(spank_t sp, const struct settings *s)
 {
 	char job[16];
-	char *argv[] = {(char *)s->agent, "reclaim", "--config", (char *)s->config, "--job", job, NULL};
+	char *argv[] = {(char *)s->agent, "reclaim", "--config", (char *)s->config, "--job", job,
+			"--deadline", "2m", "--last", NULL};
 	const struct agent agent = {
-		.node = node_name(), .argv = argv, .envp = environment.list, .error = show_error, .say = show,
+		.node = node_name(), .argv = argv, .envp = environment.list, .seconds = 200, .error = show_error, .say = show,
 	};
 
 	if (!may_hold_something(s, number(sp, S_JOB_ID)))

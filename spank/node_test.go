@@ -192,7 +192,7 @@ func TestReclaim(t *testing.T) {
 		},
 		"the epilog reclaims a job that holds something": {
 			agent: say, context: jobScript, hook: "job_epilog", jobs: []string{"17.0", "4217.1"},
-			want: []string{"log: reclaim --config /c --job 4217", "job_epilog: 0"},
+			want: []string{"log: reclaim --config /c --job 4217 --deadline 2m --last", "job_epilog: 0"},
 		},
 		"the epilog starts nothing for another job": {
 			agent: say, context: jobScript, hook: "job_epilog", jobs: []string{"17.0", "42170.0", "421.0"},
@@ -200,7 +200,7 @@ func TestReclaim(t *testing.T) {
 		},
 		"the epilog asks the agent where the state is elsewhere": {
 			agent: say, context: jobScript, hook: "job_epilog",
-			want: []string{"log: reclaim --config /c --job 4217", "job_epilog: 0"},
+			want: []string{"log: reclaim --config /c --job 4217 --deadline 2m --last", "job_epilog: 0"},
 		},
 		"a failing epilog does not drain the node": {
 			agent: "exit 3", context: jobScript, hook: "job_epilog",

@@ -11,12 +11,11 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images/template"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/trash"
 	"github.com/slurm-v/slurm-v/vmnet"
 )
 
@@ -76,24 +75,50 @@ func isAgent(pid int) bool {
 	return argument(pid, 1) == "launch"
 }
 
-// reclaim undoes what the journal holds, the last first, and removes it.
+// ErrFiles matches the error of a reclaim that has left nothing but files. They take
+// room, and harm nobody.
+var ErrFiles = errors.New("only files are left")
+
+// reclaim undoes what the journal holds, the last first, and removes it. What was in
+// the user's hands is in the trash then, where it may stay for a while.
 func reclaim(ctx context.Context, cfg config.Config, j *journal.Journal) error {
-	if header := j.Header(); header.Version != 0 {
+	header := j.Header()
+	if header.Version != 0 {
 		saveLogs(ctx, cfg, header, j.Dir())
 	}
-	failed := endDomains(ctx, j)
+	failed, files := undoAll(ctx, cfg, j)
+	if failed == nil && files == nil {
+		files = j.Remove()
+	} else {
+		failed = errors.Join(failed, j.Close())
+	}
+	if header.Version != 0 {
+		EmptyTrash(ctx, cfg, header.Node, trashPatience)
+	}
+	if failed == nil && files != nil {
+		return fmt.Errorf("%w: %w", ErrFiles, files)
+	}
+	return errors.Join(failed, files)
+}
+
+// undoAll undoes what the journal holds, and tells what it could not: of files, and of
+// all else.
+func undoAll(ctx context.Context, cfg config.Config, j *journal.Journal) (failed, files error) {
+	failed = endDomains(ctx, j)
 	for _, r := range slices.Backward(j.Held()) {
 		if r.Kind == recordDomain {
 			continue // could not be ended
 		}
-		if err := undo(ctx, cfg, j, r); err != nil {
+		err := undo(ctx, cfg, j, r)
+		switch {
+		case err == nil:
+		case slices.Contains(fileRecords, r.Kind):
+			files = errors.Join(files, fmt.Errorf("give back %s %s: %w", r.Kind, r.Name, err))
+		default:
 			failed = errors.Join(failed, fmt.Errorf("give back %s %s: %w", r.Kind, r.Name, err))
 		}
 	}
-	if failed != nil {
-		return errors.Join(failed, j.Close())
-	}
-	return j.Remove()
+	return failed, files
 }
 
 // endDomains kills the VMs of the job, which were started last, at once.
@@ -134,42 +159,79 @@ var undoers = map[string]func(context.Context, config.Config, *journal.Journal, 
 		return nil // the record was the claim
 	},
 	template.Work: func(_ context.Context, _ config.Config, _ *journal.Journal, dir string) error {
-		return os.RemoveAll(dir)
+		return os.RemoveAll(dir) // all directories of a draft are root's
 	},
 	recordNetwork: func(ctx context.Context, _ config.Config, j *journal.Journal, _ string) error {
 		return vmnet.Delete(ctx, j.ID())
 	},
-	recordRun: func(_ context.Context, _ config.Config, _ *journal.Journal, dir string) error {
-		return os.RemoveAll(dir)
+	recordRun: func(_ context.Context, cfg config.Config, j *journal.Journal, dir string) error {
+		return trash.In(cfg.RunDir(j.Header().Node)).Discard(dir) // libvirt makes directories for QEMU there
 	},
-	recordFiles: func(_ context.Context, _ config.Config, j *journal.Journal, _ string) error {
-		return removeFiles(j.Dir())
+	recordFiles: func(_ context.Context, cfg config.Config, j *journal.Journal, _ string) error {
+		return removeFiles(trash.In(cfg.StateDir(j.Header().Node)), j.Dir())
 	},
 }
 
-// removeFiles empties the job's directory but for the journal, which goes last.
-func removeFiles(dir string) error {
+// fileRecords are the kinds of what is no more than files.
+var fileRecords = []string{recordFiles, recordRun, recordImage, template.Work}
+
+// removeFiles empties the job's directory but for the journal, which goes last. The
+// directories of the VMs in it are the user's.
+func removeFiles(bin trash.Trash, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if e.Name() == "journal" {
-			continue
-		}
-		if e := os.RemoveAll(filepath.Join(dir, e.Name())); e != nil && !errors.Is(e, unix.ENOENT) {
-			err = errors.Join(err, e)
+		if e.Name() != "journal" {
+			err = errors.Join(err, bin.Discard(filepath.Join(dir, e.Name())))
 		}
 	}
 	return err
 }
 
-// Clean reclaims what jobs that are not running any more have left on node.
-// running says which are; it is asked once.
-func Clean(ctx context.Context, cfg config.Config, node string, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
-	if err := errors.Join(releaseOrphans(ctx, cfg, node), removeOrphanRegions(ctx, cfg, node), cleanImages(ctx, cfg, node), openTemplates(cfg, node).Sweep(ctx)); err != nil {
-		return nil, err
+// trashPatience bounds how long the end of a job waits for its files to be removed:
+// somebody may be making new ones among them.
+const trashPatience = 5 * time.Second
+
+// EmptyTrash removes what users' processes have left of the node's ended jobs, for so
+// long at most. What is left is tried again by the next one.
+func EmptyTrash(ctx context.Context, cfg config.Config, node string, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, bin := range trashes(cfg, node) {
+		if err := bin.Empty(ctx); err != nil {
+			slog.Warn("files of ended jobs are left", "error", err)
+		}
 	}
+}
+
+// TrashLeft reports whether EmptyTrash has left something.
+func TrashLeft(cfg config.Config, node string) bool {
+	return slices.ContainsFunc(trashes(cfg, node), trash.Trash.Left)
+}
+
+// trashes are on the file systems that jobs have files on.
+func trashes(cfg config.Config, node string) []trash.Trash {
+	return []trash.Trash{trash.In(cfg.RunDir(node)), trash.In(cfg.StateDir(node))}
+}
+
+// cleanPatience is trashPatience for [Clean], for which nobody waits.
+const cleanPatience = time.Minute
+
+// Clean reclaims what jobs that are not running any more have left on node. What it
+// cannot give back keeps it from nothing else. running says which jobs run; it is
+// asked once.
+func Clean(ctx context.Context, cfg config.Config, node string, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
+	orphans := errors.Join(releaseOrphans(ctx, cfg, node), removeOrphanRegions(ctx, cfg, node),
+		cleanImages(ctx, cfg, node), openTemplates(cfg, node).Sweep(ctx))
+	cleaned, err = reclaimEnded(ctx, cfg, node, running)
+	EmptyTrash(ctx, cfg, node, cleanPatience)
+	return cleaned, errors.Join(orphans, err)
+}
+
+// reclaimEnded reclaims the journals of jobs that do not run.
+func reclaimEnded(ctx context.Context, cfg config.Config, node string, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
 	ids, err := journal.List(cfg.StateDir(node))
 	if err != nil || len(ids) == 0 {
 		return nil, err

@@ -55,10 +55,14 @@ func runClean(c *cobra.Command, path, name string) error {
 	for _, id := range cleaned {
 		fmt.Fprintln(c.OutOrStdout(), "reclaimed job", id)
 	}
-	if err != nil || len(cleaned) == 0 {
+	if err != nil {
 		return err
 	}
-	return resume(c.Context(), node)
+	// Also when there was nothing to do: what the node was drained for may have gone
+	// with a start of the same job, or with a clean that failed elsewhere.
+	ctx, cancel := context.WithTimeout(c.Context(), scontrolPatience)
+	defer cancel()
+	return resume(ctx, node)
 }
 
 // holdingStates are those of jobs that have their nodes.

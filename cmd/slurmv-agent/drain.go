@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"time"
 )
 
 // drainReason begins the reasons of the nodes that we have drained, so that we
 // resume those and no others.
 const drainReason = "slurm-v:"
+
+// scontrolPatience bounds how long slurmctld may take to answer about a node.
+const scontrolPatience = 20 * time.Second
 
 // drain takes the node out of use: what a job could not give back must not meet
 // the next one. The jobs that run on it go on.

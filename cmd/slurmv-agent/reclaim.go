@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type reclaimOptions struct {
 	restart  uint32
 	step     uint32
 	deadline time.Duration
+	last     bool
 	task     bool
 }
 
@@ -38,15 +40,16 @@ With --step only the journal of that VM step is reclaimed, as only the step that
 launched the VMs may end them. With --task a user starts it by sudo in a step of
 his job, whose VMs it ends; no other option counts then.
 
-Without --deadline this is the last try of Slurm's own: if something is left, the
-node is drained with a reason that names the job, until slurmv clean succeeds.
+With --last this is the last try of Slurm's own: if more than files is left, the node
+is drained with a reason that names the job, until slurmv clean succeeds. Files that
+take longer are removed in the background, for some minutes.
 
 EXIT STATUS
 ===========
 
-    0   nothing of the job is left
+    0   nothing of the job is left, but perhaps files in the trash
     1   something is left; the journal keeps it for the next try`,
-		Example: "  slurmv-agent reclaim --job 4217",
+		Example: "  slurmv-agent reclaim --job 4217 --deadline 2m --last",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.task {
@@ -63,12 +66,11 @@ EXIT STATUS
 	f.Uint32Var(&o.step, "step", 0, "only if this `step` launched the VMs")
 	f.BoolVar(&o.task, "task", false, "reclaim the job of the user who runs this by sudo")
 	f.DurationVar(&o.deadline, "deadline", 0, "stop after this `duration`; what is left stays in the journal")
+	f.BoolVar(&o.last, "last", false, "drain the node if something is left")
 	return c
 }
 
 func runReclaim(c *cobra.Command, o reclaimOptions) error {
-	ctx, cancel := withDeadline(c.Context(), o.deadline)
-	defer cancel()
 	cfg, err := config.Load(o.config)
 	if err != nil {
 		return err
@@ -77,21 +79,82 @@ func runReclaim(c *cobra.Command, o reclaimOptions) error {
 	if err != nil {
 		return err
 	}
-	ids, err := journal.List(cfg.StateDir(node))
+	ids, err := o.journals(c, cfg.StateDir(node))
+	ctx, cancel := withDeadline(c.Context(), o.deadline)
+	defer cancel()
+	failed := within(ctx, stuckAfter, ids, func(id journal.ID) error { return vmlaunch.Reclaim(ctx, cfg, node, id) })
+	if err != nil {
+		failed = append(failed, err)
+	}
+	if o.last {
+		failed = append(failed, endLast(c.Context(), o, cfg, node, failed))
+	}
+	return errors.Join(failed...)
+}
+
+// journals are those that the command line chooses.
+func (o reclaimOptions) journals(c *cobra.Command, state string) (chosen []journal.ID, err error) {
+	ids, err := journal.List(state)
 	for _, id := range ids {
 		if id.Job != o.job || c.Flags().Changed("restart") && id.Restart != o.restart {
 			continue
 		}
-		if c.Flags().Changed("step") && !launchedBy(cfg.StateDir(node), id, o.step) {
+		if c.Flags().Changed("step") && !launchedBy(state, id, o.step) {
 			continue
 		}
-		err = errors.Join(err, vmlaunch.Reclaim(ctx, cfg, node, id))
+		chosen = append(chosen, id)
 	}
-	// A reclaim with a deadline is followed by one without.
-	if err != nil && o.deadline == 0 {
-		err = errors.Join(err, drain(c.Context(), node, o.job))
+	return chosen, err
+}
+
+// stuckAfter is how long after its deadline a reclaim may still be about to end.
+const stuckAfter = 10 * time.Second
+
+var errStuck = errors.New("it did not end in time: something hangs in the kernel")
+
+// within reclaims the jobs, and waits no longer than grace after ctx for what hangs in
+// the kernel, where no deadline counts.
+func within(ctx context.Context, grace time.Duration, ids []journal.ID, reclaim func(journal.ID) error) []error {
+	done := make(chan []error, 1)
+	go func() {
+		var failed []error
+		for _, id := range ids {
+			if err := reclaim(id); err != nil {
+				failed = append(failed, err)
+			}
+		}
+		done <- failed
+	}()
+	select {
+	case failed := <-done:
+		return failed
+	case <-ctx.Done():
+	}
+	select {
+	case failed := <-done:
+		return failed
+	case <-time.After(grace):
+		return []error{errStuck}
+	}
+}
+
+// endLast is what follows a last try: the node is drained if what is left would meet
+// other jobs, and files go on to be removed without Slurm's waiting for it.
+func endLast(ctx context.Context, o reclaimOptions, cfg config.Config, node string, failed []error) (err error) {
+	if mustDrain(failed) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scontrolPatience)
+		defer cancel()
+		err = drain(ctx, node, o.job)
+	}
+	if vmlaunch.TrashLeft(cfg, node) {
+		err = errors.Join(err, startApart("empty", "--config", o.config, "--node", node))
 	}
 	return err
+}
+
+// mustDrain reports whether more than files is left.
+func mustDrain(failed []error) bool {
+	return slices.ContainsFunc(failed, func(err error) bool { return !errors.Is(err, vmlaunch.ErrFiles) })
 }
 
 func launchedBy(state string, id journal.ID, step uint32) bool {

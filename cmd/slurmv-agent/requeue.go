@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,30 +98,10 @@ func askExcluded(ctx context.Context, id string) (string, error) {
 
 // startRequeue starts slurmv-agent requeue, which outlives this job's processes:
 // requeuing kills them, this one too, and so does the end of the script that is told
-// of the error. So it returns when the other has left the step.
+// of the error.
 func startRequeue(job vmlaunch.Job, cause error) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	c := exec.Command(self, "requeue", "--job", strconv.FormatUint(uint64(job.ID.Job), 10), "--node", job.Node, "--reason", cause.Error())
-	c.Env = []string{"PATH=" + os.Getenv("PATH")}
-	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := c.Start(); err != nil {
-		return err
-	}
-	if said, err := io.ReadAll(out); string(said) != hasLeft {
-		return errors.Join(errors.New("slurmv-agent requeue ended early"), c.Wait(), err)
-	}
-	return nil
+	return startApart("requeue", "--job", strconv.FormatUint(uint64(job.ID.Job), 10), "--node", job.Node, "--reason", cause.Error())
 }
-
-// hasLeft is what slurmv-agent requeue says once the step's end is not its own.
-const hasLeft = "left the step\n"
 
 type requeueOptions struct {
 	job          uint32
@@ -155,13 +130,7 @@ const requeuePatience = 10 * time.Minute
 // here before this node is excluded. What the job had printed may go with its
 // output file, so the reason stays in its record.
 func runRequeue(ctx context.Context, o requeueOptions) error {
-	if err := leaveCgroups("/sys/fs/cgroup"); err != nil {
-		return err
-	}
-	if _, err := os.Stdout.WriteString(hasLeft); err != nil {
-		return err
-	}
-	if err := os.Stdout.Close(); err != nil {
+	if err := standApart(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requeuePatience)
@@ -210,22 +179,4 @@ func withNode(list, node string) string {
 		return list
 	}
 	return list + "," + node
-}
-
-// leaveCgroups moves this process to the roots of the cgroup hierarchies, out of
-// those of the step, with which it would be killed.
-func leaveCgroups(root string) error {
-	files, err := filepath.Glob(filepath.Join(root, "*", "cgroup.procs"))
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err == nil {
-		files = []string{filepath.Join(root, "cgroup.procs")} // version 2: all in one
-	}
-	for _, file := range files {
-		if err := os.WriteFile(file, []byte("0"), 0o200); err != nil {
-			return fmt.Errorf("leave the step's cgroup: %w", err)
-		}
-	}
-	return nil
 }

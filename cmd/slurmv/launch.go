@@ -46,7 +46,7 @@ the caller's own job has. squeue and scontrol must work for root there.
 
 When a job is killed, its last processes may have no time to clean up. With
 
-    Epilog=` + agentPath() + ` reclaim --job $SLURM_JOB_ID
+    Epilog=` + agentPath() + ` reclaim --job $SLURM_JOB_ID --deadline 2m --last
 
 called by the site's epilog script nothing is left; without it, network devices
 and files of such a job stay until slurmv clean runs on the node.

@@ -1,0 +1,136 @@
+package vmlaunch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+// stranger is a job's owner, in whose hands the directories of its VMs are.
+const stranger = 54321
+
+// aJobWithFiles is one whose VM has a directory, which fill fills.
+func aJobWithFiles(t *testing.T, fill func(dir string) error) (config.Config, journal.ID) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("run as root: the directories of VMs are users'")
+	}
+	dir := t.TempDir()
+	cfg := stateIn(filepath.Join(dir, "state"))
+	cfg.Paths.Run = filepath.Join(dir, "run", "%n")
+	n := aNode(t, cfg, 42, jobspec.IVShmem{})
+	n.plan.Owner.UID, n.plan.Owner.GID = stranger, stranger
+	libvirts := filepath.Join(n.plan.Run, "libvirt", "lib")
+	err := errors.Join(n.makeDirs(), os.Mkdir(libvirts, 0o750), os.Chown(libvirts, stranger, stranger),
+		fill(libvirts), fill(n.plan.VMs[0].Dir), n.journal.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg, n.plan.Job.ID
+}
+
+// deep makes more levels of directories than this process may have files open.
+func deep(dir string) error {
+	at, err := unix.Open(dir, unix.O_DIRECTORY, 0)
+	for range 2000 {
+		if err == nil {
+			err = unix.Mkdirat(at, "d", 0o700)
+		}
+		next, open := unix.Openat(at, "d", unix.O_DIRECTORY, 0)
+		err = errors.Join(err, open, unix.Close(at))
+		at = next
+	}
+	return errors.Join(err, unix.Close(at))
+}
+
+// Whatever users do in their own directories, the job is over when it is reclaimed.
+func TestReclaimOfFilesInTheUsersHand(t *testing.T) {
+	tests := map[string]func(dir string) error{
+		"honest": func(dir string) error { return os.WriteFile(filepath.Join(dir, "disk.qcow2"), []byte("text"), 0o600) },
+		"deep":   deep,
+		"closed": func(dir string) error {
+			return errors.Join(os.MkdirAll(filepath.Join(dir, "a", "b"), 0o700), os.Chmod(filepath.Join(dir, "a"), 0), os.Chmod(dir, 0))
+		},
+	}
+	for name, fill := range tests {
+		t.Run(name, func(t *testing.T) {
+			cfg, id := aJobWithFiles(t, fill)
+			withDescriptors(t, 512, func() {
+				for range 2 {
+					if err := Reclaim(t.Context(), cfg, "n2", id); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			mustHaveNothing(t, cfg)
+		})
+	}
+}
+
+// mustHaveNothing reports what is left of jobs on the node, which has a trash.
+func mustHaveNothing(t *testing.T, cfg config.Config) {
+	t.Helper()
+	for _, dir := range []string{cfg.StateDir("n2"), cfg.RunDir("n2")} {
+		for _, of := range []string{"jobs", "trash"} {
+			left, err := os.ReadDir(filepath.Join(dir, of))
+			if len(left) > 0 || err != nil {
+				t.Errorf("in %s/%s: %v, %v", dir, of, left, err)
+			}
+		}
+	}
+	if TrashLeft(cfg, "n2") {
+		t.Error("the trash is not empty")
+	}
+}
+
+// withDescriptors runs a function while the process may have so many files open.
+func withDescriptors(t *testing.T, most uint64, run func()) {
+	t.Helper()
+	var before syscall.Rlimit
+	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before)
+	if err := errors.Join(err, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: most, Max: before.Max})); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before) }()
+	run()
+}
+
+// What a reclaim leaves drains the node, but for mere files.
+func TestWhatIsLeftIsToldApart(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind  string
+		files bool
+	}{
+		"files": {recordFiles, true}, "sockets": {recordRun, true}, "a draft": {template.Work, true},
+		"a region": {recordRegion, false}, "the network": {recordNetwork, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			undo := undoers[tt.kind]
+			defer func() { undoers[tt.kind] = undo }()
+			broken := errors.New("it is broken")
+			cfg := stateIn(t.TempDir())
+			undoers[tt.kind] = func(_ context.Context, _ config.Config, _ *journal.Journal, _ string) error { return broken }
+			n := aNode(t, cfg, 42, jobspec.IVShmem{})
+			if err := n.journal.Intend(tt.kind, "x", nil); err != nil {
+				t.Fatal(err)
+			}
+			err := reclaim(t.Context(), cfg, n.journal)
+			if !errors.Is(err, broken) || errors.Is(err, ErrFiles) != tt.files {
+				t.Errorf("error = %v, mere files: %v", err, errors.Is(err, ErrFiles))
+			}
+			if _, err := journal.Read(cfg.StateDir("n2"), n.plan.Job.ID); err != nil {
+				t.Errorf("the journal is gone: %v", err)
+			}
+		})
+	}
+}
