@@ -193,24 +193,28 @@ func (n Node) remove(ctx context.Context, r Region, uid uint32) error {
 	}
 	path := filepath.Join(n.dir, r.Name)
 	if r.Huge == "" {
-		return removeFile(ctx, path, uid)
+		return removeFile(ctx, path, uid, r.Size)
 	}
 	if err := unlink(path, r.hugeFile()); err != nil {
 		return err
 	}
-	ordinary := removeFile(ctx, path, uid)
+	ordinary := removeFile(ctx, path, uid, r.Size)
 	if ordinary != nil && !errors.Is(ordinary, ErrForeign) {
 		return ordinary
 	}
-	return cmp.Or(removeFile(ctx, r.hugeFile(), uid), ordinary)
+	return cmp.Or(removeFile(ctx, r.hugeFile(), uid, r.Size), ordinary)
 }
 
-func removeFile(ctx context.Context, path string, uid uint32) error {
-	m, err := openRegion(path, uid)
-	if errors.Is(err, fs.ErrNotExist) {
+// removeFile wipes size bytes of a file and removes it; if size is 0, as many as it
+// has memory for. Its owner can have made it as large as they like.
+func removeFile(ctx context.Context, path string, uid uint32, size int64) error {
+	m, err := openRegion(path, uid, size)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err != nil {
+	case errors.Is(err, errKept):
+		return removeKept(path, uid)
+	case err != nil:
 		return err
 	}
 	defer m.Close()
@@ -228,13 +232,33 @@ func removeFile(ctx context.Context, path string, uid uint32) error {
 	return nil
 }
 
-// openRegion opens what may be a region. Its owner could have put anything in its
-// place, even a name of somebody else's file.
-func openRegion(path string, uid uint32) (*Memory, error) {
+// errKept matches a file that a process keeps root from opening.
+var errKept = errors.New("a process has a lease on it, or runs it as a program")
+
+// removeKept removes the name of a file that cannot be wiped now: to wait for a user's
+// process takes as long as they please. The memory goes with the last who has it open.
+// Should they exchange the file meanwhile, it is another one of theirs that goes: in a
+// directory with the sticky bit they can move no others.
+func removeKept(path string, uid uint32) error {
+	var info unix.Stat_t
+	if err := unix.Lstat(path, &info); err != nil {
+		return err
+	}
+	if !isRegion(info, uid) {
+		return ErrForeign
+	}
+	return os.Remove(path)
+}
+
+// openRegion opens what may be a region, of which size bytes count. Its owner could
+// have put anything in its place, even a name of somebody else's file.
+func openRegion(path string, uid uint32, size int64) (*Memory, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENXIO):
 		return nil, ErrForeign // a link, a directory, a socket
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ETXTBSY):
+		return nil, errKept
 	case err != nil:
 		return nil, err
 	}
@@ -242,8 +266,14 @@ func openRegion(path string, uid uint32) (*Memory, error) {
 	if err := unix.Fstat(int(file.Fd()), &info); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	if info.Mode&unix.S_IFMT != unix.S_IFREG || info.Uid != uid && info.Uid != 0 {
+	if !isRegion(info, uid) {
 		return nil, errors.Join(ErrForeign, file.Close())
 	}
-	return &Memory{file: file, size: info.Size}, nil
+	return &Memory{file: file, size: min(info.Size, cmp.Or(size, info.Blocks*512))}, nil
+}
+
+// isRegion reports whether a file can be a region of uid's, or one that is half made
+// and still root's.
+func isRegion(info unix.Stat_t, uid uint32) bool {
+	return info.Mode&unix.S_IFMT == unix.S_IFREG && (info.Uid == 0 || info.Uid == uid)
 }

@@ -27,11 +27,12 @@ func (m *Memory) Close() error { return m.file.Close() }
 // Wipe overwrites with zeros what was ever written to: memory that was allocated and
 // never touched is a hole of the file. The memory itself stays:
 // VMs have it mapped, and a VF of theirs has it pinned, so that a page which is
-// exchanged for a fresh one would be two different ones from then on.
+// exchanged for a fresh one would be two different ones from then on. What its owner
+// has added behind the region's end, which can be without one, was never a VM's.
 func (m *Memory) Wipe(ctx context.Context) error {
 	for at := int64(0); ; {
 		from, to, err := sparse.NextData(m.file, at)
-		if err != nil || from == to {
+		if to = min(to, m.size); err != nil || from >= to {
 			return err
 		}
 		if err := m.zero(ctx, from, to); err != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"regexp"
@@ -60,8 +61,8 @@ type Found struct {
 	UID    uint32 // whose file it is
 }
 
-// List returns what looks like a region of the node, by name and kind. The name
-// alone proves nothing: anybody may have made the file, but only of his own.
+// List returns what looks like a region of the node, by name and kind; of very many,
+// some. The name alone proves nothing: anybody may have made the file, but only of his own.
 func (n Node) List() ([]Found, error) {
 	all, err := n.listIn(n.dir, "")
 	mounts, mountsErr := os.ReadFile(mountTable)
@@ -79,12 +80,33 @@ func (n Node) List() ([]Found, error) {
 	return all, nil
 }
 
+// maxFound bounds what is listed, as anybody can make files that look like regions.
+const maxFound = 10000
+
 // listIn lists the files of a directory, which is that of huge pages if huge is not "".
 func (n Node) listIn(dir, huge string) (all []Found, err error) {
-	entries, err := os.ReadDir(dir)
+	d, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	for len(all) < maxFound {
+		entries, err := d.ReadDir(1024)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return all, err
+		}
+		all = append(all, n.regionsAmong(entries, huge)...)
+	}
+	return all, nil
+}
+
+func (n Node) regionsAmong(entries []fs.DirEntry, huge string) (all []Found) {
 	for _, e := range entries {
 		is, ok := parseName(e.Name())
 		if !ok || is.place != n.place {
@@ -94,7 +116,7 @@ func (n Node) listIn(dir, huge string) (all []Found, err error) {
 			all = append(all, Found{Region: Region{Name: e.Name(), Index: is.index, Huge: huge}, Job: is.job, UID: uid})
 		}
 	}
-	return all, err
+	return all
 }
 
 // looksLikeRegion returns the owner of a plain file with one name. With a second

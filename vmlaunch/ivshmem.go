@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"os"
 	"slices"
+	"time"
 
 	"libvirt.org/go/libvirtxml"
 
@@ -245,20 +246,35 @@ func heldRegion(j *journal.Journal, name string) ivshmem.Region {
 	return region
 }
 
+// orphansPatience bounds how long regions without a journal are removed. Anybody can
+// make files that look like one.
+const orphansPatience = 30 * time.Second
+
 // removeOrphanRegions removes the regions of jobs without a journal, which somebody
 // has removed by hand: a launch begins the journal before it makes regions. They
 // are listed first, so that none of a job that is just starting is taken for one.
+// Those for which the time is too short are left to the next call.
 func removeOrphanRegions(ctx context.Context, cfg config.Config, node string) error {
 	state := cfg.StateDir(node)
 	on := ivshmem.Open(state, node)
-	found, err := on.List()
+	found, failed := on.List()
+	within, cancel := context.WithTimeout(ctx, orphansPatience)
+	defer cancel()
 	for _, f := range found {
-		if _, e := os.Stat(journal.Dir(state, f.Job)); e == nil {
+		if _, err := os.Stat(journal.Dir(state, f.Job)); err == nil {
 			continue
 		}
-		if e := on.Remove(ctx, f.Region, f.UID); e != nil && !errors.Is(e, ivshmem.ErrForeign) {
-			err = errors.Join(err, e)
+		err := on.Remove(within, f.Region, f.UID)
+		switch {
+		case err == nil:
+		case errors.Is(err, ivshmem.ErrForeign):
+			slog.Debug("no region, though it has the name of one", "error", err)
+		case within.Err() != nil && ctx.Err() == nil:
+			slog.Warn("regions without a journal are left to the next time", "error", err)
+			return failed
+		default:
+			failed = errors.Join(failed, err)
 		}
 	}
-	return err
+	return failed
 }

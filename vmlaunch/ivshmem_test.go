@@ -1,6 +1,7 @@
 package vmlaunch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
@@ -303,5 +305,62 @@ func TestCleanRemovesRegionsWithoutAJournal(t *testing.T) {
 	}
 	if left, has := regionFiles(lost), regionFiles(kept); len(left) != 0 || len(has) != 1 {
 		t.Errorf("left: %q; of the other job: %q", left, has)
+	}
+}
+
+// Anybody can make files that look like regions, and hold on to them. It is no error, and
+// keeps neither other regions nor jobs from being given back.
+func TestCleanInSpiteOfJunk(t *testing.T) {
+	cfg := stateIn(t.TempDir())
+	cfg.Paths.Run = filepath.Join(t.TempDir(), "%n")
+	lost, ended := aNode(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 1}), aNode(t, cfg, 43, jobspec.IVShmem{Devices: 1, SizeMiB: 1})
+	for _, n := range []*Node{lost, ended} {
+		if err := errors.Join(n.leaseRegions(cfg), n.makeRegions(t.Context(), cfg), n.journal.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(lost.journal.Dir()); err != nil {
+		t.Fatal(err)
+	}
+	junk := leasedJunk(t, cfg)
+	cleaned, err := Clean(t.Context(), cfg, "n2", func(context.Context) (map[journal.ID]bool, error) { return nil, nil })
+	if err != nil || len(cleaned) != 1 || cleaned[0] != ended.plan.Job.ID {
+		t.Errorf("cleaned %v, error %v", cleaned, err)
+	}
+	if _, err := os.Lstat(junk); err == nil || len(regionFiles(lost)) != 0 || len(regionFiles(ended)) != 0 {
+		t.Errorf("left: %v, %q, %q", junk, regionFiles(lost), regionFiles(ended))
+	}
+}
+
+// leasedJunk is a file like a region, with a lease: what opens it has to wait.
+func leasedJunk(t *testing.T, cfg config.Config) (path string) {
+	t.Helper()
+	r := ivshmem.Open(cfg.StateDir("n2"), "n2").New(journal.ID{Job: 1}, 0, 0)
+	path = filepath.Join(ivshmem.Dir, r.Name)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close(); os.Remove(path) })
+	if os.Getuid() == 0 {
+		err = file.Chown(stranger, stranger)
+	}
+	if _, lease := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); errors.Join(err, lease) != nil {
+		t.Fatal(err, lease)
+	}
+	return path
+}
+
+// One part of clean that fails keeps it from no other.
+func TestCleanDoesEverythingThoughSomethingFails(t *testing.T) {
+	cfg := stateIn(t.TempDir())
+	cfg.Paths.Run = filepath.Join(t.TempDir(), "%n")
+	ended := aNode(t, cfg, 43, jobspec.IVShmem{})
+	if err := errors.Join(ended.journal.Close(), os.WriteFile(filepath.Join(cfg.StateDir("n2"), "templates"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	cleaned, err := Clean(t.Context(), cfg, "n2", func(context.Context) (map[journal.ID]bool, error) { return nil, nil })
+	if err == nil || !strings.Contains(err.Error(), "templates") || len(cleaned) != 1 {
+		t.Errorf("cleaned %v, error %v", cleaned, err)
 	}
 }

@@ -1,0 +1,139 @@
+package ivshmem
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// aRegionOf makes a region of a user's, as root.
+func aRegionOf(t *testing.T, n Node, owner Owner) Region {
+	t.Helper()
+	if me.UID != 0 {
+		t.Skip("run as root: the region is somebody else's")
+	}
+	r, m := make1(t, n, 0)
+	if err := errors.Join(m.giveTo(owner), m.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A process with a lease on a file, or one that runs it, keeps others from opening it.
+// A reclaim neither waits for that nor fails by it.
+func TestRemoveOfWhatAProcessKeeps(t *testing.T) {
+	tests := map[string]func(t *testing.T, path string){
+		"by nothing": func(*testing.T, string) {},
+		"by a lease": func(t *testing.T, path string) {
+			file, err := os.OpenFile(path, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { file.Close() })
+			if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"by running it": func(t *testing.T, path string) {
+			copied, err := os.ReadFile("/bin/sleep")
+			if err := errors.Join(err, os.WriteFile(path, copied, 0o700), os.Chmod(path, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			c := exec.Command(path, "60")
+			if err := c.Start(); err != nil {
+				t.Skip("/dev/shm is mounted noexec: ", err)
+			}
+			t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+			if _, err := os.OpenFile(path, os.O_RDWR, 0); !errors.Is(err, unix.ETXTBSY) {
+				t.Errorf("opened: %v, want %v", err, unix.ETXTBSY)
+			}
+		},
+	}
+	for name, keep := range tests {
+		t.Run(name, func(t *testing.T) {
+			n := someNode(t)
+			r := aRegionOf(t, n, Owner{nobody, nobody})
+			keep(t, n.path(r))
+			if err := n.Remove(t.Context(), r, nobody); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Lstat(n.path(r)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("it is still there: %v", err)
+			}
+		})
+	}
+}
+
+// What a lease keeps is removed by its name alone, so the name must be of a region.
+func TestRemoveOfAKeptFileOfSomebodyElse(t *testing.T) {
+	n := someNode(t)
+	r := aRegionOf(t, n, Owner{nobody, nobody})
+	if err := removeKept(n.path(r), 12345); !errors.Is(err, ErrForeign) {
+		t.Errorf("error = %v, want %v", err, ErrForeign)
+	}
+	if err := removeKept(n.path(r), nobody); err != nil {
+		t.Errorf("its owner's: %v", err)
+	}
+}
+
+// A file can be as large as the file system allows, and everything in one of huge pages
+// counts as data: what is wiped is what the region has, or what has memory.
+func TestWipeIsBounded(t *testing.T) {
+	const end = 1 << 40
+	for name, size := range map[string]int64{"the size is known": size, "it is not": 0} {
+		t.Run(name, func(t *testing.T) {
+			n := someNode(t)
+			r := n.New(job, 0, size)
+			file, err := os.Create(n.path(r))
+			if err == nil {
+				_, err = file.WriteAt([]byte{1}, 0)
+			}
+			if err == nil {
+				_, err = file.WriteAt([]byte{1}, end)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			m, err := openRegion(n.path(r), me.UID, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			if m.size >= end {
+				t.Errorf("%d bytes count", m.size)
+			}
+			if err := m.Wipe(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			first, last := make([]byte, 1), make([]byte, 1)
+			_, err1 := file.ReadAt(first, 0)
+			_, err2 := file.ReadAt(last, end)
+			if err1 != nil || err2 != nil || first[0] != 0 || last[0] != 1 {
+				t.Errorf("wiped: the first byte is %d, the one far behind the end %d; errors %v, %v", first[0], last[0], err1, err2)
+			}
+		})
+	}
+}
+
+func TestListOfVeryMany(t *testing.T) {
+	n := someNode(t)
+	for range maxFound + 2000 {
+		path := filepath.Join(n.dir, n.New(job, 0, size).Name)
+		fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		syscall.Close(fd)
+	}
+	found, err := n.List()
+	if err != nil || len(found) < maxFound || len(found) > maxFound+1024 {
+		t.Errorf("%d are listed, error %v", len(found), err)
+	}
+}
