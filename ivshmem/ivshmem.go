@@ -273,7 +273,11 @@ func openRegion(path string, uid uint32, size int64) (*Memory, error) {
 }
 
 // isRegion reports whether a file can be a region of uid's, or one that is half made
-// and still root's.
+// and still root's. A file of root's with a second name is not: where the kernel lets
+// them (fs.protected_hardlinks), users make names for files that are not theirs.
 func isRegion(info unix.Stat_t, uid uint32) bool {
-	return info.Mode&unix.S_IFMT == unix.S_IFREG && (info.Uid == 0 || info.Uid == uid)
+	if info.Mode&unix.S_IFMT != unix.S_IFREG {
+		return false
+	}
+	return info.Uid == 0 && info.Nlink == 1 || info.Uid == uid && uid != 0
 }
