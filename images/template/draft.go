@@ -66,7 +66,8 @@ func (d *Draft) Exists() bool {
 }
 
 // TakeMemory takes the guest's memory, the block of that name in the stream, out of what
-// libvirt has saved: into a file that uid can map, where it is called name.
+// libvirt has saved: into a file that uid can map, where it is called name. It must have
+// the size that the template's shape says.
 func (d *Draft) TakeMemory(block, name string, uid int) error {
 	saved, err := os.Open(d.Saved())
 	if err != nil {
@@ -90,7 +91,7 @@ func (d *Draft) TakeMemory(block, name string, uid int) error {
 	if _, err := head.WriteTo(rest); err != nil {
 		return err
 	}
-	if err := Split(rest, saved, Memory{Block: block, Name: name, Pages: memory}); err != nil {
+	if err := Split(rest, saved, Memory{Block: block, Name: name, Size: d.Shape.Memory << 20, Pages: memory}); err != nil {
 		return err
 	}
 	return os.Rename(rest.Name(), d.Saved())

@@ -32,12 +32,16 @@ const (
 
 	pageSize = 4096
 	maxName  = 4096
+
+	// maxSends is how often each page may come, on average: again if it has changed.
+	maxSends = 8
 )
 
 // A Memory is the guest memory in a stream.
 type Memory struct {
 	Block string // the name that it has in the stream
 	Name  string // and the one that it gets
+	Size  int64  // bytes that it must have: what the stream says is a user's word
 	Pages PageWriter
 }
 
@@ -71,11 +75,12 @@ type splitter struct {
 	Memory
 	in      *bufio.Reader
 	out     *bufio.Writer
-	size    int64           // of the memory
-	section uint32          // number of the memory's section
-	block   string          // of which pages come
-	written map[uint64]bool // pages that are not zero
-	err     error           // the first of all
+	found   bool   // the memory is among the blocks
+	section uint32 // number of the memory's section
+	block   string // of which pages come
+	sent    int64  // pages of the memory that have come
+	written []bool // which pages are not zero
+	err     error  // the first of all
 }
 
 // split reads up to the end of the memory.
@@ -93,7 +98,7 @@ func (s *splitter) split() error {
 	s.blocks()
 	s.expect("end of blocks", s.copy64(), flagEnd)
 	s.footer()
-	s.written = map[uint64]bool{}
+	s.written = make([]bool, s.Size/pageSize)
 	for last := false; !last && s.err == nil; {
 		kind := s.copy8()
 		last = kind == sectionEnd
@@ -104,11 +109,11 @@ func (s *splitter) split() error {
 		s.pages()
 		s.footer()
 	}
-	if s.err == nil && s.size == 0 {
+	if s.err == nil && !s.found {
 		return fmt.Errorf("it has no memory %q", s.Block)
 	}
 	if s.err == nil {
-		s.err = s.Pages.Truncate(s.size)
+		s.err = s.Pages.Truncate(s.Size)
 	}
 	return s.err
 }
@@ -133,8 +138,8 @@ func (s *splitter) blocks() {
 			s.fail("size of "+name, uint64(size))
 		}
 		if left -= size; isMemory {
-			s.expect("size of memory", uint64(size)%pageSize, 0)
-			s.size = size
+			s.expect("size of memory", uint64(size), uint64(s.Size))
+			s.found = true
 		}
 	}
 }
@@ -178,17 +183,22 @@ func (s *splitter) page(flags uint64) []byte {
 // keep puts a page of the memory where it belongs. One that was sent before and has become
 // zero is written like any other.
 func (s *splitter) keep(offset uint64, page []byte) {
-	if offset >= uint64(s.size) {
+	number := offset / pageSize
+	if number >= uint64(len(s.written)) {
 		s.fail("place of a page", offset)
 		return
 	}
+	if s.sent++; s.sent > maxSends*int64(len(s.written)) {
+		s.fail("number of pages", uint64(s.sent))
+		return
+	}
 	if len(page) == 1 {
-		if page[0] == 0 && !s.written[offset] {
+		if page[0] == 0 && !s.written[number] {
 			return
 		}
 		page = bytes.Repeat(page, pageSize)
 	}
-	s.written[offset] = true
+	s.written[number] = true
 	_, s.err = s.Pages.WriteAt(page, int64(offset))
 }
 

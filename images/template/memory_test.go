@@ -23,17 +23,21 @@ func (s *stream) page(fill byte) *stream {
 }
 
 // head is a stream up to the pages, with a memory of four pages of that name, and a ROM.
-func head(memory string) *stream {
+func head(memory string) *stream { return headOf(memory, 4) }
+
+func headOf(memory string, pages uint64) *stream {
 	s := &stream{}
 	s.u32(streamMagic).u32(streamVersion).b(configuration).u32(6).WriteString("pc-q35")
 	s.b(sectionStart).u32(2).name("ram").u32(0).u32(4)
-	return s.u64(5*pageSize | flagMemSize).name(memory).u64(4 * pageSize).name("pc.rom").u64(pageSize).end()
+	return s.u64((pages+1)*pageSize | flagMemSize).name(memory).u64(pages * pageSize).name("pc.rom").u64(pageSize).end()
 }
 
 // saved is a whole stream: page 0 is sent twice and zero in the end, page 1 is zero, page 2
 // is not, and page 3 was not zero at first.
-func saved() *stream {
-	s := head("pc.ram").b(sectionPart).u32(2)
+func saved() *stream { return savedOf(4) }
+
+func savedOf(pages uint64) *stream {
+	s := headOf("pc.ram", pages).b(sectionPart).u32(2)
 	s.u64(0 | flagPage).name("pc.ram").page(7)
 	s.u64(pageSize | flagZero | flagContinue).b(0)
 	s.u64(0 | flagPage).name("pc.rom").page(9).end()
@@ -63,7 +67,7 @@ func (m *inMemory) grow(size int64) {
 func TestSplit(t *testing.T) {
 	memory := &inMemory{}
 	var rest bytes.Buffer
-	if err := Split(&rest, saved(), Memory{"pc.ram", "warm.ram", memory}); err != nil {
+	if err := Split(&rest, saved(), Memory{"pc.ram", "warm.ram", 4 * pageSize, memory}); err != nil {
 		t.Fatal(err)
 	}
 	want := &stream{}
@@ -92,6 +96,9 @@ func TestSplitRefuses(t *testing.T) {
 		"no configuration":        {(&stream{}).u32(streamMagic).u32(3).b(sectionStart).page(0), "section is 0x1"},
 		"no such memory":          {strings.NewReader(strings.ReplaceAll(saved().String(), "pc.ram", "pc.rum")), `no memory "pc.ram"`},
 		"a page outside":          {head("pc.ram").b(sectionEnd).u32(2).u64(9*pageSize | flagPage).name("pc.ram").page(1).end(), "place of a page"},
+		"a terabyte":              {terabyte(), "size of memory is 0x10000000000"},
+		"fewer than there are":    {savedOf(3), "size of memory is 0x3000"},
+		"a page again and again":  {again(), "number of pages"},
 		"compressed pages":        {head("pc.ram").b(sectionEnd).u32(2).u64(0 | 0x100).name("pc.ram").page(1), "kind of page is 0x100"},
 		"another section between": {head("pc.ram").b(sectionPart).u32(3).page(0), "section's number is 0x3"},
 		"a command between":       {head("pc.ram").b(0x08).page(0), "section is 0x8"},
@@ -99,12 +106,28 @@ func TestSplitRefuses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := Split(io.Discard, tt.stream, Memory{"pc.ram", "warm.ram", &inMemory{}})
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error = %v, want %q in it", err, tt.want)
+			memory := &bounded{}
+			err := Split(io.Discard, tt.stream, Memory{"pc.ram", "warm.ram", 4 * pageSize, memory})
+			if err == nil || !strings.Contains(err.Error(), tt.want) || memory.most > 4*pageSize {
+				t.Errorf("error = %v, want %q in it; the last page ends at %d", err, tt.want, memory.most)
 			}
 		})
 	}
+}
+
+// terabyte is a stream of some hundred bytes that would become a file of a terabyte: a
+// page that has the same byte everywhere is nine bytes of the stream.
+func terabyte() *stream {
+	s := headOf("pc.ram", 1<<28).b(sectionEnd).u32(2)
+	return s.u64(1<<40 - pageSize | flagZero).name("pc.ram").b(1).end()
+}
+
+func again() *stream {
+	s := head("pc.ram").b(sectionEnd).u32(2).u64(0 | flagZero).name("pc.ram").b(1)
+	for range 1000 {
+		s.u64(0 | flagZero | flagContinue).b(1)
+	}
+	return s.end()
 }
 
 // Whatever comes, it ends without a panic, and no page lies outside of the memory.
@@ -112,8 +135,8 @@ func FuzzSplit(f *testing.F) {
 	f.Add(saved().Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		memory := &bounded{}
-		_ = Split(io.Discard, bytes.NewReader(data), Memory{"pc.ram", "warm.ram", memory})
-		if memory.size > 0 && memory.most > memory.size {
+		_ = Split(io.Discard, bytes.NewReader(data), Memory{"pc.ram", "warm.ram", 4 * pageSize, memory})
+		if memory.most > 4*pageSize || memory.size > 4*pageSize {
 			t.Errorf("a page ends at %d in a memory of %d", memory.most, memory.size)
 		}
 	})
@@ -135,14 +158,16 @@ func TestTakeMemory(t *testing.T) {
 	n := newNode(t, 1<<30)
 	begin := func(whose Whose) *Draft {
 		t.Helper()
-		d, err := n.Draft(t.Context(), whose, shape("/a"), "1.0", func(string) error { return nil })
+		of := shape("/a")
+		of.Memory = 1
+		d, err := n.Draft(t.Context(), whose, of, "1.0", func(string) error { return nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 		return d
 	}
 	draft := begin(Site)
-	file := append(written(t, SaveFile{XML: []byte("<domain/>")}), saved().Bytes()...)
+	file := append(written(t, SaveFile{XML: []byte("<domain/>")}), savedOf(256).Bytes()...)
 	for path, data := range map[string][]byte{draft.Saved(): file, draft.Disk(): nil, draft.Seed(): []byte("seed")} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
@@ -157,7 +182,7 @@ func TestTakeMemory(t *testing.T) {
 	}
 	for name, d := range map[string]*Draft{"made": draft, "copied": mine} {
 		memory, err := os.ReadFile(d.Memory())
-		if err != nil || len(memory) != 4*pageSize || memory[2*pageSize] != 8 || memory[pageSize] != 0 {
+		if err != nil || len(memory) != 1<<20 || memory[2*pageSize] != 8 || memory[pageSize] != 0 {
 			t.Errorf("%s: a memory of %d bytes: %v", name, len(memory), err)
 		}
 		rest, err := os.ReadFile(d.Saved())
