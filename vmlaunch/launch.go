@@ -56,11 +56,15 @@ func Launch(ctx context.Context, cfg config.Config, job Job, progress func(vmste
 
 // decide does all that needs no lock: it checks the request and plans.
 func decide(cfg config.Config, job Job) (Plan, error) {
-	if err := job.Admit(cfg); err != nil {
-		return Plan{}, err
-	}
 	owner, err := LookupOwner(job.UID, job.GID)
 	if err != nil {
+		return Plan{}, err
+	}
+	return decideFor(cfg, job, owner)
+}
+
+func decideFor(cfg config.Config, job Job, owner Owner) (Plan, error) {
+	if err := job.Admit(cfg); err != nil {
 		return Plan{}, err
 	}
 	hw, err := inspectHardware("/", cfg.QEMU.Accel, job.Spec)
