@@ -28,6 +28,9 @@ type Host interface {
 	// Free is EBUSY while a program has /dev/vfio/GROUP open.
 	Free(path string) error
 
+	// End kills the processes of uid that have /dev/vfio/GROUP open.
+	End(ctx context.Context, path string, uid uint32) error
+
 	// Load loads a kernel module.
 	Load(module string) error
 }

@@ -19,6 +19,7 @@ type operation struct {
 	vf    device.VF
 	pf    device.PF // without its VFs
 	until time.Time // EBUSY and EAGAIN are tried again until then
+	taken uint32    // whom /dev/vfio/GROUP was taken from; 0 is nobody
 }
 
 // A step is what a crash may come before or after, and what may be done twice.

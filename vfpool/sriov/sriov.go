@@ -102,8 +102,9 @@ func (n *Node) Attach(ctx context.Context, vf device.VF, owner device.Owner) err
 }
 
 // Restore makes vf what original says, whatever Apply, Attach or an earlier
-// Restore did of it. While a program has the VF open it does nothing but take it
-// from its owner, and its error is [unix.EBUSY]. A VF that has gone needs nothing.
+// Restore did of it. The owner's programs that have the VF open are killed: QEMU should
+// have ended before. While another has it open, Restore does nothing but take it from its
+// owner, and its error is [unix.EBUSY]. A VF that has gone needs nothing.
 func (n *Node) Restore(ctx context.Context, vf device.VF, original device.State) error {
 	o, err := n.begin("restore", vf)
 	if errors.Is(err, ErrGone) {
@@ -124,7 +125,7 @@ func (n *Node) Restore(ctx context.Context, vf device.VF, original device.State)
 // restore goes on after a setting that could not be restored, but binds the
 // driver, which would put the VF to use, only once all of them are.
 func (o *operation) restore(ctx context.Context, original device.State) error {
-	if err := o.run(ctx, step{"take back", o.takeBack}, step{"idle", o.idle}); err != nil {
+	if err := o.run(ctx, step{"take back", o.takeBack}, step{"evict", o.evict}, step{"idle", o.idle}); err != nil {
 		return err
 	}
 	if err := o.runAll(ctx, o.undo(original)...); err != nil {

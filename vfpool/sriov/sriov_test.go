@@ -518,6 +518,33 @@ func TestRestoreWhileTheVFIsInUse(t *testing.T) {
 	j.checkClean(t)
 }
 
+// A program of the owner's may have the VF open beside QEMU, and would keep it for ever.
+func TestRestoreEndsTheOwnersPrograms(t *testing.T) {
+	j := newJob(t, card(sriovtest.Card{Driver: "igb", HostDriver: "igbvf"}))
+	j.upTo(t, "restore")
+	release, err := j.fake.Hold(j.vf.PCI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ended []uint32
+	j.fake.OnEnd = func(uid uint32) {
+		if ended = append(ended, uid); uid == owner.UID {
+			release()
+		}
+	}
+	j.checkClean(t)
+	if !slices.Equal(ended, []uint32{owner.UID}) {
+		t.Errorf("ended programs of %v, want of %d", ended, owner.UID)
+	}
+}
+
+func TestRestoreEndsNothingWhereTheVFIsFree(t *testing.T) {
+	j := newJob(t, card(sriovtest.Card{Driver: "igb", HostDriver: "igbvf"}))
+	j.upTo(t, "restore")
+	j.fake.OnEnd = func(uid uint32) { t.Errorf("ended programs of %d", uid) }
+	j.checkClean(t)
+}
+
 func TestRestoreOfWhatIsAlreadyRestoredTouchesNothing(t *testing.T) {
 	j := newJob(t, card(sriovtest.Card{Driver: "igb", HostDriver: "igbvf"}))
 	j.upTo(t, "restore")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -151,11 +152,31 @@ func (o *operation) takeBack(ctx context.Context) error {
 	if o.driver() != vfioPCI {
 		return nil
 	}
+	if owner, _, err := o.Host.Owner(o.groupFile()); err == nil {
+		o.taken = owner.UID
+	}
 	err := o.own(device.Owner{}, groupMode)(ctx)
 	if errors.Is(err, fs.ErrNotExist) && !o.gone() {
 		return nil
 	}
 	return err
+}
+
+// evictPatience bounds the search for them among all processes.
+const evictPatience = 10 * time.Second
+
+// evict ends the programs of the owner that have the VF open. QEMU is not all that he can
+// open it with, and who keeps it would keep it from others.
+func (o *operation) evict(ctx context.Context) error {
+	path := o.groupFile()
+	if o.taken == 0 || o.driver() != vfioPCI || !errors.Is(o.Host.Free(path), unix.EBUSY) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, evictPatience)
+	defer cancel()
+	_ = o.Host.End(ctx, path, o.taken) // idle tells whether one is left
+	o.wait()
+	return nil
 }
 
 func (o *operation) giveBack(original device.State) func(context.Context) error {

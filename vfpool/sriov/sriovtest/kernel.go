@@ -1,6 +1,7 @@
 package sriovtest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -194,6 +195,15 @@ func (n *Node) Free(path string) error {
 		return &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	_, err = os.Stat(path)
+	return err
+}
+
+// End tells the test who is to die.
+func (n *Node) End(_ context.Context, _ string, uid uint32) error {
+	err := n.effect("end")
+	if err == nil && n.OnEnd != nil {
+		n.OnEnd(uid)
+	}
 	return err
 }
 

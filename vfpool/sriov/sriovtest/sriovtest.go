@@ -49,9 +49,12 @@ type Node struct {
 	cards []Card
 
 	// OnEffect is called before everything that the kernel is asked to do or to
-	// say, "set vlan", "read", "write reset", "own", "open", "load"; its error is
+	// say, "set vlan", "read", "write reset", "own", "open", "end", "load"; its error is
 	// the kernel's answer.
 	OnEffect func(op string) error
+
+	// OnEnd is called when the programs of a user that have a VF open are to end.
+	OnEnd func(uid uint32)
 }
 
 // New makes a node with these cards below a directory of the test's.

@@ -1,0 +1,85 @@
+package sriov
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// End kills the processes of uid, and of nobody else, that have the file open. Whoever
+// owns it could hand a descriptor to a daemon, which is not to die of that.
+func (kernel) End(ctx context.Context, path string, uid uint32) error {
+	var file unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_INO, &file); err != nil {
+		return err
+	}
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		if ctx.Err() != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+		if runsAs(dir, uid) && hasOpen(ctx, dir, file) {
+			err = errors.Join(err, kill(dir, uid))
+		}
+	}
+	return err
+}
+
+// runsAs reports whether the process with that directory is uid's and nobody else's.
+func runsAs(dir string, uid uint32) bool {
+	status, _ := os.ReadFile(filepath.Join(dir, "status"))
+	_, rest, _ := strings.Cut(string(status), "\nUid:")
+	line, _, _ := strings.Cut(rest, "\n")
+	want := strconv.FormatUint(uint64(uid), 10)
+	return slices.Equal(strings.Fields(line), []string{want, want, want, want})
+}
+
+// hasOpen reports whether a thread of the process has the file open. A thread can have
+// descriptors of its own. What the kernel knows of a file is asked, and no file server.
+func hasOpen(ctx context.Context, dir string, file unix.Statx_t) bool {
+	tables, _ := filepath.Glob(filepath.Join(dir, "task", "*", "fd"))
+	for _, table := range tables {
+		fds, _ := os.ReadDir(table)
+		for _, fd := range fds {
+			var is unix.Statx_t
+			err := unix.Statx(unix.AT_FDCWD, filepath.Join(table, fd.Name()), unix.AT_STATX_DONT_SYNC, unix.STATX_INO, &is)
+			if err == nil && is.Ino == file.Ino && is.Dev_major == file.Dev_major && is.Dev_minor == file.Dev_minor {
+				return true
+			}
+			if ctx.Err() != nil {
+				return false
+			}
+		}
+	}
+	return false
+}
+
+// kill kills the process if the number is still one of uid's.
+func kill(dir string, uid uint32) error {
+	pid, err := strconv.Atoi(filepath.Base(dir))
+	if err != nil {
+		return err
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open process %d: %w", pid, err)
+	}
+	defer unix.Close(fd)
+	if !runsAs(dir, uid) {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill process %d: %w", pid, err)
+	}
+	return nil
+}
