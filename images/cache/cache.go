@@ -15,6 +15,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,11 +35,16 @@ type Cache struct {
 	// granule is how exact the times of any file system are that images lie on:
 	// two changes within it may leave the same times.
 	granule time.Duration
+
+	look time.Duration // how long somebody who waits goes without looking how far a copy is
+	most int           // entries
 }
 
 // Open returns the cache in dir, which holds at most limit bytes of copies; 0 is
 // half of its file system.
-func Open(dir string, limit int64) *Cache { return &Cache{dir, limit, 2 * time.Second} }
+func Open(dir string, limit int64) *Cache {
+	return &Cache{dir: dir, limit: limit, granule: 2 * time.Second, look: reportEvery, most: maxEntries}
+}
 
 // A Source is a file to be copied.
 type Source struct {
@@ -87,7 +93,7 @@ type Progress struct {
 // Get returns the copy of src, made now if there is none, and holds it in the name
 // of holder until [Cache.Release]. progress may be nil; it is called now and then,
 // and at the start of a copy and of a wait. Without the room for a copy the error
-// is [ErrNoRoom].
+// is [ErrNoRoom]; if another process copies and gets no further, [ErrStalled].
 func (c *Cache) Get(ctx context.Context, src Source, holder string, progress func(Progress)) (Copy, error) {
 	got, err := c.get(ctx, src, holder, progress)
 	if err != nil {
@@ -118,7 +124,7 @@ func (c *Cache) get(ctx context.Context, src Source, holder string, progress fun
 
 // fill waits until nobody copies into e, and copies if nobody has.
 func (c *Cache) fill(ctx context.Context, e entry, src Source, was fileState, progress func(Progress)) (Copy, error) {
-	lock, waited, err := e.lock(ctx, progress)
+	lock, waited, err := e.lock(ctx, c.look, progress)
 	if err != nil {
 		return Copy{}, err
 	}
@@ -143,6 +149,9 @@ func (c *Cache) hold(ctx context.Context, e entry, holder string) error {
 		return err
 	}
 	defer lock.Close()
+	if err := c.admit(e); err != nil {
+		return err
+	}
 	if err := errors.Join(makeDir(e.dir), makeDir(e.holders())); err != nil {
 		return err
 	}
@@ -160,11 +169,16 @@ func (c *Cache) Release(holder string) error {
 }
 
 // lock is held for moments: while an entry begins to be held, while room is made,
-// and while entries are removed.
+// and while entries are removed. Who has it may be suspended even then.
 func (c *Cache) lock(ctx context.Context) (*flock.Flock, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, stalledLooks*c.look, ErrStalled)
+	defer cancel()
 	lock := flock.New(filepath.Join(c.dir, lockName), flock.SetPermissions(0o600))
-	_, err := lock.TryLockContext(ctx, retry)
-	return lock, err
+	ours, err := lock.TryLockContext(ctx, retry)
+	if ours {
+		return lock, nil
+	}
+	return nil, errors.Join(cmp.Or(context.Cause(ctx), err), lock.Close())
 }
 
 // retry is how often a lock is tried: the kernel's own waiting cannot be cancelled.

@@ -3,6 +3,7 @@ package cache
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -55,7 +56,11 @@ func getAsProcess(dir, path, holder, stop string) error {
 }
 
 // testCache takes files that were written just now.
-func testCache(dir string, limit int64) *Cache { return &Cache{dir: dir, limit: limit} }
+func testCache(dir string, limit int64) *Cache {
+	c := Open(dir, limit)
+	c.granule = 0
+	return c
+}
 
 // A process is another one that wants a copy.
 type process struct {
@@ -183,7 +188,7 @@ func TestOfManyProcessesOneCopies(t *testing.T) {
 	if err := c.hold(t.Context(), e, "test"); err != nil {
 		t.Fatal(err)
 	}
-	lock, _, err := e.lock(t.Context(), func(Progress) {})
+	lock, _, err := e.lock(t.Context(), c.look, func(Progress) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -481,4 +486,67 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	if held := strings.Join(c.holdersOf(t, path), " "); held != "1" {
 		t.Errorf("held by %q", held)
 	}
+}
+
+// The job that copies may be suspended. Others wait as long as it gets further.
+func TestWaitForACopyThatGetsNoFurther(t *testing.T) {
+	c, path := testCache(t.TempDir(), 0), image(t, "i", 100<<10)
+	c.look = 20 * time.Millisecond
+	first := start(t, c, path, "1", "copied")
+	if said := first.line(); said != "copied" {
+		t.Fatal(said)
+	}
+	if err := first.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	looks := 0
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := c.Get(ctx, source(t, path), "2", func(Progress) {
+		if looks++; looks < 3*stalledLooks {
+			grow(t, c.entry(keyOf(t, path)).file(0)+partial)
+		}
+	})
+	if !errors.Is(err, ErrStalled) || looks < 3*stalledLooks {
+		t.Errorf("error = %v after %d looks", err, looks)
+	}
+	if held := strings.Join(c.holdersOf(t, path), " "); held != "1" {
+		t.Errorf("held by %q", held)
+	}
+	first.kill()
+	if got := get(t, c, path, "3"); !got.Made {
+		t.Error("the copy of one who was killed counts")
+	}
+}
+
+// grow makes a file larger, as a copy does.
+func grow(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		_, err = file.Write(make([]byte, 1<<20))
+	}
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Nor does a job that is suspended with the lock of the cache stop others for ever.
+func TestWaitForTheCacheItself(t *testing.T) {
+	c, path := testCache(t.TempDir(), 0), image(t, "i", 100<<10)
+	get(t, c, path, "1")
+	held, err := c.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.look = 20 * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := c.Get(ctx, source(t, path), "2", nil); !errors.Is(err, ErrStalled) {
+		t.Errorf("error = %v", err)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	get(t, c, path, "2")
 }

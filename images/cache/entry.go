@@ -92,22 +92,35 @@ func (r record) intact(e entry) bool {
 	return err == nil && is.Identity == r.Copy
 }
 
-// lock waits until nobody else copies into e. The one who does may have been
-// killed, so progress is what the disk says and not what he does.
-func (e entry) lock(ctx context.Context, progress func(Progress)) (lock *flock.Flock, waited time.Duration, err error) {
+// ErrStalled matches the error of a wait for another process that gets no further.
+var ErrStalled = errors.New("another job is copying, and gets no further: it may be suspended")
+
+// stalledLooks is how many looks without a change make a copy a stalled one. They are
+// counted, and not the time: who waits may have been suspended, too.
+const stalledLooks = 6
+
+// lock waits until nobody else copies into e, or the one who does gets no further. He may
+// have been killed, so progress is what the disk says and not what he does.
+func (e entry) lock(ctx context.Context, look time.Duration, progress func(Progress)) (lock *flock.Flock, waited time.Duration, err error) {
 	lock, began := flock.New(filepath.Join(e.dir, lockName), flock.SetPermissions(0o600)), time.Now()
 	if ours, err := lock.TryLock(); ours || err != nil {
 		return lock, 0, err
 	}
-	for {
-		progress(e.progress())
-		short, cancel := context.WithTimeout(ctx, reportEvery)
+	var last Progress
+	for same := 0; same < stalledLooks; same++ {
+		now := e.progress()
+		if now != last {
+			last, same = now, 0
+		}
+		progress(now)
+		short, cancel := context.WithTimeout(ctx, look)
 		ours, err := lock.TryLockContext(short, retry)
 		cancel()
 		if ours || ctx.Err() != nil || err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return lock, time.Since(began), cmp.Or(context.Cause(ctx), err)
 		}
 	}
+	return nil, time.Since(began), errors.Join(ErrStalled, lock.Close())
 }
 
 // reportEvery is how often a wait and a copy say how far they are: each time is a

@@ -100,6 +100,28 @@ func (c *Cache) reserve(ctx context.Context, e entry, r record) error {
 	return e.write(r)
 }
 
+// maxEntries bounds the entries, however small their files are: to make room is to look
+// at all of them.
+const maxEntries = 4096
+
+// admit makes room among the entries for e, under the cache's lock.
+func (c *Cache) admit(e entry) error {
+	if _, err := os.Stat(e.dir); err == nil {
+		return nil
+	}
+	entries, err := c.entries()
+	if err != nil || len(entries) < c.most {
+		return err
+	}
+	all, err := c.List()
+	for _, v := range slices.Backward(all) {
+		if len(v.Holders) == 0 {
+			return os.RemoveAll(c.entry(v.Key).dir)
+		}
+	}
+	return errors.Join(err, fmt.Errorf("%w: it has %d copies, all of which jobs use", ErrNoRoom, len(all)))
+}
+
 // drop removes e unless somebody holds it.
 func (c *Cache) drop(ctx context.Context, e entry) error {
 	lock, err := c.lock(ctx)

@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -200,5 +201,36 @@ func TestACacheThatWasNeverUsed(t *testing.T) {
 	}
 	if _, err := os.Stat(c.dir); err == nil {
 		t.Error("looking at it has made it")
+	}
+}
+
+// Small files cost no room, but each entry costs those who look for some.
+func TestEntriesAreLimited(t *testing.T) {
+	c := testCache(t.TempDir(), 0)
+	c.most = 3
+	var paths []string
+	for i := range 5 {
+		paths = append(paths, image(t, fmt.Sprint(i), 1<<10))
+	}
+	for i, path := range paths[:4] {
+		get(t, c, path, fmt.Sprint(i))
+		if i < 2 {
+			if err := c.Release(fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// The fourth has taken the place of one of the two that nobody holds.
+	if all, err := c.List(); err != nil || len(all) != 3 {
+		t.Fatalf("%d entries, %v", len(all), err)
+	}
+	get(t, c, paths[4], "4")
+	if _, err := c.Get(t.Context(), source(t, paths[0]), "5", nil); !errors.Is(err, ErrNoRoom) {
+		t.Errorf("error = %v, want %v", err, ErrNoRoom)
+	}
+	for i, path := range paths[2:] {
+		if got := get(t, c, path, "6"); got.Made {
+			t.Errorf("the copy that job %d holds was removed", i+2)
+		}
 	}
 }
