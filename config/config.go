@@ -10,6 +10,7 @@
 package config
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -151,9 +152,11 @@ type Network struct {
 // PeersAny takes every address of the underlay for a node's.
 const PeersAny = "any"
 
-// PeerHost returns the host name by which a node has its underlay address; "" is that
-// of its NodeAddr in Slurm.
-func (n Network) PeerHost(node string) string { return strings.ReplaceAll(n.Peers, "%n", node) }
+// PeerHost returns the host name by which a node has its underlay address: its own, if
+// the network does not say.
+func (n Network) PeerHost(node string) string {
+	return strings.ReplaceAll(cmp.Or(n.Peers, "%n"), "%n", node)
+}
 
 // VXLANPort is the UDP port of a network that names none. Only root may take one below
 // 1024, or any user could keep VM jobs off a node by taking it first. This one has no

@@ -32,9 +32,11 @@ type Job struct {
 	VFMbps  uint32 // of their bandwidth that it owns
 	Spec    jobspec.Spec
 
-	// Hosts asks Slurm which nodes the job has, and returns the host name or address of
-	// each by the node's name: that of its NodeAddr, or what the network says of peers.
+	// Hosts asks Slurm which nodes the job has, and returns the host name of each by the
+	// node's name: what the network says of peers.
 	Hosts func(context.Context, config.Network) (map[string]string, error)
+	// NodeAddrs asks Slurm for the host names or addresses by which it knows nodes.
+	NodeAddrs func(ctx context.Context, nodes []string) (map[string]string, error)
 
 	// Requested is when the VM step was, as its user's keeper says; zero if it does not.
 	Requested time.Time

@@ -57,7 +57,7 @@ func TestLogsStayInTheJobsDirectory(t *testing.T) {
 			return errors.Join(os.MkdirAll(dir+"/work/slurmv-7/n1", 0o700), unix.Mkfifo(dir+"/work/slurmv-7/n1/agent.log", 0o600))
 		}, true},
 		"a link to elsewhere in place of the directory": {func(dir string) error { return os.Symlink(dir+"/elsewhere", dir+"/work/slurmv-7") }, false},
-		"a link upwards":                                {func(dir string) error { return os.Symlink("../elsewhere", dir+"/work/slurmv-7") }, false},
+		"a link upwards": {func(dir string) error { return os.Symlink("../elsewhere", dir+"/work/slurmv-7") }, false},
 		"a link in place of the node's": {func(dir string) error {
 			return errors.Join(os.Mkdir(dir+"/work/slurmv-7", 0o700), os.Symlink(dir+"/elsewhere", dir+"/work/slurmv-7/n1"))
 		}, false},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -28,7 +29,7 @@ func (n *Node) askHosts(ctx context.Context) (err error) {
 		return nil
 	}
 	if n.hosts, err = n.plan.Job.Hosts(ctx, n.plan.Network); err != nil {
-		return fmt.Errorf("ask Slurm where the job's nodes are: %w", err)
+		return fmt.Errorf("ask Slurm which nodes the job has: %w", err)
 	}
 	return nil
 }
@@ -49,14 +50,29 @@ func (n *Node) connectPeers(ctx context.Context, peers []Peer) error {
 	return vmnet.SetPeers(ctx, n.network, addrs)
 }
 
+// checkPeers compares where the peers are said to be with what their names resolve to.
+// Where that is not it, and the site has no other names for them, it is where slurmctld
+// has them: only then is it asked, as its answer is the table of all nodes.
 func (n *Node) checkPeers(ctx context.Context, peers []Peer) error {
 	if !n.plan.checksPeers() {
 		return nil
 	}
+	err := n.checkPeersAt(ctx, peers, n.hosts)
+	if err == nil || n.plan.Network.Peers != "" {
+		return err
+	}
+	addrs, err := n.plan.Job.NodeAddrs(ctx, slices.Sorted(maps.Keys(n.hosts)))
+	if err != nil {
+		return fmt.Errorf("ask Slurm where the job's nodes are: %w", err)
+	}
+	return n.checkPeersAt(ctx, peers, addrs)
+}
+
+func (n *Node) checkPeersAt(ctx context.Context, peers []Peer, hosts map[string]string) error {
 	each, ctx := errgroup.WithContext(ctx)
 	each.SetLimit(lookupsAtOnce)
 	for _, p := range peers {
-		each.Go(func() error { return p.Check(ctx, n.hosts, n.plan.NetName) })
+		each.Go(func() error { return p.Check(ctx, hosts, n.plan.NetName) })
 	}
 	return each.Wait()
 }

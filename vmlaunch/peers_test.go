@@ -21,14 +21,18 @@ import (
 // The map of the job's VMs is in the user's hands: who says where a node is may be
 // the user.
 func TestAMapConnectsVMsToNodesOfTheJobOnly(t *testing.T) {
-	slurm := map[string]string{"n1": "10.9.0.1", "n2": "10.9.0.2", "lo": "localhost"}
+	names := map[string]string{"n1": "10.8.0.1", "n2": "10.9.0.2", "lo": "10.8.0.3", "named": "10.9.0.4"}
+	slurm := map[string]string{"n1": "10.9.0.1", "n2": "10.9.0.2", "lo": "localhost", "named": "10.8.0.4"}
 	for name, tt := range map[string]struct {
 		node, addr, peers string
 		want              string // in the error
 	}{
 		"the address that Slurm has": {node: "n1", addr: "10.9.0.1"},
+		"the address of its name":    {node: "named", addr: "10.9.0.4"},
 		"a host of the underlay": {node: "n1", addr: "10.9.0.66",
 			want: "node n1 is said to be at 10.9.0.66, but 10.9.0.1 is at [10.9.0.1]; if it is there in the underlay, set peers in [network.default] of the configuration"},
+		"where the site has names for them": {node: "n1", addr: "10.9.0.1", peers: "%n-ib",
+			want: "node n1 is said to be at 10.9.0.1, but 10.8.0.1 is at [10.8.0.1]"},
 		"that host, where the site allows any": {node: "n1", addr: "10.9.0.66", peers: config.PeersAny},
 		"a node of another job":                {node: "n3", addr: "10.9.0.3", want: `"n3", which is to be at 10.9.0.3, is no node of this job`},
 		"another node's address":               {node: "n1", addr: "10.9.0.2", want: "node n1 is said to be at 10.9.0.2"},
@@ -36,7 +40,8 @@ func TestAMapConnectsVMsToNodesOfTheJobOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lab := newUnderlay(t)
-			n := &Node{plan: somePlan(t), hosts: slurm}
+			n := &Node{plan: somePlan(t), hosts: names}
+			n.plan.Job.NodeAddrs = func(context.Context, []string) (map[string]string, error) { return slurm, nil }
 			n.plan.Network.Peers = tt.peers
 			err := lab.Do(func() (err error) {
 				n.network = vmnet.Network{ID: n.plan.Job.ID, Nodes: 2, Port: config.VXLANPort}

@@ -95,7 +95,7 @@ func launchJob(ctx context.Context, cfg config.Config, job vmlaunch.Job, status 
 			return nil, fmt.Errorf("node %s: %w", job.Node, err)
 		}
 	}
-	job.Hosts = hostsOf(job.ID.Job)
+	job.Hosts, job.NodeAddrs = hostsOf(job.ID.Job), askNodeAddrs
 	frames := frameWriter{status}
 	node, err := vmlaunch.Launch(ctx, cfg, job, func(p vmstep.Progress) {
 		_ = vmstep.WriteFrame(frames, job.Node, vmstep.KindProgress, p)

@@ -10,8 +10,8 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 )
 
-// Where a job's nodes are, each of them asks slurmctld, once for a job with several:
-// what the nodes say of themselves comes by way of the user's processes.
+// Which nodes a job has, each of them asks slurmctld, once for a job with several: what
+// the nodes say of themselves comes by way of the user's processes.
 
 // The fields of squeue that say which nodes a job has. No user can write anything of
 // his own into them.
@@ -29,12 +29,15 @@ func hostsOf(job uint32) func(context.Context, config.Network) (map[string]strin
 		if !found {
 			return nil, fmt.Errorf("squeue does not say which nodes job %s has", id)
 		}
-		if network.Peers != "" {
-			return hostsLike(ctx, network, list)
-		}
-		text, err = askSlurm(ctx, "scontrol", "--oneliner", "show", "node", list)
-		return nodeAddrs(text), err
+		return hostsLike(ctx, network, list)
 	}
+}
+
+// askNodeAddrs is vmlaunch.Job.NodeAddrs. For several nodes slurmctld sends its table of
+// all.
+func askNodeAddrs(ctx context.Context, nodes []string) (map[string]string, error) {
+	text, err := askSlurm(ctx, "scontrol", "--oneliner", "show", "node", strings.Join(nodes, ","))
+	return nodeAddrs(text), err
 }
 
 // nodesOf finds a job's list of nodes in the lines of nodesFields. A job that has the

@@ -63,15 +63,16 @@ func probePeers(ctx context.Context, network config.Network, node, address strin
 	if err != nil || network.Peers == config.PeersAny {
 		return nil
 	}
-	hosts := map[string]string{node: network.PeerHost(node)}
-	if network.Peers == "" {
-		text, err := askSlurm(ctx, "scontrol", "--oneliner", "show", "node", node)
-		if err != nil {
-			return nil
-		}
-		hosts = nodeAddrs(text)
+	is := vmlaunch.Peer{Node: node, Addr: addr}
+	err = is.Check(ctx, map[string]string{node: network.PeerHost(node)}, "default")
+	if err == nil || network.Peers != "" {
+		return err
 	}
-	return vmlaunch.Peer{Node: node, Addr: addr}.Check(ctx, hosts, "default")
+	hosts, err := askNodeAddrs(ctx, []string{node})
+	if err != nil {
+		return nil
+	}
+	return is.Check(ctx, hosts, "default")
 }
 
 // probePorts finds who has the ports of the jobs' networks, beside the kernel.
