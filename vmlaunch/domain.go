@@ -151,8 +151,8 @@ func onTap(tap, mac string) libvirtxml.DomainInterface {
 }
 
 // addPorts adds the console and the guest agent's channel. libvirt binds their
-// sockets and hands QEMU the listening descriptor: their directory is root's,
-// and QEMU serves one connection, the agent's.
+// sockets and hands QEMU the listening descriptor, so that QEMU need not reach them:
+// nobody but root enters their directory. QEMU serves one connection, the agent's.
 func (p Plan) addPorts(d *libvirtxml.Domain, vm VMPlan) {
 	d.Devices.Serials = append(d.Devices.Serials, libvirtxml.DomainSerial{
 		Source: bound(vm.Console),

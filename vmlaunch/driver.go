@@ -23,21 +23,19 @@ func (n *Node) emulator(m *machine) (string, error) {
 	return filepath.Join("/proc", strings.TrimSpace(string(pid))), err
 }
 
-// checkOwner makes sure that QEMU runs as the job's owner: were the label ever
-// ignored, a guest that breaks out would be root.
+// checkOwner makes sure that QEMU is the job's owner and nothing more: were the label
+// ever ignored, a guest that breaks out would be root.
 func (n *Node) checkOwner(m *machine) error {
 	dir, err := n.emulator(m)
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(dir)
-	switch {
-	case err != nil:
+	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
 		return err
-	case domainOf(dir) != m.plan.UUID:
-		return fmt.Errorf("process %s, which libvirt has started, is not its QEMU", filepath.Base(dir))
-	case ownerOf(info) != n.plan.Owner.UID:
-		return fmt.Errorf("QEMU runs with uid %d instead of %d", ownerOf(info), n.plan.Owner.UID)
 	}
-	return nil
+	if domainOf(dir) != m.plan.UUID {
+		return fmt.Errorf("process %s, which libvirt has started, is not its QEMU", filepath.Base(dir))
+	}
+	return checkConfined(string(status), n.plan.Owner)
 }

@@ -30,6 +30,7 @@ remember_owner = 0
 user = "root"
 group = "root"
 max_core = 0
+seccomp_sandbox = 1
 hugetlbfs_mount = []
 capability_filters = ["cpu-unavailable-features"]
 `
@@ -50,9 +51,10 @@ var eventLoop = sync.OnceValue(func() error {
 
 // openEmbedded opens libvirt's QEMU driver inside this process, rooted at root.
 // What libvirt learns about the emulator, which takes seconds, it keeps in cache
-// for the jobs to come.
-func openEmbedded(root, cache string) (*hypervisor, error) {
-	if err := layOutRoot(root, cache); err != nil {
+// for the jobs to come. What QEMU prints goes to logs: root is in memory, and a user
+// who traces their QEMU can have it print without end.
+func openEmbedded(root, cache, logs string) (*hypervisor, error) {
+	if err := layOutRoot(root, cache, logs); err != nil {
 		return nil, fmt.Errorf("lay out libvirt's root: %w", err)
 	}
 	return openURI(driver(root))
@@ -69,18 +71,27 @@ func openURI(uri string) (*hypervisor, error) {
 	return &hypervisor{conn}, nil
 }
 
-// layOutRoot makes the directories: QEMU, as the job's owner, must pass through
-// them but not look around.
-func layOutRoot(root, cache string) error {
-	for _, dir := range []string{root, filepath.Join(root, "etc"), cache} {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
-			return err
-		}
-	}
-	if err := os.Symlink(cache, filepath.Join(root, "cache")); err != nil && !errors.Is(err, os.ErrExist) {
+// layOutRoot makes the directories below root, through which QEMU must pass. It gets
+// its log as a descriptor, and the cache is libvirt's alone.
+func layOutRoot(root, cache, logs string) error {
+	err := errors.Join(
+		os.MkdirAll(filepath.Join(root, "etc"), 0o711),
+		os.MkdirAll(cache, 0o711),
+		os.MkdirAll(logs, 0o700),
+		linkIfMissing(cache, filepath.Join(root, "cache")),
+		os.MkdirAll(filepath.Join(root, "log"), 0o700),
+		linkIfMissing(logs, filepath.Join(root, "log", "qemu")))
+	if err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(root, "etc", "qemu.conf"), []byte(qemuConf), 0o600)
+}
+
+func linkIfMissing(to, name string) error {
+	if err := os.Symlink(to, name); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // versions tells which QEMU and libvirt run VMs here.

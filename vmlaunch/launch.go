@@ -191,10 +191,8 @@ func (n *Node) makeDirs() error {
 		n.journal.Intend(recordRun, n.plan.Run, nil)); err != nil {
 		return err
 	}
-	for _, dir := range []string{n.plan.Run, filepath.Join(n.plan.Run, "libvirt")} {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
-			return err
-		}
+	if err := n.makeRunDirs(); err != nil {
+		return err
 	}
 	for _, vm := range n.plan.VMs {
 		if err := os.MkdirAll(vm.Dir, 0o700); err != nil {
@@ -210,12 +208,23 @@ func (n *Node) makeDirs() error {
 		n.journal.Done(recordRun, n.plan.Run))
 }
 
+// makeRunDirs makes the directories of sockets. The owner passes through to the agent's,
+// and QEMU, which has the owner's group, to libvirt's files for it.
+func (n *Node) makeRunDirs() error {
+	libvirt := filepath.Join(n.plan.Run, "libvirt")
+	return errors.Join(
+		os.MkdirAll(n.plan.Run, 0o711),
+		os.MkdirAll(n.plan.ports(), 0o700),
+		os.MkdirAll(libvirt, 0o710),
+		os.Chown(libvirt, 0, int(n.plan.Owner.GID)))
+}
+
 // openHypervisor opens libvirt's driver and asks it which QEMU it has. For the first job of
 // a node libvirt then finds out all that this QEMU can do: seconds, in which the image comes.
 func (n *Node) openHypervisor(cfg config.Config) (err error) {
 	root := filepath.Join(n.plan.Run, "libvirt")
 	cache := filepath.Join(cfg.StateDir(n.plan.Job.Node), "libvirt-cache")
-	if n.hypervisor, err = openEmbedded(root, cache); err != nil {
+	if n.hypervisor, err = openEmbedded(root, cache, n.plan.emulatorLogs()); err != nil {
 		return err
 	}
 	if n.versions, err = n.hypervisor.versions(); err != nil {

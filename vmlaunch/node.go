@@ -59,13 +59,15 @@ type Node struct {
 	programs                   sync.WaitGroup
 	programsMu                 sync.Mutex // no Add after Wait: guards ending against programs, and their counts
 
+	proc string // where callers are looked up: /proc but for tests
+
 	sshMu   sync.Mutex
 	sshHost sshkey.Pair // of the guests' sshds
 }
 
 func newNode(plan Plan, j *journal.Journal, clock *stopwatch, progress func(vmstep.Progress)) *Node {
 	n := &Node{
-		plan: plan, journal: j, progress: progress, clock: clock, log: slog.New(slog.DiscardHandler),
+		plan: plan, journal: j, progress: progress, clock: clock, log: slog.New(slog.DiscardHandler), proc: "/proc",
 		shared: sharedMemory{made: make(chan struct{})},
 		mapped: make(chan struct{}), ending: make(chan struct{}), gone: make(chan struct{}),
 	}
@@ -358,6 +360,3 @@ func (n *Node) endProgram(m *machine) {
 
 // groupOf returns the gid in what Stat said.
 func groupOf(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Gid }
-
-// ownerOf returns the uid in what Stat said.
-func ownerOf(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }

@@ -105,8 +105,8 @@ func (p Plan) vm(index int) (VMPlan, error) {
 
 		Overlay: filepath.Join(dir, "overlay.qcow2"),
 		Seed:    filepath.Join(dir, "seed.iso"),
-		Console: filepath.Join(p.Run, name+".console"),
-		Channel: filepath.Join(p.Run, name+".channel"),
+		Console: filepath.Join(p.ports(), name+".console"),
+		Channel: filepath.Join(p.ports(), name+".channel"),
 	}
 	vfs, err := p.vfs(number)
 	if err != nil {
@@ -124,6 +124,12 @@ func (p Plan) vm(index int) (VMPlan, error) {
 	vm.Address = netip.PrefixFrom(addr, subnet.Bits())
 	return vm, err
 }
+
+// ports is the directory of the VMs' sockets, which root alone enters.
+func (p Plan) ports() string { return filepath.Join(p.Run, "ports") }
+
+// emulatorLogs is the directory of what QEMU prints.
+func (p Plan) emulatorLogs() string { return filepath.Join(p.State, "qemu") }
 
 // uuid is the same whenever the same VM is planned, so that a process can be
 // matched to its job without having been written down. RFC 9562, version 8.

@@ -8,7 +8,7 @@ import (
 // ProbeLibvirt opens libvirt's QEMU driver as a launch does, with its root in the
 // empty directory dir, and returns the version of the library.
 func ProbeLibvirt(dir string) (string, error) {
-	h, err := openEmbedded(dir, filepath.Join(dir, "probe-cache"))
+	h, err := openEmbedded(dir, filepath.Join(dir, "probe-cache"), filepath.Join(dir, "probe-logs"))
 	if err != nil {
 		return "", err
 	}

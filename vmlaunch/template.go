@@ -222,8 +222,8 @@ func (p Plan) templateVM(t template.Template) VMPlan {
 		Number: p.VMs[0].Number, Name: "template", Domain: "slurmv-" + p.Job.ID.String() + "-template",
 		UUID: p.uuid(-1), MAC: templateMAC, Tap: p.VMs[0].Tap,
 		Dir: t.Dir, Overlay: t.Disk(), Seed: t.Seed(),
-		Console: filepath.Join(p.Run, "template.console"),
-		Channel: filepath.Join(p.Run, "template.channel"),
+		Console: filepath.Join(p.ports(), "template.console"),
+		Channel: filepath.Join(p.ports(), "template.channel"),
 	}
 }
 
