@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"syscall"
 )
 
 // A Client is one connection to an agent, good for one operation. The methods
@@ -19,10 +21,17 @@ type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return e.Reason }
 
+// ErrForeign is what other users than the job's are told, whom the kernel does not let
+// connect.
+var ErrForeign = errors.New("the VMs of this job belong to another user, whose processes in the job alone may use them")
+
 // Dial connects to the agent that listens at path.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	conn, err := dialer.DialContext(ctx, "unix", path)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, ErrForeign
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to the node agent: %w", err)
 	}
@@ -124,7 +133,7 @@ func (c *Client) call(ctx context.Context, r Request) (Reply, error) {
 	defer closeOnDone(ctx, c.conn)()
 	var reply Reply
 	err := c.conn.WriteJSON(r)
-	if err == nil {
+	if err == nil || errors.Is(err, syscall.EPIPE) { // who refuses us by sight does not listen
 		err = c.conn.ReadJSON(MaxReply, &reply)
 	}
 	switch {

@@ -114,6 +114,41 @@ func TestARefusalIsTheAgentsSentence(t *testing.T) {
 	}
 }
 
+// An agent that refuses by sight answers and closes before it has read anything, and maybe
+// before anything was sent.
+func TestARefusalBySight(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agent.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	refused := make(chan struct{})
+	go func() {
+		for {
+			raw, err := l.Accept()
+			if err != nil {
+				return
+			}
+			NewConn(raw).WriteJSON(Reply{Error: "you are not in the job"})
+			raw.Close()
+			refused <- struct{}{}
+		}
+	}()
+	for _, late := range []bool{false, true} {
+		c := dialed(t, path)
+		if late {
+			<-refused
+		}
+		if _, err := c.PS(t.Context()); err == nil || err.Error() != "you are not in the job" {
+			t.Errorf("error = %v (the request is late: %v)", err, late)
+		}
+		if !late {
+			<-refused
+		}
+	}
+}
+
 func TestAnAgentThatGoesIsAnError(t *testing.T) {
 	tests := map[string]func(*Client) error{
 		"hold": func(c *Client) error { _, err := c.Hold(context.Background()); return err },

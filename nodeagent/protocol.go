@@ -14,8 +14,9 @@
 //	key      nothing more; the server closes
 //	stop     nothing more; the server closes when the agent is about to exit
 //
-// Who may call is the server's decision, from the credentials of the peer. A
-// line is bounded; whatever a client sends is data from a user.
+// Who may call is the server's decision, from the credentials of the peer: others get a
+// Reply with Error before they have said anything. A line is bounded; whatever a client
+// sends is data from a user.
 package nodeagent
 
 import (

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -20,53 +17,47 @@ import (
 // helloTimeout bounds how long a connection may take to say what it wants.
 const helloTimeout = 10 * time.Second
 
-// Serve answers on the job's socket until the step ends: a stop request, or ctx.
-// It calls ready once callers can connect. It leaves the VMs running; [Reclaim]
-// ends them.
+// Serve answers on the job's socket until the step ends: a stop request, or ctx. It
+// gives up the privileges that this does not take, and calls ready once callers can
+// connect. It leaves the VMs running; [Reclaim] ends them.
 func (n *Node) Serve(ctx context.Context, ready func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	listener, err := n.listen()
+	defer n.close()
+	d, err := n.openDoor()
 	if err != nil {
 		return err
 	}
+	defer d.close()
+	if err := n.shed(); err != nil {
+		return err
+	}
 	ready()
-	go func() { <-ctx.Done(); listener.Close() }()
+	go func() { <-ctx.Done(); d.close() }()
+	go n.boundEmulatorLogs(ctx)
 	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			n.close()
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("accept on %s: %w", listener.Addr(), err)
+		c, err := d.accept(ctx)
+		if ctx.Err() != nil {
+			return nil
 		}
-		go n.answer(ctx, stop, conn.(*net.UnixConn))
+		if err != nil {
+			return err
+		}
+		go n.answer(ctx, stop, c)
 	}
-}
-
-// listen opens the socket to every user of the node: who may say what is decided
-// by the peer's credentials.
-func (n *Node) listen() (net.Listener, error) {
-	path := filepath.Join(n.plan.Run, "agent.sock")
-	_ = os.Remove(path)
-	listener, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	return listener, os.Chmod(path, 0o666)
 }
 
 // answer serves one connection.
-func (n *Node) answer(ctx context.Context, stop func(), raw *net.UnixConn) {
-	defer raw.Close()
-	conn := nodeagent.NewConn(raw)
-	_ = raw.SetReadDeadline(time.Now().Add(helloTimeout))
+func (n *Node) answer(ctx context.Context, stop func(), c *caller) {
+	defer c.leave()
+	defer c.Close()
+	conn := nodeagent.NewConn(c.UnixConn)
+	_ = c.SetReadDeadline(time.Now().Add(helloTimeout))
 	var request nodeagent.Request
 	err := conn.ReadJSON(nodeagent.MaxRequest, &request)
 	if err == nil {
-		_ = raw.SetReadDeadline(time.Time{})
-		err = n.admitPeer(raw, request.Op)
+		_ = c.SetReadDeadline(time.Time{})
+		err = c.mayAsk(request.Op)
 	}
 	if err == nil {
 		err = n.serve(ctx, stop, conn, request)
@@ -75,6 +66,14 @@ func (n *Node) answer(ctx context.Context, stop func(), raw *net.UnixConn) {
 		n.log.Warn("request refused", "op", request.Op, "error", err)
 		_ = conn.WriteJSON(nodeagent.Reply{Error: err.Error()})
 	}
+}
+
+// mayAsk leaves the end of the VMs to root, who reclaims what they hold.
+func (c *caller) mayAsk(op string) error {
+	if op == nodeagent.OpStop && !c.root {
+		return errors.New("only root may stop the VMs of a job this way; use scancel")
+	}
+	return nil
 }
 
 // serve returns an error only while the Reply is still to be sent.
@@ -103,30 +102,6 @@ func (n *Node) serve(ctx context.Context, stop func(), conn *nodeagent.Conn, r n
 	return fmt.Errorf("operation %q is not known", r.Op)
 }
 
-// admitPeer lets in root, and the processes of this very job. The owner's uid
-// alone is not enough: one of his jobs has no business in another.
-func (n *Node) admitPeer(conn *net.UnixConn, op string) error {
-	peer, err := peerOf(conn)
-	switch {
-	case err != nil:
-		return err
-	case peer.Uid == 0:
-		return nil
-	case op == nodeagent.OpStop:
-		return errors.New("only root may stop the VMs of a job this way; use scancel")
-	case peer.Uid != n.plan.Owner.UID:
-		return fmt.Errorf("job %d belongs to %s", n.plan.Job.ID.Job, n.plan.Owner.Name)
-	}
-	job, err := jobOfProcess("/proc", int(peer.Pid))
-	if err != nil {
-		return err
-	}
-	if job != n.plan.Job.ID.Job {
-		return fmt.Errorf("the calling process is not part of job %d", n.plan.Job.ID.Job)
-	}
-	return nil
-}
-
 // serveHold is the conversation with the VM step's task, see
 // [nodeagent.HoldMessage].
 func (n *Node) serveHold(ctx context.Context, conn *nodeagent.Conn) error {
@@ -151,7 +126,9 @@ func (n *Node) serveHold(ctx context.Context, conn *nodeagent.Conn) error {
 }
 
 func (n *Node) holdMap(ctx context.Context, conn *nodeagent.Conn, all []nodeagent.NodeVMs) {
-	if err := n.SetMap(ctx, all); err != nil {
+	err := n.SetMap(ctx, all)
+	n.shedForMap()
+	if err != nil {
 		n.log.Error("map", "error", err)
 		_ = conn.WriteJSON(nodeagent.HoldMessage{Error: err.Error()})
 		return

@@ -52,10 +52,14 @@ func runLaunch(ctx context.Context, path string) error {
 		status.line("error", err.Error())
 		return err
 	}
-	return node.Serve(ctx, func() {
+	err = node.Serve(ctx, func() {
 		status.line("ready", "")
 		status.close()
 	})
+	if err != nil {
+		status.line("error", fmt.Sprintf("node %s: %v", os.Getenv("SLURMV_NODE"), err))
+	}
+	return err
 }
 
 func launch(ctx context.Context, path string, status *status) (*vmlaunch.Node, error) {

@@ -86,8 +86,12 @@ func (o runOptions) awaitLaunch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.wait, fmt.Errorf("the VMs did not come up within %s", o.wait))
 	defer cancel()
 	for seen := time.Now(); ; {
-		if client, err := nodeagent.Dial(ctx, socket); err == nil {
+		client, err := nodeagent.Dial(ctx, socket)
+		switch {
+		case err == nil:
 			return client.Close()
+		case errors.Is(err, nodeagent.ErrForeign):
+			return err
 		}
 		jobs, err := findJobs(ctx, which{jobs: []string{os.Getenv("SLURM_JOB_ID")}})
 		switch {

@@ -1,0 +1,232 @@
+//go:build !noguests
+
+package vmlaunch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// A QEMU as libvirt starts it for a job is its owner and no more, other users do not reach
+// its sockets, and its end is heard of by an agent that has given up its privileges.
+func TestQEMUOfAJob(t *testing.T) {
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		t.Skipf("install QEMU and libvirt's driver for it: %v", err)
+	}
+	// libvirt's own account may be missing here: it gets one in files of its own.
+	p := play(t, "qemu "+openDir(t), &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS})
+	const no, yes = "permission denied", "1 kept"
+	for _, tt := range []struct{ what, want string }{
+		{"for another", "QEMU runs with uid 65533 65533 65533 65533 instead of 65534: libvirt ignored the domain's label"},
+		{"for its owner", "<nil>"},
+		{"groups", "65533 65535"},
+		{"log", "appended to, below the state"},
+		{"stranger at the channel", no}, {"stranger at the console", no}, {"stranger at the monitor", no},
+		{"owner at the channel", no}, {"owner at the console", no}, {"owner at the monitor", no},
+		{"root at the channel", yes}, {"root at the console", yes}, {"root at the monitor", yes},
+		// And whatever mode libvirt gives them:
+		{"stranger at the channel", no}, {"stranger at the console", no}, {"stranger at the monitor", no},
+		{"owner at the channel", no}, {"owner at the console", no}, {"owner at the monitor", yes},
+		{"agent's privileges", "CapInh 0000000000000000 CapPrm 0000000000000020 CapEff 0000000000000020 CapBnd 0000000000000000 CapAmb 0000000000000000 NoNewPrivs 1"},
+		{"end", "failed: its QEMU process ended"},
+	} {
+		if got := p.says(tt.what); got != tt.want {
+			t.Errorf("%s: %s; want %s", tt.what, got, tt.want)
+		}
+	}
+	t.Log(p.says("took"))
+}
+
+func playQEMU(t *testing.T, dir string) {
+	unix.Umask(0o022)
+	addAccounts(t, dir)
+	n := nodeWithLibvirt(t, dir)
+	m := n.machines[0]
+	d := n.plan.domain(m.plan, nil)
+	d.Devices.Disks, d.Devices.Interfaces = nil, nil
+
+	n.plan.Owner.UID = stranger
+	m.setRestoring()
+	fmt.Println("for another:", n.startDomain(m, d))
+	must(t, n.endDomain(m))
+	for m.stopReason() == "" {
+		time.Sleep(time.Millisecond)
+	}
+	_ = m.restored()
+	n.plan.Owner.UID = jobOwner
+	fmt.Println("for its owner:", n.startDomain(m, d))
+
+	defer func() { _ = m.domain.Destroy() }()
+	proc, err := n.emulator(m)
+	must(t, err)
+	status, err := os.ReadFile(filepath.Join(proc, "status"))
+	must(t, err)
+	fmt.Println("groups:", list(statusFields(string(status))["Groups"]))
+	fmt.Println("log:", whereLog(t, n, proc))
+	knock(t, n, m)
+	watchEnd(t, n, proc)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addAccounts gives this mount namespace the accounts of libvirt and of the job's owner.
+func addAccounts(t *testing.T, dir string) {
+	t.Helper()
+	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	for file, more := range map[string]string{
+		"passwd": "libvirt-qemu:x:64055:64055::/:/bin/false\nqemu:x:64056:64056::/:/bin/false\nplayer:x:65533:65533::/:/bin/false\n",
+		"group":  "libvirt-qemu:x:64055:\nqemu:x:64056:\nkvm:x:64057:\nplayer:x:65533:\nmore:x:65535:player\n",
+	} {
+		text, err := os.ReadFile("/etc/" + file)
+		must(t, err)
+		own := filepath.Join(dir, file)
+		must(t, os.WriteFile(own, append(text, more...), 0o644))
+		must(t, unix.Mount(own, "/etc/"+file, "", unix.MS_BIND, ""))
+	}
+}
+
+// nodeWithLibvirt goes as far as a launch before it starts VMs.
+func nodeWithLibvirt(t *testing.T, dir string) *Node {
+	t.Helper()
+	job := someJob()
+	job.Cluster = dir // QEMU is known by a UUID that is made of this
+	job.Spec.VMsPerNode, job.Spec.VCPUs, job.Spec.MemoryMiB, job.Spec.Mounts = 1, 1, 64, nil
+	owner, err := LookupOwner(jobOwner, jobOwner)
+	must(t, err)
+	cfg := config.Default()
+	cfg.Paths = config.Paths{State: filepath.Join(dir, "state"), Run: filepath.Join(dir, "run")}
+	plan, err := NewPlan(cfg, job, owner, Hardware{Accel: config.AccelTCG, NUMA: -1})
+	must(t, err)
+	j, err := openJournal(t.Context(), cfg, job)
+	must(t, err)
+	n := newNode(plan, j, startStopwatch(time.Time{}), func(vmstep.Progress) {})
+	must(t, n.makeDirs())
+	must(t, n.openHypervisor(cfg))
+	return n
+}
+
+// whereLog says where QEMU's standard error goes.
+func whereLog(t *testing.T, n *Node, proc string) string {
+	t.Helper()
+	path, err := os.Readlink(filepath.Join(proc, "fd/2"))
+	must(t, err)
+	info, err := os.ReadFile(filepath.Join(proc, "fdinfo/2"))
+	must(t, err)
+	flags, _ := strconv.ParseInt(list(statusFields(string(info))["flags"]), 8, 64)
+	if flags&unix.O_APPEND != 0 && strings.HasPrefix(path, n.plan.State+"/") {
+		return "appended to, below the state"
+	}
+	return fmt.Sprintf("%s, flags %o", path, flags)
+}
+
+// knock has users connect to what libvirt has bound.
+func knock(t *testing.T, n *Node, m *machine) {
+	t.Helper()
+	monitors, err := filepath.Glob(filepath.Join(n.plan.Run, "libvirt/lib/qemu/domain-*/monitor.sock"))
+	must(t, err)
+	if len(monitors) != 1 {
+		t.Fatalf("libvirt has %d monitors", len(monitors))
+	}
+	sockets := [][2]string{{"channel", m.plan.Channel}, {"console", m.plan.Console}, {"monitor", monitors[0]}}
+	knockAs(t, sockets, "stranger", stranger)
+	knockAs(t, sockets, "owner", jobOwner)
+	knockAs(t, sockets, "root", 0)
+	for _, s := range sockets {
+		must(t, os.Chmod(s[1], 0o777))
+	}
+	knockAs(t, sockets, "stranger", stranger)
+	knockAs(t, sockets, "owner", jobOwner)
+}
+
+func knockAs(t *testing.T, sockets [][2]string, who string, uid uint32) {
+	t.Helper()
+	for _, s := range sockets {
+		p := play(t, "caller "+s[1]+" hold 1", asUser(uid))
+		fmt.Fprintln(p.in, "go")
+		words := strings.Split(p.says("caller"), ": ")
+		fmt.Printf("%s at the %s: %s\n", who, s[0], words[len(words)-1])
+	}
+}
+
+// watchEnd gives up privileges and has the owner kill QEMU.
+func watchEnd(t *testing.T, n *Node, proc string) {
+	t.Helper()
+	owner := exec.Command("sh", "-c", "read go; kill -KILL "+filepath.Base(proc))
+	owner.SysProcAttr = asUser(jobOwner)
+	in, err := owner.StdinPipe()
+	must(t, err)
+	must(t, owner.Start())
+	threads, _ := filepath.Glob("/proc/self/task/*/comm")
+	began := time.Now()
+	must(t, shedPrivileges(needed("")))
+	took := time.Since(began)
+	fmt.Println("agent's privileges:", privileges(t, "/proc/self/task/*/status"))
+	fmt.Fprintln(in, "go")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	select {
+	case <-n.gone:
+		fmt.Println("end:", n.machines[0].stopReason())
+	case <-ctx.Done():
+		fmt.Println("end: nothing is heard of it")
+	}
+	fmt.Println("took:", took, "with", len(threads), "threads:", strings.Join(commsOf(threads), " "))
+}
+
+func commsOf(files []string) (names []string) {
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		names = append(names, strings.TrimSpace(string(text)))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Who passes through which directory, whatever lies in it.
+func TestRunDirectories(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("run as root: directories get a group")
+	}
+	plan := Plan{Run: filepath.Join(t.TempDir(), "run")}
+	plan.Owner.GID = jobOwner
+	must(t, newNode(plan, nil, nil, nil).makeRunDirs())
+	for dir, want := range map[string]string{
+		".": "drwx--x--x 0", "ports": "drwx------ 0", "libvirt": "drwx--x--- 65533",
+	} {
+		info, err := os.Stat(filepath.Join(plan.Run, dir))
+		must(t, err)
+		if got := fmt.Sprint(info.Mode(), groupOf(info)); got != want {
+			t.Errorf("%s is %s, want %s", dir, got, want)
+		}
+	}
+}
+
+func TestServeBoundsEmulatorLogs(t *testing.T) {
+	_, socket, _ := startAgent(t, agentPart{Log: maxEmulatorLog + 1})
+	log := filepath.Join(filepath.Dir(socket), "qemu", "vm.log")
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+		if info, err := os.Stat(log); err == nil && info.Size() == 0 {
+			return
+		}
+	}
+	t.Error("the log is as long as it was")
+}
