@@ -112,8 +112,8 @@ func (d *door) holdSpare() {
 	}
 }
 
-// acceptSpared gives up the spare descriptor where accept has none: who comes in by it
-// is judged, and gives it back unless they are root.
+// acceptSpared gives up the spare descriptor where accept has none: who comes by it is
+// judged, for which all but root would need another one.
 func (d *door) acceptSpared() (*net.UnixConn, error) {
 	conn, err := d.listener.AcceptUnix()
 	if d.spare == nil || !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
@@ -181,17 +181,13 @@ func (d *door) mayEnter(peer *unix.Ucred) error {
 	return nil
 }
 
-// takeRoom counts a connection of the owner's in. The last descriptor is root's.
+// takeRoom counts a connection of the owner's in.
 func (d *door) takeRoom() error {
-	full := fmt.Errorf("the agent of job %d has %d connections already, the most that it serves at once", d.job, len(d.room))
-	if d.spare == nil {
-		return full
-	}
 	select {
 	case d.room <- struct{}{}:
 		return nil
 	default:
-		return full
+		return fmt.Errorf("the agent of job %d has %d connections already, the most that it serves at once", d.job, cap(d.room))
 	}
 }
 

@@ -99,6 +99,7 @@ type agentPart struct {
 	Run, Proc string
 	Owner     uint32
 	Job       uint32
+	Nodes     int
 	Log       int64  // what QEMU has printed, in bytes
 	Files     uint64 // RLIMIT_NOFILE; 0 for what there is
 	NoFiles   bool   // once it listens it may open the spare descriptor and no other
@@ -152,7 +153,7 @@ func playAgent(t *testing.T, text string) {
 	plan.Owner = Owner{Name: "alice", UID: part.Owner, GID: part.Owner}
 	plan.Job.ID.Job = part.Job
 	n := newNode(plan, nil, startStopwatch(time.Time{}), func(vmstep.Progress) {})
-	n.machines, n.proc = nil, part.Proc
+	n.machines, n.proc, n.network.Nodes = nil, part.Proc, part.Nodes
 	err := n.Serve(t.Context(), func() {
 		if part.NoFiles {
 			limitFiles(t, uint64(lowestFree(t)+1))
@@ -211,7 +212,7 @@ func playCaller(what string) {
 
 // ask returns "answered" or the error.
 func ask(socket, op string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	client, err := nodeagent.Dial(ctx, socket)
 	if err == nil && op == "ps" {

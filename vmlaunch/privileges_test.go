@@ -7,11 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"kernel.org/pub/linux/libs/security/libcap/cap"
+
+	"github.com/slurm-v/slurm-v/nodeagent"
 )
 
 // Every thread gives up its privileges, and no program that is started has any.
@@ -21,6 +24,7 @@ func TestPrivilegesAreShed(t *testing.T) {
 		{"before", "all, child all"},
 		{"for the map", "CapInh 0000000000000000 CapPrm 0000000000001020 CapEff 0000000000001020 CapBnd 0000000000000000 CapAmb 0000000000000000 NoNewPrivs 1"},
 		{"child for the map", "CapInh 0000000000000000 CapPrm 0000000000000000 CapEff 0000000000000000 CapBnd 0000000000000000 CapAmb 0000000000000000 NoNewPrivs 1"},
+		{"secure bits", "ef"},
 		{"serving", "CapInh 0000000000000000 CapPrm 0000000000000020 CapEff 0000000000000020 CapBnd 0000000000000000 CapAmb 0000000000000000 NoNewPrivs 1"},
 		{"child serving", "CapInh 0000000000000000 CapPrm 0000000000000000 CapEff 0000000000000000 CapBnd 0000000000000000 CapAmb 0000000000000000 NoNewPrivs 1"},
 	} {
@@ -29,6 +33,31 @@ func TestPrivilegesAreShed(t *testing.T) {
 		}
 	}
 	t.Log("it took", p.says("took"))
+}
+
+// An agent that serves has what that takes, and until the map is out what that takes.
+func TestServingAgentHasFewPrivileges(t *testing.T) {
+	const serving = "CapInh 0000000000000000 CapPrm 0000000000000020 CapEff 0000000000000020 CapBnd 0000000000000000 CapAmb 0000000000000000 NoNewPrivs 1"
+	for nodes, before := range map[int]string{1: serving, 2: strings.ReplaceAll(serving, "0020", "1020")} {
+		agent, socket, _ := startAgent(t, agentPart{Nodes: nodes})
+		threads := filepath.Join("/proc", strconv.Itoa(agent.Process.Pid), "task/*/status")
+		if got := privileges(t, threads); got != before {
+			t.Errorf("%d nodes, before the map: %s; want %s", nodes, got, before)
+		}
+		client, err := nodeagent.Dial(t.Context(), socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		holder, err := client.Hold(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer holder.Close()
+		_ = holder.SendMap(t.Context(), []nodeagent.NodeVMs{{}}) // whatever becomes of it
+		if got := privileges(t, threads); got != serving {
+			t.Errorf("%d nodes, after the map: %s; want %s", nodes, got, serving)
+		}
+	}
 }
 
 // playShed has threads of Go and of libvirt, which makes its own.
@@ -47,6 +76,7 @@ func playShed(t *testing.T) {
 	took := time.Since(began)
 	fmt.Println("for the map:", privileges(t, "/proc/self/task/*/status"))
 	fmt.Println("child for the map:", ofChild(t))
+	fmt.Printf("secure bits: %x\n", cap.GetSecbits())
 	if err := keepOnly([]cap.Value{cap.KILL}); err != nil {
 		t.Fatal(err)
 	}
