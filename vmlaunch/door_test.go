@@ -127,7 +127,7 @@ func TestDoorWithoutDescriptors(t *testing.T) {
 			t.Error("the owner got the last descriptor")
 		}
 		if got := ask(socket, "ps"); got != "answered" {
-			t.Errorf("root: %s", got)
+			t.Fatalf("root: %s", got)
 		}
 	}
 	first, err := net.Dial("unix", socket) // root has the last one, and says nothing

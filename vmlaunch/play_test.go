@@ -212,7 +212,7 @@ func playCaller(what string) {
 
 // ask returns "answered" or the error.
 func ask(socket, op string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	client, err := nodeagent.Dial(ctx, socket)
 	if err == nil && op == "ps" {

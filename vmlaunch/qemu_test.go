@@ -34,6 +34,7 @@ func TestQEMUOfAJob(t *testing.T) {
 		{"for another", "QEMU runs with uid 65533 65533 65533 65533 instead of 65534: libvirt ignored the domain's label"},
 		{"for its owner", "<nil>"},
 		{"groups", "65533 65535"},
+		{"core", "Max core file size 0 0 bytes"},
 		{"log", "appended to, below the state"},
 		{"stranger at the channel", no}, {"stranger at the console", no}, {"stranger at the monitor", no},
 		{"owner at the channel", no}, {"owner at the console", no}, {"owner at the monitor", no},
@@ -76,6 +77,13 @@ func playQEMU(t *testing.T, dir string) {
 	status, err := os.ReadFile(filepath.Join(proc, "status"))
 	must(t, err)
 	fmt.Println("groups:", list(statusFields(string(status))["Groups"]))
+	limits, err := os.ReadFile(filepath.Join(proc, "limits"))
+	must(t, err)
+	for line := range strings.Lines(string(limits)) {
+		if strings.Contains(line, "core") {
+			fmt.Println("core:", strings.Join(strings.Fields(line), " "))
+		}
+	}
 	fmt.Println("log:", whereLog(t, n, proc))
 	knock(t, n, m)
 	watchEnd(t, n, proc)
