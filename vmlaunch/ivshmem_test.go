@@ -343,7 +343,7 @@ func leasedJunk(t *testing.T, cfg config.Config) (path string) {
 	}
 	t.Cleanup(func() { file.Close(); os.Remove(path) })
 	if os.Getuid() == 0 {
-		err = file.Chown(stranger, stranger)
+		err = file.Chown(hostileUser, hostileUser)
 	}
 	if _, lease := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); errors.Join(err, lease) != nil {
 		t.Fatal(err, lease)

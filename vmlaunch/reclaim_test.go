@@ -16,8 +16,8 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// stranger is a job's owner, in whose hands the directories of its VMs are.
-const stranger = 54321
+// hostileUser is a job's owner, in whose hands the directories of its VMs are.
+const hostileUser = 54321
 
 // aJobWithFiles is one whose VM has a directory, which fill fills.
 func aJobWithFiles(t *testing.T, fill func(dir string) error) (config.Config, journal.ID) {
@@ -29,9 +29,9 @@ func aJobWithFiles(t *testing.T, fill func(dir string) error) (config.Config, jo
 	cfg := stateIn(filepath.Join(dir, "state"))
 	cfg.Paths.Run = filepath.Join(dir, "run", "%n")
 	n := aNode(t, cfg, 42, jobspec.IVShmem{})
-	n.plan.Owner.UID, n.plan.Owner.GID = stranger, stranger
+	n.plan.Owner.UID, n.plan.Owner.GID = hostileUser, hostileUser
 	libvirts := filepath.Join(n.plan.Run, "libvirt", "lib")
-	err := errors.Join(n.makeDirs(), os.Mkdir(libvirts, 0o750), os.Chown(libvirts, stranger, stranger),
+	err := errors.Join(n.makeDirs(), os.Mkdir(libvirts, 0o750), os.Chown(libvirts, hostileUser, hostileUser),
 		fill(libvirts), fill(n.plan.VMs[0].Dir), n.journal.Close())
 	if err != nil {
 		t.Fatal(err)
