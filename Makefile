@@ -31,13 +31,14 @@ $(shell mkdir -p $(BUILD); echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)
 
 GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*') config/slurmv.toml go.mod go.sum
 SHIM       := $(wildcard spank/*.c spank/*.h) spank/spank.map Makefile
+LUA        := $(BUILD)/job_submit.lua $(BUILD)/cli_filter.lua
 GUEST_PKG ?= ./cmd/slurmv-guest
 PROGRAMS   := slurm-v-run slurmv slurmv-agent
 
 .PHONY: all build packages install demo test unit fuzz lint clean
 all: build
 
-build: $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/slurmv-guest $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(BUILD)/docs
+build: $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/slurmv-guest $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(LUA) $(BUILD)/docs
 
 # Man pages and completions are made from the commands themselves.
 $(BUILD)/docs: $(BUILD)/slurmv $(BUILD)/slurm-v-run
@@ -61,6 +62,10 @@ $(BUILD)/slurmv.so: $(SHIM) $(BUILD)/settings
 	  -DSLURMV_AGENT='"$(LIBEXECDIR)/slurmv-agent"' -DSLURMV_CONFIG='"$(CONF)"' -DSLURMV_STATE='"$(STATEDIR)"' \
 	  -Wl,--unresolved-symbols=ignore-all -Wl,--version-script=spank/spank.map -o $@ $(filter %.c,$(SHIM)) -ldl
 
+# Each is complete, since a site installs either alone.
+$(LUA): $(BUILD)/%.lua: scripts/slurm/%.lua.in scripts/slurm/rules.lua
+	sed -e '/^@RULES@$$/{' -e 'r scripts/slurm/rules.lua' -e 'd' -e '}' $< > $@
+
 packages:
 	scripts/install-packages
 
@@ -70,7 +75,7 @@ install: build
 	install -m 755 $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest $(DESTDIR)$(LIBEXECDIR)
 	# An unchanged plugin keeps its time: a newer one means that slurmd must be restarted.
 	install -C -m 755 $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(DESTDIR)$(LIBDIR)
-	install -m 644 scripts/slurm/*.lua $(DESTDIR)$(DATADIR)/slurm-v
+	install -m 644 $(LUA) $(DESTDIR)$(DATADIR)/slurm-v
 	install -D -m 644 include/slurmv_ivshmem.h $(DESTDIR)$(INCLUDEDIR)/slurmv_ivshmem.h
 	install -d $(DESTDIR)$(MANDIR)/man1
 	install -m 644 $(BUILD)/docs/man/man1/* $(DESTDIR)$(MANDIR)/man1

@@ -1,12 +1,18 @@
 // Package slurm tests the Lua snippets with tables in place of Slurm's own.
+//
+// Each Slurm brings the Lua that it was built with, Debian's 5.1, so they run in several.
 package slurm
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -16,6 +22,7 @@ import (
 const jobSubmit = `
 slurm = { SUCCESS = 0, ERROR = -1, NO_VAL16 = 65534, NO_VAL = 4294967294, NO_VAL64 = 1.844674407371e+19 }
 function slurm.log_user(format, text) print("user: " .. text) end
+function slurm.log_error(format, text) print("log: " .. text) end
 local given = ...
 local unset = { pn_min_cpus = 65534, cpus_per_task = 65534, ntasks_per_node = 65534, num_tasks = 4294967294,
 	max_nodes = 4294967294, het_job_offset = 4294967294 }
@@ -43,19 +50,80 @@ dofile("cli_filter.lua")
 print(slurm_cli_pre_submit(options))
 `
 
-// run calls a snippet with the Lua table arguments and returns the lines it printed.
+var cleanUp = func() error { return nil }
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := cleanUp(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+// built is the directory of the two files as they are installed.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "slurmv-lua")
+	if err != nil {
+		return "", err
+	}
+	cleanUp = func() error { return os.RemoveAll(dir) }
+	for _, source := range []string{"rules.lua", "job_submit.lua.in", "cli_filter.lua.in", "../../Makefile"} {
+		if _, err := os.Stat(source); err != nil { // go test keeps no result beyond a change of what it has looked at
+			return "", err
+		}
+	}
+	out, err := exec.Command("make", "-s", "-C", "../..", "BUILD="+dir, dir+"/job_submit.lua", dir+"/cli_filter.lua").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("make: %w\n%s", err, out)
+	}
+	return dir, err
+})
+
+// interpreters are the versions of Lua that are there.
+func interpreters(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for _, name := range []string{"lua5.1", "lua5.3", "lua5.4"} {
+		if _, err := exec.LookPath(name); err == nil {
+			found = append(found, name)
+		}
+	}
+	if found == nil {
+		t.Skip("no lua5.1, lua5.3 or lua5.4: install the package lua5.1")
+	}
+	return found
+}
+
+// run calls a snippet with the Lua table arguments in each Lua and returns the lines
+// it printed, the same in all.
 func run(t *testing.T, harness, arguments string, env ...string) []string {
 	t.Helper()
-	lua, err := exec.LookPath("lua5.3")
-	if err != nil {
-		t.Skip("no lua5.3: install the package lua5.3")
+	var first []string
+	for _, lua := range interpreters(t) {
+		got := runIn(t, lua, harness, arguments, env...)
+		if first != nil && !cmp.Equal(first, got) {
+			t.Errorf("%s printed something else than the Lua before it (-before +%[1]s):\n%s", lua, cmp.Diff(first, got))
+		}
+		first = got
 	}
+	return first
+}
+
+func runIn(t *testing.T, lua, harness, arguments string, env ...string) []string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "harness.lua")
 	text := "local harness = function(...)" + harness + "end\nharness(" + arguments + ")\n"
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(lua, path)
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, lua, path)
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -220,8 +288,22 @@ func TestCLIFilter(t *testing.T) {
 		},
 		"a command that does not know": {
 			options: vms, slurmv: "exit 1",
-			want: []string{"user: slurm-v: the CPUs and memory of the VMs are unknown, since this command fails: " +
+			want: []string{"user: slurm-v: the CPUs and memory of the VMs are unknown, since this command does not print them: " +
 				"slurmv resources --vm-per-node='2'", "-1"},
+		},
+		"a command that prints something else": {
+			options: vms, slurmv: "echo cpus:4,mem:2560,swap:1",
+			want: []string{"user: slurm-v: the CPUs and memory of the VMs are unknown, since this command does not print them: " +
+				"slurmv resources --vm-per-node='2'", "-1"},
+		},
+		"memory of more digits than any": {
+			options: vms + `mem = string.rep("9", 400)`, slurmv: "echo cpus:4,mem:3072",
+			want: []string{"mincpus=4", "mem=1000000000000M", "0"},
+		},
+		"an error in the rules refuses the job": {
+			options: `spank = setmetatable({}, { __index = function() error("a fault", 0) end })`,
+			want: []string{"user: slurm-v: the rules for VM jobs failed: a fault",
+				"user: slurm-v: the rules for VM jobs failed on this one; tell the administrators of the site", "-1"},
 		},
 		"sizes have units": {
 			options: vms + `mem = "3G"`, slurmv: "echo cpus:4,mem:3072", want: []string{"mincpus=4", "mem=3072M", "0"},
@@ -260,27 +342,6 @@ print(slurm_job_submit({}), slurmv_job_submit ~= nil, slurm_job_modify == nil)
 	if diff := cmp.Diff([]string{"the site's\ttrue\ttrue"}, run(t, site, "{}")); diff != "" {
 		t.Errorf("the site's file has (-want +got):\n%s", diff)
 	}
-}
-
-// A site installs either file alone, so each has the rules.
-func TestRulesAreTheSame(t *testing.T) {
-	if diff := cmp.Diff(rules(t, "job_submit.lua"), rules(t, "cli_filter.lua")); diff != "" {
-		t.Errorf("the rules differ (-job_submit.lua +cli_filter.lua):\n%s", diff)
-	}
-}
-
-func rules(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, begun := strings.Cut(string(text), "-- The rules, ")
-	rules, _, ended := strings.Cut(rest, "-- The end of the rules.")
-	if !begun || !ended {
-		t.Fatalf("%s: no rules between their comments", path)
-	}
-	return rules
 }
 
 // Slurm refuses a job with a GRES that its configuration does not have.
