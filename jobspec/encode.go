@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/slurm-v/slurm-v/config"
@@ -53,7 +54,13 @@ func Decode(text string) (Spec, error) {
 	return spec, nil
 }
 
+// noncePattern is what crypto/rand.Text returns, with room.
+var noncePattern = regexp.MustCompile(`^[A-Z2-7]{0,64}$`)
+
 func (s Spec) bounded() error {
+	if !noncePattern.MatchString(s.Nonce) {
+		return errors.New("the nonce is not one of Slurm-V's")
+	}
 	for name, n := range map[string]int{
 		"VMs": s.VMsPerNode, "vCPUs": s.VCPUs, "VFs": len(s.SRIOV.VFs), "devices": s.IVShmem.Devices, "mounts": len(s.Mounts),
 	} {

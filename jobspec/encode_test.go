@@ -16,10 +16,11 @@ func TestEncodeIsStable(t *testing.T) {
 	spec.SRIOV.VFs = []VF{{}, {10000, 40000, "ens1f0", NUMARequire, true}}
 	spec.IVShmem = IVShmem{2, 16}
 	spec.Mounts = append(spec.Mounts, Mount{"/<data>", "/mnt", true})
+	spec.Nonce = "ABCDEFGHIJKLMNOPQRSTUVWX27"
 	const want = `{"vms_per_node":2,"vcpus":1,"memory_mib":1024,"disk_mib":0,"image":"rocky9","image_mode":"cache",` +
 		`"sriov":{"vfs":[{},{"min":10000,"max":40000,"pf":"ens1f0","numa":"require","spread":true}]},"ivshmem":{"devices":2,"size_mib":16},"network":"default",` +
 		`"mounts":[{"host":"/home/u/run","guest":"/home/u/run"},{"host":"/<data>","guest":"/mnt","ro":true}],` +
-		`"ready_timeout_ns":300000000000,"start":"auto","work_dir":"/home/u/run"}`
+		`"ready_timeout_ns":300000000000,"start":"auto","work_dir":"/home/u/run","nonce":"ABCDEFGHIJKLMNOPQRSTUVWX27"}`
 	if diff := cmp.Diff(want, spec.Encode()); diff != "" {
 		t.Errorf("a change here breaks jobs between two versions (-want +got):\n%s", diff)
 	}
@@ -61,6 +62,9 @@ func TestDecodeRefuses(t *testing.T) {
 		"a cap beyond any":         {replaced(`"sriov":{}`, `"sriov":{"vfs":[{"max":4294967295}]}`), "4294967295 Mb/s of a VF are out of range"},
 		"devices below zero":       {replaced(`"devices":0`, `"devices":-1`), "-1 devices are out of range"},
 		"shared memory below zero": {replaced(`"size_mib":0`, `"size_mib":-1`), "-1 MiB of shared memory are out of range"},
+		"a nonce of odd letters":   {replaced(`"work_dir":"/home/u/run"`, `"work_dir":"/home/u/run","nonce":"ab"`), "the nonce is not one of Slurm-V's"},
+		"a nonce without end":      {replaced(`"work_dir":"/home/u/run"`, `"work_dir":"/home/u/run","nonce":"`+strings.Repeat("A", 65)+`"`), "the nonce is not one of Slurm-V's"},
+		"an empty nonce":           {replaced(`"work_dir":"/home/u/run"`, `"work_dir":"/home/u/run","nonce":""`), "not as Slurm-V writes it"},
 		"too long a text":          {`{"image":"` + strings.Repeat("x", maxEncoded) + `"}`, "bytes long; at most 98304 are allowed"},
 	}
 	for name, tt := range tests {

@@ -42,6 +42,7 @@ type Spec struct {
 	ReadyTimeout time.Duration `json:"ready_timeout_ns"`    // whole seconds
 	Start        config.Start  `json:"start,omitempty"`     // "" is auto, as from a plugin that does not know it
 	WorkDir      string        `json:"work_dir"`            // of the job
+	Nonce        string        `json:"nonce,omitempty"`     // of the submission; only the job's own processes know it
 }
 
 // SRIOV asks for virtual functions.

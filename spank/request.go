@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -55,6 +56,7 @@ func (s submission) answer() (answer, error) {
 			return answer{}, err
 		}
 	}
+	spec.Nonce = rand.Text()
 	return answer{spec: spec.Encode(), resources: need.Flat()}, nil
 }
 

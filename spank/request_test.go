@@ -150,6 +150,9 @@ func TestAnswerIsWhatTheNodesRead(t *testing.T) {
 		Image, WorkDir string
 	}
 	want := parts{VMs: 2, VCPUs: 3, Image: filepath.Join(dir, "work/a=b.qcow2"), WorkDir: filepath.Join(dir, "work")}
+	if again, err := s.answer(); err != nil || len(spec.Nonce) < 26 || again.spec == got.spec {
+		t.Errorf("two submissions have the secrets of %s and %s, %v; want two of 128 bits", got.spec, again.spec, err)
+	}
 	if diff := cmp.Diff(want, parts{spec.VMsPerNode, spec.VCPUs, spec.Image, spec.WorkDir}); diff != "" {
 		t.Errorf("the nodes read (-want +got):\n%s", diff)
 	}

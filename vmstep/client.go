@@ -5,20 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/slurm-v/slurm-v/nodeagent"
 )
-
-// Address returns the abstract socket on which the keeper of a job listens. It
-// is bound by one process at a time, which is what starts the VMs once; it
-// vanishes with that process.
-func Address(uid int, job string) string {
-	return fmt.Sprintf("@slurmv/%d/%s", uid, job)
-}
 
 // A Client follows the keeper of a job.
 type Client struct {
@@ -32,14 +23,14 @@ type Client struct {
 // connectPatience bounds how long a keeper may take to answer.
 const connectPatience = 30 * time.Second
 
-// Connect reaches the keeper at address and calls start if there is none. When
-// several processes do so at once, one keeper comes to be and all reach it. With
+// Connect reaches the keeper at one of the addresses and calls start if there is none.
+// When several processes do so at once, one keeper comes to be and all reach it. With
 // restart, VMs that have failed or ended are started again.
-func Connect(ctx context.Context, address string, restart bool, start func() error) (*Client, error) {
+func Connect(ctx context.Context, addresses []string, restart bool, start func() error) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
 	for first := false; ; first = true {
-		c, err := dial(ctx, address, restart)
+		c, err := dial(ctx, addresses, restart)
 		if !noKeeper(err) {
 			return c.as(first), err
 		}
@@ -67,17 +58,12 @@ func noKeeper(err error) bool {
 		errors.Is(err, syscall.EPIPE)
 }
 
-func dial(ctx context.Context, address string, restart bool) (*Client, error) {
-	var dialer net.Dialer
-	raw, err := dialer.DialContext(ctx, "unix", address)
+func dial(ctx context.Context, addresses []string, restart bool) (*Client, error) {
+	raw, err := reachAny(ctx, addresses)
 	if err != nil {
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { raw.Close() })()
-	if err := samePeer(raw); err != nil {
-		raw.Close()
-		return nil, fmt.Errorf("the name %s is taken: %w", strings.TrimPrefix(address, "@"), err)
-	}
 	c := &Client{conn: nodeagent.NewConn(raw)}
 	err = c.conn.WriteJSON(clientHello{Restart: restart})
 	if err == nil {

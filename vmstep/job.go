@@ -20,6 +20,7 @@ type Job struct {
 	VCPUs        int // of one VM
 	Devices      int // for shared memory (IVShmem)
 	ReadyTimeout time.Duration
+	Secret       string // which only processes of the job have; "" in one of an older plugin
 }
 
 // String is the identity of the job, as "4217.0": a requeued job is another one.
@@ -46,7 +47,7 @@ func JobFromEnv(env func(string) string) (Job, error) {
 	}
 	if spec, err := jobspec.Decode(env(SpecVariable)); err == nil {
 		job.VMs, job.VCPUs, job.Devices = job.Nodes*spec.VMsPerNode, spec.VCPUs, spec.IVShmem.Devices
-		job.ReadyTimeout = spec.ReadyTimeout
+		job.ReadyTimeout, job.Secret = spec.ReadyTimeout, spec.Nonce
 	}
 	return job, nil
 }

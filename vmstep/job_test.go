@@ -9,16 +9,16 @@ import (
 )
 
 func TestJobFromEnv(t *testing.T) {
-	base := map[string]string{"SLURM_JOB_ID": "4217", "SLURM_JOB_NUM_NODES": "2", SpecVariable: jobspec.Spec{VMsPerNode: 3, VCPUs: 8, ReadyTimeout: time.Minute, IVShmem: jobspec.IVShmem{Devices: 3, SizeMiB: 16}}.Encode()}
+	base := map[string]string{"SLURM_JOB_ID": "4217", "SLURM_JOB_NUM_NODES": "2", SpecVariable: jobspec.Spec{VMsPerNode: 3, VCPUs: 8, ReadyTimeout: time.Minute, IVShmem: jobspec.IVShmem{Devices: 3, SizeMiB: 16}, Nonce: "AB27"}.Encode()}
 	tests := map[string]struct {
 		change map[string]string
 		want   Job
 		err    string
 	}{
-		"a job":                   {want: Job{4217, 0, 2, 6, 8, 3, time.Minute}},
-		"a requeued job":          {change: map[string]string{"SLURM_RESTART_COUNT": "3"}, want: Job{4217, 3, 2, 6, 8, 3, time.Minute}},
-		"under salloc":            {change: map[string]string{"SLURM_JOB_NUM_NODES": "", "SLURM_NNODES": "4"}, want: Job{4217, 0, 4, 12, 8, 3, time.Minute}},
-		"an odd request":          {change: map[string]string{SpecVariable: "?"}, want: Job{4217, 0, 2, 0, 0, 0, 0}},
+		"a job":                   {want: Job{4217, 0, 2, 6, 8, 3, time.Minute, "AB27"}},
+		"a requeued job":          {change: map[string]string{"SLURM_RESTART_COUNT": "3"}, want: Job{4217, 3, 2, 6, 8, 3, time.Minute, "AB27"}},
+		"under salloc":            {change: map[string]string{"SLURM_JOB_NUM_NODES": "", "SLURM_NNODES": "4"}, want: Job{4217, 0, 4, 12, 8, 3, time.Minute, "AB27"}},
+		"an odd request":          {change: map[string]string{SpecVariable: "?"}, want: Job{4217, 0, 2, 0, 0, 0, 0, ""}},
 		"no job":                  {change: map[string]string{"SLURM_JOB_ID": ""}, err: "salloc --vm-per-node=N"},
 		"no VMs":                  {change: map[string]string{SpecVariable: ""}, err: "job 4217 has no VMs"},
 		"a heterogeneous job":     {change: map[string]string{"SLURM_HET_SIZE": "2"}, err: "heterogeneous"},

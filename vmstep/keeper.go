@@ -2,7 +2,6 @@ package vmstep
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -174,31 +173,6 @@ func tell(ctx context.Context, conn *nodeagent.Conn, rec *record) {
 		}
 		n += len(events)
 	}
-}
-
-// samePeer returns an error unless the other end is a process of the same user:
-// names of abstract sockets are anybody's.
-func samePeer(conn net.Conn) error {
-	unix, ok := conn.(*net.UnixConn)
-	if !ok {
-		return errors.New("not a unix socket")
-	}
-	raw, err := unix.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var cred *syscall.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) {
-		cred, credErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-	})
-	if err = errors.Join(err, credErr); err != nil {
-		return err
-	}
-	if int(cred.Uid) != os.Getuid() {
-		return fmt.Errorf("the other end belongs to user %d", cred.Uid)
-	}
-	return nil
 }
 
 // terminate asks srun to end its step, as scancel would.

@@ -3,6 +3,7 @@ package vmstep
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -24,6 +25,9 @@ const fakeSrun = "VMSTEP_TEST_SRUN"
 func TestMain(m *testing.M) {
 	if act := os.Getenv(fakeSrun); act != "" {
 		os.Exit(playSrun(act))
+	}
+	if words := os.Getenv(squatVariable); words != "" {
+		os.Exit(playSquatter(strings.Fields(words)))
 	}
 	os.Exit(m.Run())
 }
@@ -102,12 +106,12 @@ func awaitFile(path string) {
 
 // A stage is a keeper for the test, started on demand.
 type stage struct {
-	address string
-	log     string
-	gone    chan struct{} // closed when the job is gone
-	ended   chan error    // what Serve returned
-	starts  atomic.Int32  // keepers that came to listen
-	start   func() error
+	addresses []string
+	log       string
+	gone      chan struct{} // closed when the job is gone
+	ended     chan error    // what Serve returned
+	starts    atomic.Int32  // keepers that came to listen
+	start     func() error
 }
 
 var stages atomic.Int32
@@ -115,17 +119,20 @@ var stages atomic.Int32
 func newStage(t *testing.T, act string) *stage {
 	t.Helper()
 	s := &stage{
-		address: fmt.Sprintf("@slurmv-test/%d/%d", os.Getpid(), stages.Add(1)),
-		log:     t.TempDir() + "/log",
-		gone:    make(chan struct{}),
-		ended:   make(chan error, 1),
+		addresses: Addresses(os.Getuid(), Job{ID: uint32(os.Getpid()), Restart: uint32(stages.Add(1)), Secret: rand.Text()}),
+		log:       t.TempDir() + "/log",
+		gone:      make(chan struct{}),
+		ended:     make(chan error, 1),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	s.start = func() error {
-		l, err := net.Listen("unix", s.address)
+		l, err := Listen(s.addresses)
+		if errors.Is(err, ErrKept) {
+			return nil
+		}
 		if err != nil {
-			return nil // another one listens
+			return err
 		}
 		s.starts.Add(1)
 		go func() { s.ended <- s.keeper(act).Serve(ctx, l) }()
@@ -154,7 +161,7 @@ func (s *stage) keeper(act string) *Keeper {
 
 func (s *stage) connect(t *testing.T, restart bool) *Client {
 	t.Helper()
-	c, err := Connect(context.Background(), s.address, restart, s.start)
+	c, err := Connect(context.Background(), s.addresses, restart, s.start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,11 +175,15 @@ func (s *stage) sruns() int {
 }
 
 func TestManyClientsStartTheVMsOnce(t *testing.T) {
-	s := newStage(t, "works")
+	startMany(t, newStage(t, "works"))
+}
+
+func startMany(t *testing.T, s *stage) {
+	t.Helper()
 	results := make(chan error)
 	for range 8 {
 		go func() {
-			c, err := Connect(context.Background(), s.address, false, s.start)
+			c, err := Connect(context.Background(), s.addresses, false, s.start)
 			if err == nil {
 				defer c.Close()
 				_, err = c.Wait(func(Event) {})
@@ -261,7 +272,7 @@ func TestOddClientsDoNoHarm(t *testing.T) {
 	s := newStage(t, "works")
 	s.connect(t, false)
 	for _, words := range []string{"", "{", "[]\n", strings.Repeat("x", 1<<17)} {
-		conn, err := net.Dial("unix", s.address)
+		conn, err := net.Dial("unix", s.addresses[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -303,7 +314,7 @@ func TestTheKeeperEndsWithItsJob(t *testing.T) {
 	if err := <-s.ended; err != nil {
 		t.Error(err)
 	}
-	if _, err := net.Dial("unix", s.address); err == nil {
+	if _, err := net.Dial("unix", s.addresses[0]); err == nil {
 		t.Error("somebody still listens")
 	}
 }
@@ -317,7 +328,7 @@ func TestTheKeeperLeavesWhenTheVMsAreElsewhere(t *testing.T) {
 }
 
 func TestConnectTellsWhyThereIsNoKeeper(t *testing.T) {
-	_, err := Connect(context.Background(), "@slurmv-test/none", false, func() error { return errors.New("srun is not in PATH") })
+	_, err := Connect(context.Background(), []string{"@slurmv-test/none"}, false, func() error { return errors.New("srun is not in PATH") })
 	if err == nil || !strings.Contains(err.Error(), "srun is not in PATH") {
 		t.Errorf("error = %v", err)
 	}

@@ -89,7 +89,7 @@ func keeper() error {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
 		unix.SIGALRM, unix.SIGUSR1, unix.SIGUSR2)
 	k, l, err := newKeeper()
-	if err != nil && !errors.Is(err, unix.EADDRINUSE) {
+	if err != nil && !errors.Is(err, vmstep.ErrKept) {
 		fmt.Fprintln(tell, err)
 	}
 	tell.Close()
@@ -108,7 +108,7 @@ func newKeeper() (*vmstep.Keeper, net.Listener, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := net.Listen("unix", vmstep.Address(os.Getuid(), job.String()))
+	l, err := vmstep.Listen(vmstep.Addresses(os.Getuid(), job))
 	if err != nil {
 		return nil, nil, err
 	}

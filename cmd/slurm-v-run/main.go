@@ -96,7 +96,7 @@ func sameJob(line vmstep.CommandLine, job vmstep.Job) error {
 
 // awaitVMs returns when the VMs are ready or, with --start, are starting.
 func awaitVMs(ctx context.Context, line vmstep.CommandLine, job vmstep.Job) (vmstep.Event, error) {
-	client, err := vmstep.Connect(ctx, vmstep.Address(os.Getuid(), job.String()), line.Start, startKeeper)
+	client, err := vmstep.Connect(ctx, vmstep.Addresses(os.Getuid(), job), line.Start, startKeeper)
 	if err != nil {
 		return vmstep.Event{}, err
 	}

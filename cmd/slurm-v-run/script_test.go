@@ -53,7 +53,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("ALIVE", alive)
 			e.Defer(func() {
 				os.Remove(alive)
-				awaitEnd(vmstep.Address(os.Getuid(), strconv.Itoa(job)+".0"))
+				awaitEnd(addresses(job)[0])
 			})
 			return os.WriteFile(alive, nil, 0o600)
 		},
@@ -63,14 +63,20 @@ func TestScripts(t *testing.T) {
 
 // endVMs ends the VM step and waits until the keeper has noticed.
 func endVMs(ts *testscript.TestScript, _ bool, _ []string) {
-	address := vmstep.Address(os.Getuid(), ts.Getenv("SLURM_JOB_ID")+".0")
-	keeper, err := vmstep.Connect(context.Background(), address, false, func() error { return errors.New("there is none") })
+	job, err := strconv.Atoi(ts.Getenv("SLURM_JOB_ID"))
+	ts.Check(err)
+	keeper, err := vmstep.Connect(context.Background(), addresses(job), false, func() error { return errors.New("there is none") })
 	ts.Check(err)
 	defer keeper.Close()
 	ts.Check(os.Remove(ts.Getenv("ALIVE")))
 	if reason := keeper.UntilEnd(); reason == "" {
 		ts.Fatalf("the keeper went without a word")
 	}
+}
+
+// addresses are those of a job whose request has no secret.
+func addresses(job int) []string {
+	return vmstep.Addresses(os.Getuid(), vmstep.Job{ID: uint32(job)})
 }
 
 // awaitEnd waits until no keeper listens.
