@@ -119,6 +119,7 @@ type Image struct {
 
 // Slurm says how the VMs' CPUs and memory come into a job's request.
 type Slurm struct {
+	Bin          string    `toml:"bin"` // directory of Slurm's commands; "" is where root's PATH has them
 	Resources    Resources `toml:"resources"`
 	QEMUOverhead Size      `toml:"qemu_overhead"` // per VM, beside the guest's memory
 	GRES         bool      `toml:"gres"`          // it counts VFs: GresTypes has vf and vfbw

@@ -144,7 +144,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	long := `"/` + strings.Repeat("x", MaxText) + `"`
 	tests := map[string]struct{ text, want string }{
-		"a misspelt key, by line and with the known ones": {"\n[slurm]\nresource = \"user\"", `test.toml:3: slurm.resource: unknown key; known here: resources, qemu_overhead`},
+		"a misspelt key, by line and with the known ones": {"\n[slurm]\nresource = \"user\"", `test.toml:3: slurm.resource: unknown key; known here: bin, resources, qemu_overhead`},
 		"an unknown section":                              {"[limit]\nvm_per_node = 4", `test.toml:1: limit: unknown key; known here: paths, limits,`},
 		"an unknown key of a network":                     {"[network.default]\nport = 1", `test.toml:2: network.default.port: unknown key; known here: type, subnet,`},
 		"an unknown key at the top":                       {"vm_per_node = 4", `test.toml:1: vm_per_node: unknown key; known here: paths,`},
@@ -204,6 +204,7 @@ func TestParseRefuses(t *testing.T) {
 		"a catalogue name with a slash":                   {"[images.catalogue.\"a/b\"]\npath = \"/x\"", `images.catalogue.a/b: not a name`},
 		"a catalogue entry without path":                  {"[images.catalogue.r9]", `images.catalogue.r9.path: "" is not a plain absolute path`},
 		"an unknown resources word":                       {`slurm.resources = "lua"`, `slurm.resources: lua is not allowed; use "user" or "job_submit" or "cli_filter"`},
+		"commands of Slurm at a relative path":            {`slurm.bin = "bin"`, `slurm.bin: bin is not a plain absolute path`},
 		"an overhead beyond reason":                       {`slurm.qemu_overhead = "2T"`, `slurm.qemu_overhead: 2T is not allowed; use 0 to 1T`},
 		"a network without type":                          {`network.lan.bridge = "br0"`, `network.lan.type: "" is not allowed; use "job" or "bridge"`},
 		"a default network of no type":                    {`network.default.type = ""`, `network.default.type: "" is not allowed; use "job" or "bridge"`},

@@ -163,6 +163,7 @@ func (i Images) validate() error {
 
 func (s Slurm) validate() error {
 	return firstOf(
+		absoluteOrNone("slurm.bin", s.Bin),
 		oneOf("slurm.resources", s.Resources, ResourcesUser, ResourcesJobSubmit, ResourcesCLIFilter),
 		sizeWithin("slurm.qemu_overhead", s.QEMUOverhead, 0, 1<<20),
 	)

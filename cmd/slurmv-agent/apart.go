@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+
+	"github.com/slurm-v/slurm-v/program"
 )
 
 // hasLeft is what a program apart says once the end of the step, or of Slurm's hook,
@@ -22,7 +24,7 @@ func startApart(args ...string) error {
 		return err
 	}
 	c := exec.Command(self, args...)
-	c.Dir, c.Env = "/", []string{"PATH=" + os.Getenv("PATH")}
+	c.Dir, c.Env = "/", []string{"PATH=" + program.Path}
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := c.StdoutPipe()
 	if err != nil {

@@ -45,6 +45,7 @@ func runClean(c *cobra.Command, path, name string) error {
 	if err != nil {
 		return err
 	}
+	slurmBin = cfg.Slurm.Bin
 	node, err := nodeName(name)
 	if err != nil {
 		return err
@@ -70,12 +71,12 @@ const holdingStates = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED,SIGNALIN
 
 // runningJobs asks Slurm for the jobs that have not given up node yet.
 func runningJobs(ctx context.Context, node string) (map[journal.ID]bool, error) {
-	out, err := exec.CommandContext(ctx, "squeue", "--noheader", "--Format=JobID:.20,RestartCnt:.20", "--states="+holdingStates, "--nodelist="+node).Output()
+	text, err := runSlurm(ctx, nil, "squeue", "--noheader", "--Format=JobID:.20,RestartCnt:.20", "--states="+holdingStates, "--nodelist="+node)
 	if err != nil {
-		return nil, fmt.Errorf("ask squeue for the jobs on %s: %w%s", node, err, stderrOf(err))
+		return nil, err
 	}
 	jobs := map[journal.ID]bool{}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(text) {
 		id, err := journal.ParseID(strings.Join(strings.Fields(line), "."))
 		if err != nil {
 			return nil, fmt.Errorf("squeue answered %q: %w", line, err)

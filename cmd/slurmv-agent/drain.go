@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"regexp"
 	"time"
 )
@@ -24,11 +23,11 @@ func drain(ctx context.Context, node string, job uint32) error {
 
 // resume gives back a node that we drained, once it is clean.
 func resume(ctx context.Context, node string) error {
-	out, err := exec.CommandContext(ctx, "scontrol", "--oneliner", "show", "node", node).Output()
+	text, err := runSlurm(ctx, nil, "scontrol", "--oneliner", "show", "node", node)
 	if err != nil {
-		return fmt.Errorf("ask scontrol for node %s: %w%s", node, err, stderrOf(err))
+		return err
 	}
-	if !drainedByUs(string(out)) {
+	if !drainedByUs(text) {
 		return nil
 	}
 	return scontrol(ctx, "update", "nodename="+node, "state=resume")
@@ -40,8 +39,6 @@ var ourReason = regexp.MustCompile(`\bState=\S*DRAIN\S* .*\bReason=` + regexp.Qu
 func drainedByUs(line string) bool { return ourReason.MatchString(line) }
 
 func scontrol(ctx context.Context, args ...string) error {
-	if _, err := exec.CommandContext(ctx, "scontrol", args...).Output(); err != nil {
-		return fmt.Errorf("scontrol %s %s: %w%s", args[0], args[1], err, stderrOf(err))
-	}
-	return nil
+	_, err := runSlurm(ctx, nil, "scontrol", args...)
+	return err
 }

@@ -20,9 +20,9 @@ type allocation struct {
 	vfMbps uint32 // of gres/vfbw
 }
 
-// askAllocation asks slurmctld what the job owns on node.
-func askAllocation(ctx context.Context, job uint32, node string) (allocation, error) {
-	text, err := askSlurm(ctx, "scontrol", "--oneliner", "--details", "show", "job", strconv.FormatUint(uint64(job), 10))
+// askAllocation asks slurmctld what the job of that name (see askRecord) owns on node.
+func askAllocation(ctx context.Context, name, node string) (allocation, error) {
+	text, err := askSlurm(ctx, "scontrol", "--oneliner", "--details", "show", "job", name)
 	if err != nil {
 		return allocation{}, err
 	}

@@ -44,8 +44,6 @@ With --task a user starts it by sudo, see slurmv launch.`,
 }
 
 func runLaunch(ctx context.Context, path string) error {
-	// slurmstepd has given us the user's.
-	unix.Umask(0o022)
 	status := newStatus(3)
 	node, err := launch(ctx, path, status)
 	if err != nil {
@@ -63,6 +61,9 @@ func runLaunch(ctx context.Context, path string) error {
 }
 
 func launch(ctx context.Context, path string, status *status) (*vmlaunch.Node, error) {
+	if err := harden(pluginVariables); err != nil {
+		return nil, fmt.Errorf("node %s: %w", os.Getenv("SLURMV_NODE"), err)
+	}
 	job, err := jobFromEnvironment()
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", os.Getenv("SLURMV_NODE"), err)
@@ -71,6 +72,7 @@ func launch(ctx context.Context, path string, status *status) (*vmlaunch.Node, e
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", job.Node, err)
 	}
+	slurmBin = cfg.Slurm.Bin
 	if err := addEntitledVFs(ctx, cfg, &job); err != nil {
 		return nil, fmt.Errorf("node %s: %w", job.Node, err)
 	}
@@ -83,7 +85,11 @@ func addEntitledVFs(ctx context.Context, cfg config.Config, job *vmlaunch.Job) e
 	if !countsVFs(cfg, *job) {
 		return nil
 	}
-	has, err := askAllocation(ctx, job.ID.Job, job.Node)
+	slurmName, _, err := askRecord(ctx, job.ID.Job, "state:.20")
+	if err != nil {
+		return err
+	}
+	has, err := askAllocation(ctx, slurmName, job.Node)
 	job.VFs, job.VFMbps = has.vfs, has.vfMbps
 	return err
 }

@@ -31,6 +31,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newLaunch(), newReclaim(), newClean(), newSaveLogs(), newHold(), newExec(), newClaim(), newQuery(), newProbe(), newRequeue(), newEmpty(), newWarm())
+	root.AddCommand(newLaunch(), hardened(newReclaim()), newClean(), newSaveLogs(), newHold(), newExec(), newClaim(), newQuery(), newProbe(), newRequeue(), newEmpty(), newWarm())
 	return root
 }

@@ -30,7 +30,7 @@ func elsewhere(ctx context.Context, cfg config.Config, job vmlaunch.Job, cause e
 	if !errors.Is(cause, vfpool.ErrNoFit) || !cfg.VF.Requeue {
 		return cause
 	}
-	record, err := askJob(ctx, job.ID.Job)
+	_, record, err := askJob(ctx, job.ID.Job)
 	switch {
 	case err != nil:
 		return errors.Join(cause, err)
@@ -53,29 +53,29 @@ type jobRecord struct {
 
 // The fields of squeue for a jobRecord. No user can write anything of his own into
 // them.
-const requeueFields = "batchflag:.8,requeue:.8,restartcnt:.12,state:.20"
+const requeueFields = "batchflag:.8|,requeue:.8|,restartcnt:.12|,state:.20"
 
-func askJob(ctx context.Context, job uint32) (jobRecord, error) {
-	text, err := askSlurm(ctx, "squeue", "--noheader", "--states=all", "--jobs="+strconv.FormatUint(uint64(job), 10), "--Format="+requeueFields)
+// askJob also returns the job's name for scontrol.
+func askJob(ctx context.Context, job uint32) (string, jobRecord, error) {
+	name, fields, err := askRecord(ctx, job, requeueFields)
 	if err != nil {
-		return jobRecord{}, err
+		return "", jobRecord{}, err
 	}
-	record, err := parseRequeue(text)
+	record, err := parseRequeue(fields)
 	if err != nil {
-		return jobRecord{}, fmt.Errorf("job %d: %w", job, err)
+		return "", jobRecord{}, fmt.Errorf("job %d: %w", job, err)
 	}
-	return record, nil
+	return name, record, nil
 }
 
-// parseRequeue reads the line of requeueFields.
-func parseRequeue(text string) (jobRecord, error) {
-	f := strings.Fields(text)
+// parseRequeue reads the requeueFields.
+func parseRequeue(f []string) (jobRecord, error) {
 	if len(f) != 4 {
-		return jobRecord{}, fmt.Errorf("squeue answered %q", text)
+		return jobRecord{}, fmt.Errorf("squeue answered %q", f)
 	}
 	restarts, err := strconv.Atoi(f[2])
 	if err != nil {
-		return jobRecord{}, fmt.Errorf("squeue answered %q: %w", text, err)
+		return jobRecord{}, fmt.Errorf("squeue answered %q: %w", f, err)
 	}
 	return jobRecord{batch: f[0] == "1", requeue: f[1] == "1", restarts: restarts, pending: f[3] == "PENDING"}, nil
 }
@@ -84,8 +84,8 @@ var excludedNodes = regexp.MustCompile(`\bReqNodeList=\S* ExcNodeList=(\S+)`)
 
 // askExcluded returns the job's ExcNodeList. A user can make it say what he likes,
 // as with sbatch --exclude.
-func askExcluded(ctx context.Context, id string) (string, error) {
-	text, err := askSlurm(ctx, "scontrol", "--oneliner", "show", "job", id)
+func askExcluded(ctx context.Context, name string) (string, error) {
+	text, err := askSlurm(ctx, "scontrol", "--oneliner", "show", "job", name)
 	if err != nil {
 		return "", err
 	}
@@ -100,7 +100,8 @@ func askExcluded(ctx context.Context, id string) (string, error) {
 // requeuing kills them, this one too, and so does the end of the script that is told
 // of the error.
 func startRequeue(job vmlaunch.Job, cause error) error {
-	return startApart("requeue", "--job", strconv.FormatUint(uint64(job.ID.Job), 10), "--node", job.Node, "--reason", cause.Error())
+	return startApart("requeue", "--job", strconv.FormatUint(uint64(job.ID.Job), 10), "--node", job.Node,
+		"--reason", cause.Error(), "--slurm-bin", slurmBin)
 }
 
 type requeueOptions struct {
@@ -119,6 +120,7 @@ func newRequeue() *cobra.Command {
 	}
 	c.Flags().Uint32Var(&o.job, "job", 0, "the job's `id`")
 	c.Flags().StringVar(&o.node, "node", "", "the `node` that it does not fit on")
+	c.Flags().StringVar(&slurmBin, "slurm-bin", "", "the `directory` of Slurm's commands")
 	c.Flags().StringVar(&o.reason, "reason", "", "the `words` that tell why")
 	return c
 }
@@ -135,21 +137,24 @@ func runRequeue(ctx context.Context, o requeueOptions) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requeuePatience)
 	defer cancel()
-	id := strconv.FormatUint(uint64(o.job), 10)
-	if err := scontrol(ctx, "requeuehold", id); err != nil {
+	name, _, err := askJob(ctx, o.job)
+	if err != nil {
+		return err
+	}
+	if err := scontrol(ctx, "requeuehold", name); err != nil {
 		return err
 	}
 	if err := awaitPending(ctx, o.job); err != nil {
 		return err
 	}
-	excluded, err := askExcluded(ctx, id)
+	excluded, err := askExcluded(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err := scontrol(ctx, "update", "jobid="+id, "excnodelist="+withNode(excluded, o.node), "admincomment="+adminComment(o)); err != nil {
+	if err := scontrol(ctx, "update", "jobid="+name, "excnodelist="+withNode(excluded, o.node), "admincomment="+adminComment(o)); err != nil {
 		return err
 	}
-	return scontrol(ctx, "release", id)
+	return scontrol(ctx, "release", name)
 }
 
 func adminComment(o requeueOptions) string {
@@ -158,7 +163,7 @@ func adminComment(o requeueOptions) string {
 
 func awaitPending(ctx context.Context, job uint32) error {
 	for {
-		record, err := askJob(ctx, job)
+		_, record, err := askJob(ctx, job)
 		if err != nil || record.pending {
 			return err
 		}

@@ -8,19 +8,19 @@ import (
 
 func TestParseRequeue(t *testing.T) {
 	tests := map[string]struct {
-		text string
-		want jobRecord
-		bad  bool
+		fields []string
+		want   jobRecord
+		bad    bool
 	}{
-		"a batch job that may be requeued": {"       1       1           2             RUNNING\n", jobRecord{batch: true, requeue: true, restarts: 2}, false},
-		"one that waits":                   {"1 1 0 PENDING\n", jobRecord{batch: true, requeue: true, pending: true}, false},
-		"one of salloc":                    {"0 0 0 RUNNING\n", jobRecord{}, false},
-		"a job that is gone":               {"", jobRecord{}, true},
-		"a count that is none":             {"1 1 N/A RUNNING", jobRecord{}, true},
+		"a batch job that may be requeued": {[]string{"1", "1", "2", "RUNNING"}, jobRecord{batch: true, requeue: true, restarts: 2}, false},
+		"one that waits":                   {[]string{"1", "1", "0", "PENDING"}, jobRecord{batch: true, requeue: true, pending: true}, false},
+		"one of salloc":                    {[]string{"0", "0", "0", "RUNNING"}, jobRecord{}, false},
+		"too little":                       {nil, jobRecord{}, true},
+		"a count that is none":             {[]string{"1", "1", "N/A", "RUNNING"}, jobRecord{}, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := parseRequeue(tt.text)
+			got, err := parseRequeue(tt.fields)
 			if got != tt.want || (err != nil) != tt.bad {
 				t.Errorf("%+v, %v; want %+v", got, err, tt.want)
 			}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"strconv"
@@ -45,6 +44,14 @@ func runTaskLaunch(ctx context.Context) error {
 }
 
 func taskLaunch(ctx context.Context, status *status) (*vmlaunch.Node, error) {
+	if err := harden(sudoVariables); err != nil {
+		return nil, err
+	}
+	cfg, err := config.Load(config.Path)
+	if err != nil {
+		return nil, err
+	}
+	slurmBin = cfg.Slurm.Bin
 	job, err := taskJob(ctx)
 	if err != nil {
 		return nil, err
@@ -54,10 +61,6 @@ func taskLaunch(ctx context.Context, status *status) (*vmlaunch.Node, error) {
 	}
 	if err := toNull(0, 2); err != nil {
 		return nil, err
-	}
-	cfg, err := config.Load(config.Path)
-	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", job.Node, err)
 	}
 	return launchJob(ctx, cfg, job, status)
 }
@@ -88,7 +91,8 @@ func toNull(fds ...int) error {
 	return nil
 }
 
-// runTaskReclaim gives back what the caller's job holds on this node.
+// runTaskReclaim gives back what the caller's job holds on this node. Its process is
+// hardened already.
 func runTaskReclaim(ctx context.Context) error {
 	cfg, err := config.Load(config.Path)
 	if err != nil {
@@ -132,12 +136,11 @@ const recordFields = "userid:.20|,groupid:.20|,restartcnt:.12|,numnodes:.12|,nod
 
 // recordOf asks slurmctld about the job at place.
 func recordOf(ctx context.Context, place vmlaunch.Place) (vmlaunch.Job, error) {
-	id := strconv.FormatUint(uint64(place.Job), 10)
-	text, err := askSlurm(ctx, "squeue", "--noheader", "--jobs="+id, "--Format="+recordFields)
+	slurmName, fields, err := askRecord(ctx, place.Job, recordFields)
 	if err != nil {
 		return vmlaunch.Job{}, err
 	}
-	job, nodes, err := parseRecord(text)
+	job, nodes, err := parseRecord(fields)
 	if err != nil {
 		return vmlaunch.Job{}, fmt.Errorf("job %d: %w", place.Job, err)
 	}
@@ -150,21 +153,9 @@ func recordOf(ctx context.Context, place vmlaunch.Place) (vmlaunch.Job, error) {
 		return vmlaunch.Job{}, fmt.Errorf("job %d: %w", place.Job, err)
 	}
 	job.Rank = slices.Index(names, job.Node)
-	has, err := askAllocation(ctx, place.Job, job.Node)
+	has, err := askAllocation(ctx, slurmName, job.Node)
 	job.CPUs, job.Memory, job.VFs, job.VFMbps = has.cpus, has.mib, has.vfs, has.vfMbps
 	return job, err
-}
-
-// askSlurm asks as root, with nothing of the user's: a SLURM_CONF of his own
-// would name a slurmctld of his own.
-func askSlurm(ctx context.Context, program string, args ...string) (string, error) {
-	c := exec.CommandContext(ctx, program, args...)
-	c.Env = []string{"PATH=" + os.Getenv("PATH")}
-	out, err := c.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w%s", program, strings.Join(args, " "), err, stderrOf(err))
-	}
-	return string(out), nil
 }
 
 func hostNames(ctx context.Context, list string) ([]string, error) {
@@ -189,15 +180,14 @@ func thisNode(place vmlaunch.Place, nodes []string) (string, error) {
 	return name, nil
 }
 
-// parseRecord reads the line of recordFields.
-func parseRecord(text string) (job vmlaunch.Job, nodes string, err error) {
-	f := strings.SplitN(strings.TrimRight(text, "\n"), "|", 5)
+// parseRecord reads the recordFields.
+func parseRecord(f []string) (job vmlaunch.Job, nodes string, err error) {
 	if len(f) != 5 {
-		return job, "", errors.New("squeue does not list it")
+		return job, "", fmt.Errorf("squeue answered %d fields, not 5", len(f))
 	}
 	var numbers [4]uint32
 	for i := range numbers {
-		n, err := strconv.ParseUint(strings.TrimSpace(f[i]), 10, 32)
+		n, err := strconv.ParseUint(f[i], 10, 32)
 		if err != nil {
 			return job, "", fmt.Errorf("squeue says something else than numbers: %w", err)
 		}
@@ -206,5 +196,5 @@ func parseRecord(text string) (job vmlaunch.Job, nodes string, err error) {
 	job = vmlaunch.Job{
 		ID: journal.ID{Restart: numbers[2]}, UID: numbers[0], GID: numbers[1], Nodes: int(numbers[3]),
 	}
-	return job, strings.TrimSpace(f[4]), nil
+	return job, f[4], nil
 }

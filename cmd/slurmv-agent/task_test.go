@@ -14,19 +14,19 @@ import (
 
 func TestParseRecord(t *testing.T) {
 	tests := map[string]struct {
-		text  string
-		want  vmlaunch.Job
-		nodes string // "" for an error
+		fields []string
+		want   vmlaunch.Job
+		nodes  string // "" for an error
 	}{
-		"a job": {"  6002|  6003|   1|    2|   n[1-2]\n",
+		"a job": {[]string{"6002", "6003", "1", "2", "n[1-2]"},
 			vmlaunch.Job{ID: journal.ID{Restart: 1}, UID: 6002, GID: 6003, Nodes: 2}, "n[1-2]"},
-		"a job that is gone":     {"", vmlaunch.Job{}, ""},
-		"a user without number":  {"bob|1|0|1|n1\n", vmlaunch.Job{}, ""},
-		"a number beyond any id": {"4294967296|1|0|1|n1\n", vmlaunch.Job{}, ""},
+		"too little":             {[]string{"6002", "6003"}, vmlaunch.Job{}, ""},
+		"a user without number":  {[]string{"bob", "1", "0", "1", "n1"}, vmlaunch.Job{}, ""},
+		"a number beyond any id": {[]string{"4294967296", "1", "0", "1", "n1"}, vmlaunch.Job{}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, nodes, err := parseRecord(tt.text)
+			got, nodes, err := parseRecord(tt.fields)
 			if nodes != tt.nodes || (err == nil) != (tt.nodes != "") {
 				t.Fatalf("nodes %q, %v; want %q", nodes, err, tt.nodes)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/program"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -35,9 +36,10 @@ VMs itself; slurmv resources says how many.
 The step of launch is called slurm-v: by this name the other commands find its
 VMs. The options are those of sbatch with the plugin.
 
-The agent needs root's rights, which the administrator gives to it with a line in
-the sudoers file of every node:
+The agent needs root's rights, which the administrator gives to it with these lines
+in the sudoers file of every node:
 
+    ` + securePathLine() + `
     ` + sudoersLine() + `
 
 It takes the user from sudo, the job from the cgroup that Slurm has put the caller
@@ -113,6 +115,12 @@ func checkStep(env func(string) string) error {
 		return usagef("the step of slurmv launch must be called %s: srun --job-name=%[1]s ... slurmv launch", vmstep.StepName)
 	}
 	return nil
+}
+
+// securePathLine keeps the caller's PATH from root's programs, where sudo does not already.
+// It is a command's setting, so the command stands in it without arguments.
+func securePathLine() string {
+	return fmt.Sprintf(`Defaults!%s secure_path="%s"`, agentPath(), program.Path)
 }
 
 // A rootAgent is the node's agent, started by sudo.
