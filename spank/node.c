@@ -20,6 +20,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef PLACEMENT_SECONDS
+#define PLACEMENT_SECONDS 10
+#endif
+
 static const char *node_name(void)
 {
 	const char *name = getenv("SLURMD_NODENAME");
@@ -76,14 +80,21 @@ void note_placement(void)
 		sem_post(placed);
 }
 
-static void await_placement(void)
+/* Returns -1, with a word to the user, if the task is not known to be in its cgroups. */
+static int await_placement(void)
 {
 	struct timespec until;
+	int rc;
 
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += 10;
-	while (placed && sem_timedwait(placed, &until) < 0 && errno == EINTR)
-		;
+	until.tv_sec += PLACEMENT_SECONDS;
+	do
+		rc = placed ? sem_timedwait(placed, &until) : -1;
+	while (placed && rc < 0 && errno == EINTR);
+	if (rc < 0)
+		return refuse("slurmv: node %s: Slurm has not moved the VM step into its cgroups, "
+			      "so its VMs would be outside of the job; see slurmd's log", node_name());
+	return 0;
 }
 
 /* ---- the agent's environment ---- */
@@ -230,8 +241,7 @@ int launch(spank_t sp, const struct settings *s)
 	add_users(sp, "SLURMV_REQUESTED", "SLURMV_REQUESTED");
 	if (environment.full)
 		return refuse("slurmv: node %s: the VM options of the job are too long", node_name());
-	await_placement();
-	return agent_run(&agent);
+	return await_placement() < 0 ? -1 : agent_run(&agent);
 }
 
 /*

@@ -129,6 +129,37 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
+// An agent outside of its step's cgroups has no limit, and outlives the job.
+func TestLaunchNeedsThePlacement(t *testing.T) {
+	const outside = "error: slurmv: node n1: Slurm has not moved the VM step into its cgroups, " +
+		"so its VMs would be outside of the job; see slurmd's log"
+	tests := map[string]struct {
+		hooks []string
+		want  []string
+	}{
+		"once Slurm has moved the task": {
+			[]string{"user_init", "task_post_fork", "task_init_privileged"},
+			[]string{"user_init: 0", "task_post_fork: 0", "log: the agent runs", "task_init_privileged: 0"},
+		},
+		"Slurm does not say so": {
+			[]string{"user_init", "task_init_privileged"},
+			[]string{"user_init: 0", outside, "task_init_privileged: -1"},
+		},
+		"nothing to say it by": {
+			[]string{"task_init_privileged"},
+			[]string{outside, "task_init_privileged: -1"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, "echo say the agent runs >&3; echo ready >&3")
+			if diff := cmp.Diff(tt.want, n.run(t, "hold", []string{spec}, stepd, tt.hooks...)); diff != "" {
+				t.Errorf("the host saw (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestLaunchGivesTheAgentNothingButItsOwn(t *testing.T) {
 	n := newNode(t, `say() { echo "say $*" >&3; }
 say arguments "$@"

@@ -34,7 +34,7 @@ var lab = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	cleanUp = func() error { return os.RemoveAll(dir) }
-	shim := append([]string{"-fPIC", "-shared", "-DGRACE_MS=200", "-Wl,--version-script=spank.map",
+	shim := append([]string{"-fPIC", "-shared", "-DGRACE_MS=200", "-DPLACEMENT_SECONDS=1", "-Wl,--version-script=spank.map",
 		"-o", filepath.Join(dir, "slurmv.so")}, shimSources...)
 	return dir, errors.Join(
 		compile(shim...),

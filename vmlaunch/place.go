@@ -1,8 +1,13 @@
 package vmlaunch
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 )
 
 // A Place is where in Slurm a process runs, as its cgroup says.
@@ -41,4 +46,41 @@ func placeOfCgroup(line string) (Place, bool) {
 		step = uint32(number)
 	}
 	return Place{Job: uint32(job), Step: step, Node: found[1] + found[2]}, jobErr == nil
+}
+
+// slurmsPattern matches whatever lies below a root that Slurm makes for steps.
+var slurmsPattern = regexp.MustCompile(`^/(?:slurm(?:_[^/]+)?|system\.slice/(?:[^/]+_)?slurmstepd\.scope)(?:/|$)`)
+
+// CheckPlace returns an error unless the process pid below proc runs in that step of the
+// job. Outside, no limit of the job's would hold, and its end would end nothing.
+func CheckPlace(proc string, pid int, job, step uint32) error {
+	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
+	if err == nil {
+		err = checkCgroups(string(text), job, step)
+	}
+	if err != nil {
+		return fmt.Errorf("this process is not in the cgroup of step %d of job %d: %w", step, job, err)
+	}
+	return nil
+}
+
+// checkCgroups reads /proc/PID/cgroup, which has a line for each controller in version 1.
+// Slurm uses some of them; in all of these the process must be where it belongs.
+func checkCgroups(text string, job, step uint32) error {
+	found := false
+	for line := range strings.Lines(text) {
+		path := cgroupPath(strings.TrimSuffix(line, "\n"))
+		if !slurmsPattern.MatchString(path) {
+			continue
+		}
+		place, ok := placeOfCgroup(strings.TrimSuffix(line, "\n"))
+		if !ok || place.Job != job || place.Step != step {
+			return fmt.Errorf("it is in %s", path)
+		}
+		found = true
+	}
+	if !found {
+		return errors.New("it is in none of Slurm's; ProctrackType in slurm.conf must be proctrack/cgroup")
+	}
+	return nil
 }

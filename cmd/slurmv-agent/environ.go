@@ -43,6 +43,16 @@ func jobFromEnvironment() (vmlaunch.Job, error) {
 	return job, e.err
 }
 
+// checkOwnPlace refuses to act for a step that this process is not in.
+func checkOwnPlace(proc string) error {
+	e := environment{}
+	job, step := e.number("SLURMV_JOB"), e.number("SLURMV_STEP")
+	if e.err != nil {
+		return e.err
+	}
+	return vmlaunch.CheckPlace(proc, os.Getpid(), job, step)
+}
+
 // environment reads variables and keeps the first error.
 type environment struct{ err error }
 

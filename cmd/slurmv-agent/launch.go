@@ -64,6 +64,9 @@ func launch(ctx context.Context, path string, status *status) (*vmlaunch.Node, e
 	if err := harden(pluginVariables); err != nil {
 		return nil, fmt.Errorf("node %s: %w", os.Getenv("SLURMV_NODE"), err)
 	}
+	if err := checkOwnPlace("/proc"); err != nil {
+		return nil, fmt.Errorf("node %s: %w", os.Getenv("SLURMV_NODE"), err)
+	}
 	job, err := jobFromEnvironment()
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", os.Getenv("SLURMV_NODE"), err)

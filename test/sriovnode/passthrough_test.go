@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -151,11 +152,29 @@ func (l lab) launch(t *testing.T) *agent {
 		"SLURMV_NODE=n1", "SLURMV_NODE_RANK=0", "SLURMV_NODES=1", fmt.Sprint("SLURMV_UID=", account), fmt.Sprint("SLURMV_GID=", account),
 		"SLURMV_CPUS=1", "SLURMV_MEM=1024", "SLURMV_SPEC="+request().Encode())
 	a.cmd.Stderr = log
+	step := stepCgroup(t)
+	defer step.Close()
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(step.Fd())}
 	if err := a.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { a.kill() })
 	return a
+}
+
+// stepCgroup is the cgroup of step 0 of job 7, where Slurm would have put the agent: it
+// starts nowhere else.
+func stepCgroup(t *testing.T) *os.File {
+	t.Helper()
+	const path = "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7/step_0"
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // kill reports whether the agent was alive.
