@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/owner"
+	"github.com/slurm-v/slurm-v/program"
 )
 
 // open opens a regular file for reading as its user and returns also its path without
@@ -85,12 +86,16 @@ func checkWithQEMU(ctx context.Context, image Layer, as owner.Owner) error {
 func runQEMUImg(ctx context.Context, as owner.Owner, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, qemuImgTime)
 	defer cancel()
-	program, err := exec.LookPath("qemu-img")
+	qemuImg, err := program.Find("", "qemu-img")
 	if err != nil {
 		return fmt.Errorf("qemu-img is not installed on this node: %w", err)
 	}
-	args = append([]string{"--as=" + qemuImgMemory, "--cpu=" + qemuImgCPU, "--core=0", "--", program}, args...)
-	cmd := as.Command(ctx, "prlimit", args...)
+	prlimit, err := program.Find("", "prlimit")
+	if err != nil {
+		return err
+	}
+	args = append([]string{"--as=" + qemuImgMemory, "--cpu=" + qemuImgCPU, "--core=0", "--", qemuImg}, args...)
+	cmd := as.Command(ctx, prlimit, args...)
 	var stderr owner.Tail
 	cmd.Stderr = &stderr
 	err = cmd.Run()

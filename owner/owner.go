@@ -20,6 +20,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/slurm-v/slurm-v/program"
 )
 
 // An Owner is the user for whom root acts.
@@ -46,11 +48,11 @@ var Nobody = Owner{Name: "nobody", UID: 65534, GID: 65534}
 const commandDelay = 20 * time.Second
 
 // Command is a program that runs as the owner in the directory /, with nothing of this
-// process' environment but PATH. What it prints is not to be relied on: the owner can
+// process' environment. What it prints is not to be relied on: the owner can
 // meddle with a process of theirs.
-func (o Owner) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+func (o Owner) Command(ctx context.Context, path string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + program.Path, "LC_ALL=C"}
 	cmd.WaitDelay = commandDelay
 	cmd.SysProcAttr = o.become()
 	return cmd
