@@ -120,6 +120,11 @@ sriov: $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest
 	  scripts/sriov-node run -- sh -c 'modprobe tun && $(BUILD)/software.test -test.v -test.run VLAN && \
 	    exec $(BUILD)/sriovnode.test -test.v -test.timeout 1h'
 
+# Each defence is taken out once, and its test must fail: test/mutants says more.
+.PHONY: mutants
+mutants:
+	$(GO) run -tags $(TAGS) ./test/mutants -tags $(TAGS) $(if $(SAMPLE),-sample $(SAMPLE)) $(if $(KIND),-kind $(KIND)) $(if $(RUN),-run '$(RUN)')
+
 # What takes long. The cycles have a cluster of their own.
 .PHONY: soak soak-cycles
 soak: soak-cycles

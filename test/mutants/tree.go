@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// A repository is the checkout that the program was started in.
+type repository struct {
+	dir    string
+	head   string // the commit
+	source string // the commit with what has changed since: what is tested
+}
+
+func openRepository(ctx context.Context) (r repository, err error) {
+	if r.dir, err = git(ctx, ".", "rev-parse", "--show-toplevel"); err != nil {
+		return r, err
+	}
+	if r.head, err = git(ctx, r.dir, "rev-parse", "HEAD"); err != nil {
+		return r, err
+	}
+	r.source, err = git(ctx, r.dir, "-c", "user.name=mutants", "-c", "user.email=mutants@localhost", "stash", "create")
+	if r.source == "" {
+		r.source = r.head
+	}
+	return r, err
+}
+
+func git(ctx context.Context, dir string, args ...string) (string, error) {
+	return output(ctx, dir, nil, "git", args...)
+}
+
+// output runs a program in dir, with more in its environment, and returns what it prints.
+func output(ctx context.Context, dir string, env []string, program string, args ...string) (string, error) {
+	c := exec.CommandContext(ctx, program, args...)
+	c.Dir, c.Env = dir, append(os.Environ(), env...)
+	var words bytes.Buffer
+	c.Stderr = &words
+	out, err := c.Output()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, words.String())
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// A tree is a worktree of the source, which one worker breaks and mends again.
+type tree struct{ dir, tags string }
+
+// tree makes worktree number n, in place of one that an earlier run has left.
+func (r repository) tree(ctx context.Context, n int, tags string) (tree, error) {
+	t := tree{filepath.Join(r.dir, "build", fmt.Sprintf("mutants-%d", n)), tags}
+	if err := r.remove(ctx, t); err != nil {
+		return t, err
+	}
+	_, err := git(ctx, r.dir, "worktree", "add", "--detach", t.dir, r.source)
+	return t, err
+}
+
+// remove takes a worktree away, if it is there.
+func (r repository) remove(ctx context.Context, t tree) error {
+	if err := os.RemoveAll(t.dir); err != nil {
+		return err
+	}
+	_, err := git(context.WithoutCancel(ctx), r.dir, "worktree", "prune")
+	return err
+}
+
+// with does what do does, while the mutant is in the tree.
+func (t tree) with(m Mutant, do func() error) error {
+	path := filepath.Join(t.dir, m.File)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	broken, err := m.apply(whole)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, broken, 0); err != nil {
+		return err
+	}
+	return errors.Join(do(), os.WriteFile(path, whole, 0))
+}
+
+// apply takes the defence out of the text of its file.
+func (m Mutant) apply(text []byte) ([]byte, error) {
+	if n := bytes.Count(text, []byte(m.Old)); n != 1 {
+		return nil, fmt.Errorf("%s has the text to be replaced %d times, want once", m.File, n)
+	}
+	if m.Old == m.New {
+		return nil, errors.New("the mutant changes nothing")
+	}
+	return bytes.Replace(text, []byte(m.Old), []byte(m.New), 1), nil
+}
