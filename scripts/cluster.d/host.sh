@@ -35,6 +35,12 @@ private_directories() {
 	fi
 }
 
+# As udev makes it at sites: anybody may open it. The machine's own stays as it is.
+private_tun() {
+	mknod -m 0666 /run/tun c 10 200
+	mount --bind /run/tun /dev/net/tun
+}
+
 # A sysfs shows the network devices of the namespace that mounts it, a cgroup file system the cgroups
 # below the namespace's root.
 private_sys() {
@@ -73,6 +79,7 @@ share_controllers() {
 
 private_files
 private_directories
+private_tun
 private_sys
 share_controllers
 exec 8<&-
