@@ -98,34 +98,3 @@ srun --overlap -n1 env SLURM_JOB_ID=`+first.id+` SLURM_JOBID=`+first.id+` $agent
 		contains(t, out, "not part of job "+first.id)
 	}
 }
-
-// VMs of one job reach each other over the network; those of another do not,
-// although they may have the same addresses.
-func TestNetworksOfJobsAreApart(t *testing.T) {
-	t.Parallel()
-	const serve = `
-slurm-v-run -n 2 bash -c '
-if [ $SLURM_PROCID = 0 ]; then
-	perl -MIO::Socket::INET -e "alarm 60; \$l = IO::Socket::INET->new(LocalPort => 7777, Listen => 1, ReuseAddr => 1) or die; \$c = \$l->accept; print \$c \"secret of $SLURM_JOB_ID\n\""
-else
-	for i in $(seq 50); do cat < /dev/tcp/vm0/7777 && break; sleep 0.5; done 2>/dev/null
-fi'
-`
-	a := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=5", serve)
-	b := bob.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=5", serve)
-	for _, j := range []*job{a, b} {
-		contains(t, j.completes(), "secret of "+j.id)
-	}
-}
-
-// Nothing but its own VMs answers a guest: not the node, not the site.
-func TestGuestReachesNeitherNodeNorSite(t *testing.T) {
-	t.Parallel()
-	j := alice.submit(t, small, `slurm-v-run sh -c '
-ip route; for a in 10.77.0.1 10.77.0.11 10.77.0.12 10.78.0.1; do ping -c 1 -W 1 $a >/dev/null 2>&1 && echo reached $a; done; echo done'`)
-	out := j.completes()
-	contains(t, out, "done")
-	if strings.Contains(out, "reached") {
-		t.Errorf("a guest reaches its node or the site:\n%s", out)
-	}
-}

@@ -34,18 +34,6 @@ until [ -e seen ]; do sleep 0.5; done`)
 	contains(t, alice.must(t, "sacct -n -j "+j.id+" -X -o ReqTRES%200,AllocTRES%200"), "gres/vf=4", "gres/vfbw=20000")
 }
 
-func TestVFsOfTwoJobsAreApart(t *testing.T) {
-	t.Parallel()
-	first := alice.submit(t, withVF+"--vm-per-node=1 --sriov=1:pf=vf0", "slurm-v-run sh -c 'hostname; sleep 300'")
-	first.awaitOutput("vm0")
-	node := field(alice.must(t, "scontrol show job "+first.id), "NodeList")
-	// Both jobs have the same addresses; the second one asks for that of a VM it does not have.
-	second := bob.submit(t, withVF+"--vm-per-node=2 --sriov=1:pf=vf0 --nodelist="+node, `
-slurm-v-run -Q -n 1 sh -c 'ping -c 2 -W 5 vm1-vf0 > /dev/null && echo own VM answers
-ip neigh flush all; arping -c 3 -w 5 -I $(ip -br link | grep 06:00 | cut -d" " -f1) 172.29.0.1 | grep -i "reply" || echo nobody else does'`)
-	contains(t, second.completes(), "own VM answers", "nobody else does")
-}
-
 // Not beside others that want VFs of a certain card.
 func TestJobsWaitWhileVFsAreTaken(t *testing.T) {
 	first := alice.submit(t, withVF+"--vm-per-node=1 --sriov=8 --nodelist=n2", "slurm-v-run sh -c 'echo up; sleep 300'")

@@ -8,7 +8,8 @@
 //	frames receive LAST
 //
 // receive prints its own MAC once it listens, and then the names of the frames
-// that come from others, until that of the last.
+// that come from others, until that of the last. CARD=06: in the environment chooses
+// the network card by the beginning of its MAC; without, it is the first.
 package main
 
 import (
@@ -19,6 +20,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,14 +56,15 @@ func run(args []string) error {
 	return errors.New("see the comment in the source")
 }
 
+// firstCard is the first network card whose MAC begins as wanted.
 func firstCard() (net.Interface, error) {
 	all, err := net.Interfaces()
 	for _, i := range all {
-		if len(i.HardwareAddr) == 6 {
+		if len(i.HardwareAddr) == 6 && strings.HasPrefix(i.HardwareAddr.String(), os.Getenv("CARD")) {
 			return i, nil
 		}
 	}
-	return net.Interface{}, errors.Join(errors.New("there is no network card"), err)
+	return net.Interface{}, errors.Join(fmt.Errorf("there is no network card with a MAC %s…", os.Getenv("CARD")), err)
 }
 
 // listen opens a socket for whole frames of every protocol, to whomever they are.

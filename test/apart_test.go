@@ -1,0 +1,120 @@
+//go:build cluster
+
+package test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The VMs of two jobs have the same addresses, so no address tells whether a VM of the
+// other job answers. Hence all listen to every frame on their card, and all send frames
+// that name their job and whom they are for: to everybody, and to the MAC of each VM of
+// both jobs. Each must hear the other one of its own job, and never the other job.
+
+// apartScript runs in each VM. CARD chooses the network card, see test/frames.
+const apartScript = `
+set -e
+job=%[1]s vm=$(hostname) CARD=%[2]s
+case $vm in vm0) mate=vm1 ;; vm1) mate=vm0 ;; esac
+root() { setpriv --reuid 0 --regid 0 --clear-groups "$@"; }
+listen() { root env CARD=$CARD ./frames receive $job/$mate/end > heard.$vm; }
+send() { root env CARD=$CARD ./frames send $job/$vm/$1 udp $own $2 %[3]s.$((${vm#vm} + 1)); }
+listen & listener=$!
+until [ -s heard.$vm ]; do sleep 0.2; kill -0 $listener; done
+own=$(head -1 heard.$vm)
+until [ -e targets ]; do sleep 0.2; done
+for target in ff:ff:ff:ff:ff:ff $(cat targets); do send $target $target; done
+touch sent.$vm
+until [ -e last ]; do sleep 0.2; done
+send end ff:ff:ff:ff:ff:ff
+wait $listener`
+
+// A party is a job of two VMs, who listen and send.
+type party struct {
+	*job
+	macs []string // of its VMs
+}
+
+// newParty submits one whose VMs have cards with such MACs and addresses.
+func newParty(t *testing.T, u user, options, card, subnet string) *party {
+	t.Helper()
+	j := u.submit(t, options, "until [ -e frames ]; do sleep 0.2; done\nslurm-v-run -n 2 --ntasks-per-node=$((2 / SLURM_NNODES)) bash ./guest")
+	u.writeFile(t, j.dir+"/guest", fmt.Sprintf(apartScript, j.id, card, subnet))
+	output(t, "env", "CGO_ENABLED=0", "go", "build", "-o", j.dir+"/frames.new", "./frames")
+	if err := os.Rename(j.dir+"/frames.new", j.dir+"/frames"); err != nil {
+		t.Fatal(err)
+	}
+	return &party{job: j}
+}
+
+func (p *party) awaitFiles(names ...string) {
+	p.t.Helper()
+	for _, name := range names {
+		p.eventually("has "+name, func() bool { return p.exists(name) })
+	}
+}
+
+// checkApart lets both send, and looks at what each VM has heard when all have. In each
+// round a frame of a VM comes after those that it has sent before.
+func checkApart(t *testing.T, parties ...*party) {
+	t.Helper()
+	var all []string
+	for _, p := range parties {
+		for _, vm := range []string{"vm0", "vm1"} {
+			p.macs = append(p.macs, p.reports("heard."+vm))
+		}
+		all = append(all, p.macs...)
+	}
+	for _, p := range parties {
+		p.user.writeFile(t, p.dir+"/targets.new", strings.Join(all, "\n"))
+		p.user.must(t, "mv "+p.dir+"/targets.new "+p.dir+"/targets")
+	}
+	for _, p := range parties {
+		p.awaitFiles("sent.vm0", "sent.vm1")
+	}
+	for _, p := range parties {
+		p.user.must(t, "touch "+p.dir+"/last")
+	}
+	for _, p := range parties {
+		p.completes()
+		p.checkHeard(0)
+		p.checkHeard(1)
+	}
+}
+
+// checkHeard checks that a VM heard all that the other one of its job sent to everybody
+// and to it, and nothing of another job.
+func (p *party) checkHeard(vm int) {
+	p.t.Helper()
+	heard := strings.Fields(p.file(fmt.Sprintf("heard.vm%d", vm)))[1:]
+	for _, to := range []string{"ff:ff:ff:ff:ff:ff", p.macs[vm], "end"} {
+		if want := fmt.Sprintf("%s/vm%d/%s", p.id, 1-vm, to); !slices.Contains(heard, want) {
+			p.t.Errorf("vm%d of job %s does not hear %s, only %q", vm, p.id, want, heard)
+		}
+	}
+	for _, frame := range heard {
+		if !strings.HasPrefix(frame, p.id+"/") {
+			p.t.Errorf("vm%d of job %s hears %s, which is another job's", vm, p.id, frame)
+		}
+	}
+}
+
+const apartOptions = "--memory-per-vm=384M --time=10 --vm-image="
+
+// On the same two nodes, at the same time.
+func TestNetworksOfJobsAreApart(t *testing.T) {
+	t.Parallel()
+	options := apartOptions + rootImage(t) + " --nodes=2 --vm-per-node=1"
+	checkApart(t, newParty(t, alice, options, "02:", "172.30.0"), newParty(t, bob, options, "02:", "172.30.0"))
+}
+
+// On the same card of the same node, at the same time.
+func TestVFsOfTwoJobsAreApart(t *testing.T) {
+	t.Parallel()
+	options := apartOptions + rootImage(t) + " --nodes=1 --nodelist=n1 --vm-per-node=2 --sriov=1:pf=vf0"
+	checkApart(t, newParty(t, alice, options, "06:", "172.29.0"), newParty(t, bob, options, "06:", "172.29.0"))
+}
