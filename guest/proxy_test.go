@@ -88,8 +88,13 @@ func TestProxyBoundsARelay(t *testing.T) {
 			break
 		}
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatalf("a relay with %d streams goes on", relayStreams+1)
 	}
 	<-relay.Done()
 }

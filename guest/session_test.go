@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/yamux"
@@ -240,7 +241,11 @@ func TestHostileGuest(t *testing.T) {
 				t.Log("ended already") // allowed: the guest is quick
 			}
 			_, _ = s.mux.OpenStream() // lets the guest begin
-			<-s.Done()
+			select {
+			case <-s.Done():
+			case <-time.After(20 * time.Second):
+				t.Fatal("the session goes on")
+			}
 			if err := s.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want one that says %q", err, tt.want)
 			}

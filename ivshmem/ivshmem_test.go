@@ -304,6 +304,10 @@ func TestRemoveRefusesForeignFiles(t *testing.T) {
 			}
 		})
 	}
+	_ = os.Remove(secret)
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil { // of that owner, so it is the name alone
+		t.Fatal(err)
+	}
 	if err := n.Remove(t.Context(), Region{Name: "secret"}, me.UID); !errors.Is(err, ErrForeign) {
 		t.Errorf("by another name: error = %v, want %v", err, ErrForeign)
 	}

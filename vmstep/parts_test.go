@@ -1,0 +1,49 @@
+package vmstep
+
+import (
+	"encoding/base64"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What is left of a message that has lost a part is no message, even if it looks like
+// one: a checksum of what is compressed would tell, but short ones have none.
+func TestALostPartLosesItsMessage(t *testing.T) {
+	line := func(number, total int, text string) string {
+		return fmt.Sprintf("@slurmv1 n1 vms 7 %d/%d %s\n", number, total, base64.StdEncoding.EncodeToString([]byte(text)))
+	}
+	tests := map[string]struct {
+		stream string
+		want   []string
+	}{
+		"all":                   {line(1, 3, "[1") + line(2, 3, ",2") + line(3, 3, ",3]"), []string{"n1 vms [1,2,3]"}},
+		"one is lost":           {line(1, 3, "[1") + line(3, 3, ",3]"), nil},
+		"of another's length":   {line(1, 3, "[1") + line(2, 2, ",2]"), nil},
+		"one comes twice":       {line(1, 3, "[1") + line(1, 3, "[1") + line(2, 3, ",2") + line(3, 3, ",3]"), nil},
+		"one after its message": {line(1, 1, "[1]") + line(2, 3, ",2]"), []string{"n1 vms [1]"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, _ := collect(tt.stream, 100)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("messages differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A message that would become too much is given up before it has.
+func TestAMessageThatBecomesTooMuch(t *testing.T) {
+	bomb := deflate(make([]byte, 256<<20))
+	f := Frames{Message: func(m Message) { t.Errorf("message of %d bytes", len(m.Body)) }}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f.give(messageID{node: "n1", kind: "vms"}, bomb)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 10*maxBody {
+		t.Errorf("it took %d MiB, and a message may have %d", took>>20, maxBody>>20)
+	}
+}
