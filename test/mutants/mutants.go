@@ -10,7 +10,7 @@
 //	make mutants RUN=regexp  those with such names
 //	make mutants KIND=unit   those that need no cluster
 //
-// Uncommitted changes of files that git knows are part of the source.
+// What is tried is the checkout as it is, with what is not committed yet.
 //
 // To add one: write an entry in the file of its area. Old is a text that the file has once,
 // as short as makes it so; New takes its place, and still compiles (to leave a
@@ -48,6 +48,12 @@ type Mutant struct {
 // all is the whole list.
 var all = slices.Concat(
 	imageMutants,
+	memoryMutants,
+	networkMutants,
+	vfMutants,
+	launchMutants,
+	guestMutants,
+	journalMutants,
 )
 
 // kind is what the mutant's test needs.

@@ -15,7 +15,7 @@ import (
 type repository struct {
 	dir    string
 	head   string // the commit
-	source string // the commit with what has changed since: what is tested
+	source string // a commit of all that is there now, committed or not: what is tested
 }
 
 func openRepository(ctx context.Context) (r repository, err error) {
@@ -25,11 +25,28 @@ func openRepository(ctx context.Context) (r repository, err error) {
 	if r.head, err = git(ctx, r.dir, "rev-parse", "HEAD"); err != nil {
 		return r, err
 	}
-	r.source, err = git(ctx, r.dir, "-c", "user.name=mutants", "-c", "user.email=mutants@localhost", "stash", "create")
-	if r.source == "" {
-		r.source = r.head
-	}
+	r.source, err = r.snapshot(ctx)
 	return r, err
+}
+
+// snapshot makes a commit of all files but the ignored ones. It has an index of its own,
+// so the checkout's stays as it is, and the commit is on no branch.
+func (r repository) snapshot(ctx context.Context) (string, error) {
+	index := filepath.Join(r.dir, "build", "mutants.index")
+	if err := os.MkdirAll(filepath.Dir(index), 0o755); err != nil {
+		return "", err
+	}
+	defer os.Remove(index)
+	env := []string{"GIT_INDEX_FILE=" + index}
+	if _, err := output(ctx, r.dir, env, "git", "add", "--all"); err != nil {
+		return "", err
+	}
+	files, err := output(ctx, r.dir, env, "git", "write-tree")
+	if err != nil {
+		return "", err
+	}
+	return git(ctx, r.dir, "-c", "user.name=mutants", "-c", "user.email=mutants@localhost",
+		"commit-tree", files, "-p", r.head, "-m", "what the mutants are tried on")
 }
 
 func git(ctx context.Context, dir string, args ...string) (string, error) {
