@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,6 +21,16 @@ func looseReversePath() error {
 		}
 	}
 	return nil
+}
+
+// withoutFilters removes what keeps frames of the job's VMs off the node.
+func withoutFilters() error {
+	conn, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	conn.DelTable(&nftables.Table{Family: nftables.TableFamilyBridge, Name: table(job1)})
+	return conn.Flush()
 }
 
 // delivered returns how many packets the node's IP layer has been given.

@@ -289,6 +289,14 @@ func TestVLANsDoNotReachEachOther(t *testing.T) {
 			t.Errorf("nothing gets to a VF in the same VLAN %s", name)
 		}
 	}
+	// Who must not hear it hears others.
+	spare := device.VF{PF: "software-two", Index: 0}
+	for tag, other := range map[uint16]*guest{2001: foreign, 0: untagged} {
+		if !l.boot(spare, in(5, tag)).reaches(other) {
+			t.Fatalf("nothing gets to a VF with the VLAN %d", tag)
+		}
+		l.restore(spare)
+	}
 	frame := first.flow(second, 7).UDP([]byte("to everybody"))
 	if !first.arrives(frame, second) {
 		t.Fatal("a broadcast does not arrive in the VLAN")
