@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -283,6 +284,9 @@ func TestChildrenLeftBehind(t *testing.T) {
 	p := start(t, v.Session, shell("setsid sleep 1000 & echo $!"))
 	got := finish(t, p, "")
 	pid := strings.TrimSpace(got.stdout)
+	if _, err := strconv.Atoi(pid); err != nil {
+		t.Fatalf("it left nothing behind: %+v", got)
+	}
 	if status, err := os.ReadFile("/proc/" + pid + "/status"); err == nil && !bytes.Contains(status, []byte("(zombie)")) {
 		t.Errorf("process %s lives:\n%s", pid, status)
 	}

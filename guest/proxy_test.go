@@ -106,6 +106,9 @@ func TestDeadRelay(t *testing.T) {
 	relay, done := startRelay(t, v, asIs)
 	p := start(t, relay, shell("setsid sh -c 'setsid sleep 1000 & sleep 1000' & echo up; cat /dev/zero >&2"))
 	expectLine(t, p.Stdout, "up")
+	if there, err := os.ReadDir(v.dir); err != nil || countDirs(there) == 0 || v.mux.NumStreams() == 0 {
+		t.Fatalf("a program that runs has cgroups %v and %d streams, %v", there, v.mux.NumStreams(), err)
+	}
 	_ = relay.Close()
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -37,6 +37,10 @@ func templatePlan(t *testing.T) (Plan, *libvirtxml.Domain, template.Template) {
 func TestClone(t *testing.T) {
 	p, d, from := templatePlan(t)
 	generation := d.GenID.Value
+	before, err := d.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := p.clone(d, p.VMs[0], from); err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +56,9 @@ func TestClone(t *testing.T) {
 		}
 	}
 	for _, of := range []string{templateMAC, "draft", "template.channel", "template.console", "backingStore", generation, p.uuid(-1)} {
+		if !strings.Contains(before, of) {
+			t.Errorf("the template itself has no %s", of)
+		}
 		if strings.Contains(text, of) {
 			t.Errorf("the template's %s is left in\n%s", of, text)
 		}

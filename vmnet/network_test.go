@@ -183,6 +183,8 @@ func TestNothingComesInBeforeThePeersAreKnown(t *testing.T) {
 	b.do(func() error { return Create(t.Context(), network(b)) })
 	from, to := a.addVM(job1, 0, 0), b.addVM(job1, 1, 0)
 	a.do(func() error { return SetPeers(t.Context(), network(a), []netip.Addr{b.underlay.Addr}) })
+	others := connect(t, job2, a, b)
+	others[0].reach(others[1]) // the nodes know each other: what is lost now is lost to a filter
 	frame := ipFrame(from.MAC, netlab.Broadcast, from.Addr, to.Addr, nil)
 	from.send(frame)
 	if has(to.received(nil), frame) {

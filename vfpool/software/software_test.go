@@ -395,6 +395,9 @@ func testVLANOfTwoNodes(t *testing.T, a, b *lab, bridge string) {
 	if !others["in no VLAN beside it"].reaches(others["in no VLAN"]) {
 		t.Error("nothing arrives between those in no VLAN")
 	}
+	if !others["in another VLAN beside it"].reaches(others["in another VLAN"]) {
+		t.Error("nothing arrives between those in another VLAN")
+	}
 	for name, g := range others {
 		for _, got := range g.received(nil) {
 			if strings.Contains(string(got), "to everybody") {
