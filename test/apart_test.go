@@ -118,3 +118,42 @@ func TestVFsOfTwoJobsAreApart(t *testing.T) {
 	options := apartOptions + rootImage(t) + " --nodes=1 --nodelist=n1 --vm-per-node=2 --sriov=1:pf=vf0"
 	checkApart(t, newParty(t, alice, options, "06:", "172.29.0"), newParty(t, bob, options, "06:", "172.29.0"))
 }
+
+// Root of vm0 takes addresses beside those of the nodes and of the site, and knocks.
+const knockScript = `
+root() { ` + asRoot + `"$@"; }
+tcp() { timeout 5 bash -c ": < /dev/tcp/$1/$2" 2> /dev/null && echo "$1 answers" || echo "$1 is silent"; }
+icmp() { ping -c 1 -W 5 $1 > /dev/null && echo "$1 echoes" || echo "$1 gives no echo"; }
+if [ $(hostname) = vm1 ]; then
+	perl -MIO::Socket::INET -e '$l = IO::Socket::INET->new(LocalPort => 7777, Listen => 9) or die; close $c while $c = $l->accept' & server=$!
+	until [ -e done ]; do sleep 0.5; done
+	kill $server; exit
+fi
+root ip address add 10.77.0.99/24 dev eth0 && root ip address add 10.78.0.99/24 dev eth0 && echo routes there
+until [ "$(tcp vm1 7777)" = "vm1 answers" ]; do sleep 0.5; done
+tcp vm1 7777; icmp vm1
+tcp 10.77.0.10 6817; tcp 10.77.0.11 6818; tcp 10.77.0.12 6818
+icmp 10.78.0.1
+touch done`
+
+// Nothing but its own VMs answers a guest: not the node, not the site. The same knocks are
+// answered where they should be: on a node, and in a VM on the site's network.
+func TestGuestReachesNeitherNodeNorSite(t *testing.T) {
+	t.Parallel()
+	for _, node := range []string{"n1", "n2"} {
+		for _, door := range []string{"10.77.0.10/6817", "10.77.0.11/6818", "10.77.0.12/6818"} {
+			alice.must(t, "timeout 5 bash -c ': < /dev/tcp/"+door+"'", "--node", node)
+		}
+	}
+	options := apartOptions + rootImage(t)
+	site := alice.submit(t, options+" --nodes=1 --vm-per-node=1 --vm-network=site", "slurm-v-run -Q ping -c 1 -w 60 10.78.0.1 > /dev/null && echo the site echoes")
+	j := alice.submit(t, options+" --nodes=1 --vm-per-node=2", "until [ -e guest ]; do sleep 0.2; done\nslurm-v-run -Q -n 2 bash ./guest")
+	alice.writeFile(t, j.dir+"/guest.new", knockScript)
+	alice.must(t, "mv "+j.dir+"/guest.new "+j.dir+"/guest")
+	contains(t, site.completes(), "the site echoes")
+	want := "routes there\nvm1 answers\nvm1 echoes\n" +
+		"10.77.0.10 is silent\n10.77.0.11 is silent\n10.77.0.12 is silent\n10.78.0.1 gives no echo\n"
+	if got := j.completes(); got != want {
+		t.Errorf("a guest's knocks:\n%s\nwant\n%s", got, want)
+	}
+}

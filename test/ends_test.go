@@ -93,9 +93,11 @@ func TestSrunKilled(t *testing.T) {
 	t.Parallel()
 	const script = `
 slurm-v-run sh -c 'echo running; setsid sleep 1234 & sleep 1234' &
+run=$!
 until grep -q running out; do sleep 0.3; done
-kill -9 $! # slurm-v-run has become its srun
-wait $!
+echo "before: $(slurm-v-run -Q sh -c 'pgrep -x sleep | wc -l')"
+kill -9 $run # slurm-v-run has become its srun
+wait $run
 echo "srun killed: $?"
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 	left=$(slurm-v-run -Q sh -c 'pgrep -x sleep | wc -l')
@@ -105,7 +107,7 @@ done
 echo "left: $left"
 `
 	j := alice.submit(t, small, script)
-	contains(t, j.completes(), "left: 0\n")
+	contains(t, j.completes(), "before: 2\n", "left: 0\n")
 }
 
 func TestVMPowersItselfOff(t *testing.T) {

@@ -24,11 +24,16 @@ func TestForgedRequestsGetNothing(t *testing.T) {
 			"CPUs",
 		},
 		"text that is no request": {`SLURM_SPANK_SLURMV_SPEC='$(reboot)'`, "VM options"},
+		"nothing":                 {"NOTHING=forged", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := alice.submit(t, small, "export "+tt.forge+"\nslurm-v-run hostname")
+			if tt.want == "" {
+				contains(t, j.completes(), "vm0\n")
+				return
+			}
 			out := j.ends("FAILED", "1:0")
 			contains(t, out, tt.want)
 			if strings.Contains(out, "vm0\n") {
@@ -81,15 +86,24 @@ func TestRequestOfAnotherJob(t *testing.T) {
 	contains(t, j.ends("FAILED", "1:0"), "the job has 300 on node")
 }
 
-// A second job of the same user is a stranger to the first.
+// runInVM sets $agent, by which a task runs a program in a VM.
+const runInVM = `
+agent=$(dirname $(dirname $(command -v slurm-v-run)))/libexec/slurm-v/slurmv-agent
+`
+
+// A second job of the same user is a stranger to the first. What it does there, the
+// first does at home.
 func TestOneJobCannotUseAnothersVMs(t *testing.T) {
 	t.Parallel()
-	first := alice.submit(t, small, "slurm-v-run sh -c 'echo up; sleep 300'")
-	first.awaitOutput("up")
+	first := alice.submit(t, small, runInVM+`
+slurm-v-run -Q true
+srun --overlap -n1 $agent exec --vm=0 -- echo at home; echo "status: $?"
+sleep 300`)
+	first.awaitOutput("status: ")
+	contains(t, first.output(), "at home\nstatus: 0\n")
 	node := field(alice.must(t, "scontrol show job "+first.id), "NodeList")
 	for name, options := range map[string]string{"another job of the user": "", "another job with VMs": "--vm-per-node=1 --memory-per-vm=384M"} {
-		second := alice.submit(t, "--nodes=1 --time=5 --nodelist="+node+" "+options, `
-agent=$(dirname $(dirname $(command -v slurm-v-run)))/libexec/slurm-v/slurmv-agent
+		second := alice.submit(t, "--nodes=1 --time=5 --nodelist="+node+" "+options, runInVM+`
 srun --overlap -n1 env SLURM_JOB_ID=`+first.id+` SLURM_JOBID=`+first.id+` $agent exec --vm=0 -- echo intruder; echo "status: $?"`)
 		out := second.completes()
 		if strings.Contains(out, "intruder\n") || strings.Contains(out, "status: 0") {

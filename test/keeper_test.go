@@ -58,8 +58,10 @@ func TestRelayKilledLeavesNoProcessInItsVM(t *testing.T) {
 	const script = `
 slurm-v-run sh -c 'setsid sleep 4321 & echo running; sleep 4321' &
 until grep -q running out; do sleep 0.3; done
+run=$!
+echo "before: $(slurm-v-run -Q sh -c 'pgrep -x sleep | wc -l')"
 kill -9 $(pgrep -u $(id -u) -f '^/[^ ]*/slurmv-agent exec .*sleep 4321')
-wait $!; echo "status: $?"
+wait $run; echo "status: $?"
 left=
 for i in $(seq 20); do
 	left=$(slurm-v-run -Q sh -c 'pgrep -x sleep | wc -l')
@@ -68,7 +70,7 @@ for i in $(seq 20); do
 done
 echo "left: $left"
 `
-	contains(t, alice.submit(t, small, script).completes(), "left: 0\n")
+	contains(t, alice.submit(t, small, script).completes(), "before: 2\n", "left: 0\n")
 }
 
 func TestSignalOfTheWholeJobKillsNoVM(t *testing.T) {

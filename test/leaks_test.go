@@ -8,6 +8,24 @@ import (
 	"time"
 )
 
+// The search for leaks finds all that a job has while it runs. Else its silence, when the
+// job is over, would prove nothing.
+func TestWhatAJobHasIsFound(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=5 --sriov=1:pf=vf0 --ivshmem=1:1M --vm-image="+alice.remoteImage(t),
+		"slurm-v-run sh -c 'echo up; sleep 300'")
+	j.awaitOutput("up")
+	found, err := exec.Command("../scripts/leaks", j.id).Output()
+	if err == nil {
+		t.Error("the search is content")
+	}
+	for _, node := range []string{"n1", "n2"} {
+		for _, kind := range []string{"process", "link", "VLAN", "lease", "nftables", "shared memory", "image", "directory", "cgroup"} {
+			contains(t, string(found), node+": "+kind+": ")
+		}
+	}
+}
+
 // checkLeaks fails the test if scripts/leaks finds anything of a job on any node,
 // or a node was drained. A node may be a moment behind slurmctld.
 func checkLeaks(t *testing.T, id string) {

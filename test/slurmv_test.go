@@ -4,6 +4,7 @@ package test
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -24,16 +25,29 @@ func TestSlurmv(t *testing.T) {
 		t.Errorf("ps --output json prints %s (%v)", text, err)
 	}
 	contains(t, alice.must(t, "slurmv ps "+j.id), "vm0", "vm1", "n1", "n2", "172.30.0.1")
-	if out := bob.run(t, "slurmv ps"); strings.Contains(out.stdout, "vm0") {
-		t.Errorf("bob sees the VMs of alice:\n%s", out.stdout)
+	bobs := bob.submit(t, small, "slurm-v-run sh -c 'echo up; sleep 300'")
+	bobs.awaitOutput("up")
+	for _, u := range []struct {
+		user
+		own, other *job
+	}{{alice, j, bobs}, {bob, bobs, j}} {
+		seen := u.must(t, "slurmv ps")
+		line := func(j *job) bool { return regexp.MustCompile(`(?m)^` + j.id + ` `).MatchString(seen) }
+		if !line(u.own) {
+			t.Errorf("%s does not see the own VMs:\n%s", u.user, seen)
+		}
+		if line(u.other) {
+			t.Errorf("%s sees the VMs of another:\n%s", u.user, seen)
+		}
 	}
 
 	o := alice.run(t, "slurmv exec "+j.id+"/vm1 -- sh -c 'hostname; exit 5'")
 	if o.code != 5 || !strings.Contains(o.stdout, "vm1") {
 		t.Errorf("exec ends with %d and prints %s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := bob.run(t, "slurmv exec "+j.id+" -- true"); o.code == 0 {
-		t.Error("bob runs a program in a VM of alice")
+	contains(t, bob.must(t, "slurmv exec "+bobs.id+" -- hostname"), "vm0")
+	if o := bob.run(t, "slurmv exec "+j.id+" -- hostname"); o.code == 0 || strings.Contains(o.stdout, "vm0") {
+		t.Errorf("bob runs a program in a VM of alice: %s", o.stdout)
 	}
 	contains(t, alice.must(t, "slurmv console "+j.id+"/vm0"), "Linux version")
 	contains(t, alice.must(t, "slurmv report "+j.id), "2 VMs on 2 nodes", "network", "ready")

@@ -19,7 +19,8 @@ slurm-v-run --launcher=ssh sh -c 'md5sum < ${SLURMV_HOSTFILE%/*}/key' > key1
 slurm-v-run --launcher=ssh sh -c 'md5sum < ${SLURMV_HOSTFILE%/*}/key' > key2
 cmp key1 key2 && echo the key is the same
 slurm-v-run -n 4 sh -c 'stat -c "%a %U" /var/tmp/slurmv-ssh-*' | sort | uniq -c
-srun --overlap --ntasks-per-node=1 -n2 -N2 sh -c 'ls -d /var/tmp/slurmv-ssh-* /tmp/slurmv-ssh-* ~/.ssh' 2>/dev/null; echo hosts looked at
+slurm-v-run -Q -n 1 sh -c 'env | grep -q ^SLURM_ && echo by srun there are variables'
+srun --overlap --ntasks-per-node=1 -n2 -N2 sh -c 'touch /tmp/slurmv-ssh-seen; ls -d /var/tmp/slurmv-ssh-* /tmp/slurmv-ssh-* ~/.ssh; rm /tmp/slurmv-ssh-seen' 2>/dev/null > hosts
 `
 
 func TestMpirunOfTheUsersOwn(t *testing.T) {
@@ -29,14 +30,17 @@ func TestMpirunOfTheUsersOwn(t *testing.T) {
 	out := j.completes()
 	contains(t, out, "mpirun: 0\n", "exit: 3\n", "the ranks add up to 28, which is right",
 		"a line of standard input\nvm0\n      2 vm0\n      2 vm1\n      2 vm2\n      2 vm3\n",
-		"vm0 vm1 vm2 vm3 \n", "the key is the same\n", "      4 700 alice\n", "hosts looked at")
+		"vm0 vm1 vm2 vm3 \n", "the key is the same\n", "      4 700 alice\n", "by srun there are variables\n")
+	if got := j.file("hosts"); got != "/tmp/slurmv-ssh-seen\n/tmp/slurmv-ssh-seen" {
+		t.Errorf("on the hosts there is more than what a task has made to be seen:\n%s", got)
+	}
 	for _, vm := range []string{"vm0", "vm1", "vm2", "vm3"} {
 		if n := strings.Count(out, "of 8 runs in "+vm+" "); n != 2 {
 			t.Errorf("%d ranks in %s, want 2:\n%s", n, vm, out)
 		}
 	}
-	if strings.Contains(out, "SLURM_") || strings.Contains(out, "/slurmv-ssh-") {
-		t.Errorf("Slurm's variables in the VM, or files on the hosts:\n%s", out)
+	if strings.Contains(out, "SLURM_") {
+		t.Errorf("Slurm's variables in the VM:\n%s", out)
 	}
 }
 

@@ -52,8 +52,11 @@ func TestRequestGrowsByTheVMs(t *testing.T) {
 // A submission from inside a VM job starts clean of it.
 func TestSbatchInsideAVMJobIsNoVMJob(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small, `sbatch --parsable --wait --output=inner.out --wrap='env | grep -c SLURMV_SPEC; slurm-v-run hostname; echo "status: $?"'`)
-	j.completes()
+	j := alice.submit(t, small, `env | grep -c SLURMV_SPEC
+sbatch --parsable --wait --output=inner.out --wrap='env | grep -c SLURMV_SPEC; slurm-v-run hostname; echo "status: $?"'`)
+	if out := j.completes(); !strings.HasPrefix(out, "1\n") {
+		t.Errorf("the outer job has not one request:\n%s", out)
+	}
 	inner := j.file("inner.out")
 	contains(t, inner, "status: 1", "--vm-per-node")
 	if !strings.HasPrefix(inner, "0\n") {

@@ -59,6 +59,7 @@ func allow(t *testing.T, line string) {
 func checkReclaimed(t *testing.T, j *job) {
 	t.Helper()
 	left, _ := exec.Command("../scripts/leaks", j.id).Output()
+	contains(t, string(left), "n1: cgroup: ") // what is there is found
 	for line := range strings.Lines(string(left)) {
 		if !strings.Contains(line, ": cgroup: ") {
 			t.Errorf("reclaim has left %s", line)

@@ -79,7 +79,8 @@ slurm-v-run -Q -n 1 sh -c 'for vm in 0 1 2 3; do ping -c 1 -W 5 vm$vm > /dev/nul
 	contains(t, other.reason(), "VMs are booted, not restored", "no template")
 	theirs := strings.Fields(root.must(t, "ls -d $SLURMV_STATE_DIR/templates/$(id -u alice)/*/", "--node", "n1"))
 	for _, file := range []string{"saved", "disk.qcow2", "template.json", "seed.iso"} {
-		if o := bob.run(t, "cat "+theirs[0]+file, "--node", "n1"); o.code == 0 {
+		root.must(t, "test -s "+theirs[0]+file, "--node", "n1") // it is there
+		if o := bob.run(t, "cat "+theirs[0]+file, "--node", "n1"); o.code == 0 || !strings.Contains(o.stderr, "Permission denied") {
 			t.Errorf("bob reads %s of alice's template", file)
 		}
 	}
