@@ -54,6 +54,7 @@ var all = slices.Concat(
 	launchMutants,
 	guestMutants,
 	journalMutants,
+	clusterMutants,
 )
 
 // kind is what the mutant's test needs.

@@ -158,8 +158,7 @@ func newTester(t tree, m Mutant) *tester {
 // no error.
 func (e *tester) run(ctx context.Context, names []string) (said string, err error) {
 	program := filepath.Join(e.dir, "build", "mutant.test")
-	// Without paths in them, what one worker has compiled serves the other, too.
-	build := []string{"test", "-c", "-trimpath", "-tags", e.tags, "-o", program, "./" + e.pkg}
+	build := []string{"test", "-c", "-tags", e.tags, "-o", program, "./" + e.pkg}
 	if _, err := output(ctx, e.dir, nil, "go", build...); err != nil {
 		return "", fmt.Errorf("does not build: %w", err)
 	}
