@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
 )
@@ -119,5 +122,50 @@ func TestDomainOf(t *testing.T) {
 		if got := domainOf(dir); got != want {
 			t.Errorf("domainOf(%q) = %q, want %q", words, got, want)
 		}
+	}
+}
+
+// Whatever a relay, which is the user's, asks for: a program is the owner's.
+func TestProgramsAreTheOwners(t *testing.T) {
+	plan := somePlan(t)
+	plan.Owner.Groups = []Group{{"a", 6001}, {"b", 7001}}
+	n := newNode(plan, nil, startStopwatch(time.Time{}), nil)
+	h := guest.Header{Command: &guest.Command{UID: 0, GID: 0, Groups: []uint32{0, 27}}}
+	if err := n.asOwner(&h); err != nil {
+		t.Fatal(err)
+	}
+	want := guest.Command{UID: 6001, GID: 6001, Groups: []uint32{6001, 7001}}
+	if diff := cmp.Diff(want, *h.Command); diff != "" {
+		t.Errorf("the command differs (-want +got):\n%s", diff)
+	}
+}
+
+// A VM runs as many programs as the site allows, and none when the job ends.
+func TestProgramsOfAVMAreCounted(t *testing.T) {
+	plan := somePlan(t)
+	plan.Programs = 2
+	n := newNode(plan, nil, startStopwatch(time.Time{}), nil)
+	m, other := n.machines[0], n.machines[1]
+	for range plan.Programs {
+		if err := n.beginProgram(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.beginProgram(m); err == nil || !strings.Contains(err.Error(), "limits.programs_per_vm") {
+		t.Errorf("one more: %v", err)
+	}
+	if err := n.beginProgram(other); err != nil {
+		t.Errorf("in another VM: %v", err)
+	}
+	n.endProgram(m)
+	if err := n.beginProgram(m); err != nil {
+		t.Errorf("when one has ended: %v", err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	n.End(over)
+	n.endProgram(m)
+	if err := n.beginProgram(m); err == nil || !strings.Contains(err.Error(), "are ending") {
+		t.Errorf("when the job ends: %v", err)
 	}
 }

@@ -40,6 +40,14 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	unlock, err := repo.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if repo.source, err = repo.snapshot(ctx); err != nil {
+		return err
+	}
 	chosen := choose(all, wanted, Kind(*kind))
 	if *sample > 0 {
 		chosen = sampled(choose(chosen, wanted, Unit), *sample, repo.head)

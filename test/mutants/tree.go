@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/gofrs/flock"
 )
 
 // A repository is the checkout that the program was started in.
@@ -22,11 +24,24 @@ func openRepository(ctx context.Context) (r repository, err error) {
 	if r.dir, err = git(ctx, ".", "rev-parse", "--show-toplevel"); err != nil {
 		return r, err
 	}
-	if r.head, err = git(ctx, r.dir, "rev-parse", "HEAD"); err != nil {
-		return r, err
-	}
-	r.source, err = r.snapshot(ctx)
+	r.head, err = git(ctx, r.dir, "rev-parse", "HEAD")
 	return r, err
+}
+
+// lock keeps another run of this checkout from taking our trees away.
+func (r repository) lock() (unlock func(), err error) {
+	path := filepath.Join(r.dir, "build", "mutants.lock")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	lock := flock.New(path)
+	switch ours, err := lock.TryLock(); {
+	case err != nil:
+		return nil, err
+	case !ours:
+		return nil, errors.New("mutants are being tried in this checkout already")
+	}
+	return func() { _ = lock.Close() }, nil
 }
 
 // snapshot makes a commit of all files but the ignored ones. It has an index of its own,
