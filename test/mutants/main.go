@@ -23,46 +23,57 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+// options are those of the command.
+type options struct {
+	names  *regexp.Regexp
+	kind   Kind
+	sample int
+	tags   string
+}
+
+func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	names := flags.String("run", "", "only mutants whose names match this `regexp`")
 	kind := flags.String("kind", "", "only mutants of this `kind`: unit, slow or cluster")
-	sample := flags.Int("sample", 0, "only so `many` of the kind unit, chosen by the commit")
-	tags := flags.String("tags", "", "the build `tags` of all tests")
+	flags.IntVar(&o.sample, "sample", 0, "only so `many` of the kind unit, chosen by the commit")
+	flags.StringVar(&o.tags, "tags", "", "the build `tags` of all tests")
 	if err := flags.Parse(args); err != nil {
-		return err
+		return o, err
 	}
-	wanted, err := regexp.Compile(*names)
+	o.kind = Kind(*kind)
+	if o.sample > 0 {
+		o.kind = Unit
+	}
+	o.names, err = regexp.Compile(*names)
+	return o, err
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args)
 	if err != nil {
 		return err
 	}
-	repo, err := openRepository(ctx)
-	if err != nil {
-		return err
-	}
-	unlock, err := repo.lock()
+	repo, unlock, err := openRepository(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if repo.source, err = repo.snapshot(ctx); err != nil {
-		return err
-	}
-	chosen := choose(all, wanted, Kind(*kind))
-	if *sample > 0 {
-		chosen = sampled(choose(chosen, wanted, Unit), *sample, repo.head)
-	}
+	chosen := o.choose(all, repo.head)
 	if len(chosen) == 0 {
 		return errors.New("there is no such mutant")
 	}
-	return judge(repo.trials(ctx, *tags, chosen))
+	return judge(repo.trials(ctx, o.tags, chosen))
 }
 
-// choose returns the mutants with such names, of the kind if that is not empty.
-func choose(from []Mutant, names *regexp.Regexp, kind Kind) []Mutant {
-	return slices.DeleteFunc(slices.Clone(from), func(m Mutant) bool {
-		return !names.MatchString(m.Name) || kind != "" && m.kind() != kind
+// choose returns the mutants that are wanted when commit is tested.
+func (o options) choose(from []Mutant, commit string) []Mutant {
+	chosen := slices.DeleteFunc(slices.Clone(from), func(m Mutant) bool {
+		return !o.names.MatchString(m.Name) || o.kind != "" && m.kind() != o.kind
 	})
+	if o.sample > 0 {
+		return sampled(chosen, o.sample, commit)
+	}
+	return chosen
 }
 
 // sampled returns n of the mutants: always the same for a commit, and all of them have

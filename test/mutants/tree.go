@@ -20,37 +20,41 @@ type repository struct {
 	source string // a commit of all that is there now, committed or not: what is tested
 }
 
-func openRepository(ctx context.Context) (r repository, err error) {
+// openRepository looks what there is, and keeps other runs of this checkout from taking
+// our trees away until unlock.
+func openRepository(ctx context.Context) (r repository, unlock func(), err error) {
 	if r.dir, err = git(ctx, ".", "rev-parse", "--show-toplevel"); err != nil {
-		return r, err
+		return r, nil, err
 	}
-	r.head, err = git(ctx, r.dir, "rev-parse", "HEAD")
-	return r, err
+	if unlock, err = r.lock(); err != nil {
+		return r, nil, err
+	}
+	if r.head, err = git(ctx, r.dir, "rev-parse", "HEAD"); err == nil {
+		r.source, err = r.snapshot(ctx)
+	}
+	if err != nil {
+		unlock()
+	}
+	return r, unlock, err
 }
 
-// lock keeps another run of this checkout from taking our trees away.
 func (r repository) lock() (unlock func(), err error) {
 	path := filepath.Join(r.dir, "build", "mutants.lock")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
 	lock := flock.New(path)
-	switch ours, err := lock.TryLock(); {
-	case err != nil:
-		return nil, err
-	case !ours:
-		return nil, errors.New("mutants are being tried in this checkout already")
+	ours, err := lock.TryLock()
+	if err == nil && !ours {
+		err = errors.New("mutants are being tried in this checkout already")
 	}
-	return func() { _ = lock.Close() }, nil
+	return func() { _ = lock.Close() }, err
 }
 
 // snapshot makes a commit of all files but the ignored ones. It has an index of its own,
 // so the checkout's stays as it is, and the commit is on no branch.
 func (r repository) snapshot(ctx context.Context) (string, error) {
 	index := filepath.Join(r.dir, "build", "mutants.index")
-	if err := os.MkdirAll(filepath.Dir(index), 0o755); err != nil {
-		return "", err
-	}
 	defer os.Remove(index)
 	env := []string{"GIT_INDEX_FILE=" + index}
 	if _, err := output(ctx, r.dir, env, "git", "add", "--all"); err != nil {
