@@ -340,7 +340,8 @@ func TestAVLANOfTwoNodes(t *testing.T) {
 				return errors.Join(remove("br0", "bridge"), netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs, VlanFiltering: &filter}))
 			},
 			after: func(uplink netlink.Link) error {
-				return errors.Join(netlab.SetUp("br0"), netlink.BridgeVlanAdd(uplink, 2000, false, false, false, true))
+				return errors.Join(netlab.SetUp("br0"), netlink.BridgeVlanAdd(uplink, 2000, false, false, false, true),
+					netlink.BridgeVlanAdd(uplink, 2001, false, false, false, true))
 			},
 			lacking: "the kernel's bridges do not filter VLANs: use one with CONFIG_BRIDGE_VLAN_FILTERING", bridge: "br0",
 		},
