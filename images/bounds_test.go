@@ -1,7 +1,6 @@
 package images
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,9 +12,10 @@ func TestQEMUImgIsBounded(t *testing.T) {
 	dir := passable(t)
 	write(t, filepath.Join(dir, "qemu-img"), 0o755,
 		[]byte("#!/bin/sh\necho \"$(id -u) $(id -G), $(ulimit -v) KiB, $(ulimit -t) s, core $(ulimit -c)\" >&2\nexit 1\n"))
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	programs = dir
+	t.Cleanup(func() { programs = "" })
 	const want = "54321 54321 54322, 1048576 KiB, 30 s, core 0 "
-	if err := nobody.qemuImg(t.Context(), "info"); err == nil || !strings.HasPrefix(err.Error(), want) {
+	if err := runQEMUImg(t.Context(), nobody, "info"); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("qemu-img is %v\nwant        %s", err, want)
 	}
 }

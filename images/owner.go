@@ -81,12 +81,15 @@ func checkWithQEMU(ctx context.Context, image Layer, as owner.Owner) error {
 	return err
 }
 
+// programs is where qemu-img is looked for first: in a test, a directory of its own.
+var programs = ""
+
 // runQEMUImg runs qemu-img as the owner. What it prints is not used: the owner can
 // meddle with a process of his own.
 func runQEMUImg(ctx context.Context, as owner.Owner, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, qemuImgTime)
 	defer cancel()
-	qemuImg, err := program.Find("", "qemu-img")
+	qemuImg, err := program.Find(programs, "qemu-img")
 	if err != nil {
 		return fmt.Errorf("qemu-img is not installed on this node: %w", err)
 	}

@@ -1,14 +1,10 @@
 package vmstep
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -41,49 +37,7 @@ var users = map[string]struct {
 	passes bool
 }{"the user": {0, true}, "a stranger": {65534, false}}
 
-// The name of a keeper's socket is anybody's to take. A stranger's is not believed, and
-// hears nothing.
-func TestStrangersAreNoKeepers(t *testing.T) {
-	for name, tt := range users {
-		t.Run(name, func(t *testing.T) {
-			address := fmt.Sprintf("@slurmv-test/%d/keeper-%d", os.Getpid(), tt.uid)
-			heard := make(chan int, 1)
-			as(t, tt.uid, func() error {
-				listener, err := net.Listen("unix", address)
-				if err != nil {
-					return err
-				}
-				t.Cleanup(func() { listener.Close() })
-				go func() {
-					conn, err := listener.Accept()
-					if err != nil {
-						return
-					}
-					defer conn.Close()
-					n, _ := conn.Read(make([]byte, 100))
-					heard <- n
-					_ = json.NewEncoder(conn).Encode(Event{State: StateReady})
-					_, _ = io.Copy(io.Discard, conn)
-				}()
-				return nil
-			})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			c, err := Connect(ctx, address, false, func() error { return nil })
-			if (err == nil) != tt.passes || err != nil && !strings.Contains(err.Error(), "belongs to user 65534") {
-				t.Errorf("error = %v", err)
-			}
-			if got := <-heard > 0; got != tt.passes {
-				t.Errorf("it is told something: %v", got)
-			}
-			if c != nil {
-				c.Close()
-			}
-		})
-	}
-}
-
-// Nor does a keeper tell a stranger anything.
+// A keeper tells a stranger nothing. (That a stranger's is no keeper: address_test.go.)
 func TestStrangersAreNoClients(t *testing.T) {
 	s := newStage(t, "works")
 	if _, err := s.connect(t, false).Wait(func(Event) {}); err != nil {
@@ -93,7 +47,7 @@ func TestStrangersAreNoClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var conn net.Conn
 			as(t, tt.uid, func() (err error) {
-				conn, err = net.Dial("unix", s.address)
+				conn, err = net.Dial("unix", s.addresses[0])
 				return err
 			})
 			defer conn.Close()

@@ -54,6 +54,11 @@ var all = slices.Concat(
 	launchMutants,
 	guestMutants,
 	journalMutants,
+	rightsMutants,
+	submitMutants,
+	agentMutants,
+	portMutants,
+	reclaimMutants,
 	clusterMutants,
 )
 
