@@ -116,7 +116,7 @@ func examine(fd int) (path string, err error) {
 	if err := errors.Join(unix.Fstatfs(fd, &system), unix.Fstat(fd, &is)); err != nil {
 		return "", err
 	}
-	if kernelFiles[int64(system.Type)] {
+	if kernelFiles[system.Type] {
 		return "", ErrKernelFile
 	}
 	if err := checkRegular(is.Mode); err != nil {

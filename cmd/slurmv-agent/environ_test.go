@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,7 +62,7 @@ func TestLaunchOutsideItsStepIsRefused(t *testing.T) {
 func startAgent(t *testing.T, env ...string) string {
 	t.Helper()
 	c := exec.Command("/proc/self/exe", "launch")
-	c.Env = append(env, stateVariable+"="+filepath.Join(t.TempDir(), "state"))
+	c.Env = slices.Concat(env, []string{stateVariable + "=" + filepath.Join(t.TempDir(), "state")})
 	status, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ var rightsMutants = []Mutant{
 		Name:    "no-files-of-the-kernel",
 		Defence: "What procfs says to root is no user's data.",
 		File:    "owner/open.go",
-		Old:     "if kernelFiles[int64(system.Type)] {",
+		Old:     "if kernelFiles[system.Type] {",
 		New:     "if false {",
 		Package: "owner",
 		Test:    "TestOpenRefusesTheKernelsFiles",

@@ -40,6 +40,23 @@ func TestTheListFitsTheSource(t *testing.T) {
 	}
 }
 
+// What docs/security.md says of defences and their tests is what the list has.
+func TestTheDocumentFitsTheList(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := regexp.MustCompile("`([a-z0-9-]+)`: ([a-z/-]+) `(Test[^`]*)`").FindAllStringSubmatch(string(text), -1)
+	if len(said) < 100 {
+		t.Errorf("the document names %d mutants", len(said))
+	}
+	for _, s := range said {
+		if !slices.ContainsFunc(all, func(m Mutant) bool { return m.Name == s[1] && m.Package == s[2] && m.Test == s[3] }) {
+			t.Errorf("the list has no mutant %s that dies with %s of %s", s[1], s[3], s[2])
+		}
+	}
+}
+
 func hasTest(t *testing.T, m Mutant) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, m.Package, "*_test.go"))
