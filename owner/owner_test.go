@@ -92,6 +92,30 @@ func TestOpenHasTheOwnersRights(t *testing.T) {
 	}
 }
 
+// Who waits for a reader of a pipe is let go by the one who opens it: so it is not opened
+// to find out what it is.
+func TestOpenLeavesPipesAlone(t *testing.T) {
+	path := shelf(t) + "/pipe"
+	must(t, unix.Mkfifo(path, 0o666), os.Chmod(path, 0o666))
+	writing := make(chan error, 1)
+	go func() {
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		writing <- errors.Join(err, file.Close())
+	}()
+	for range 20 { // the writer may come late
+		if _, _, err := alice.Open(t.Context(), path); !errors.Is(err, ErrNotRegular) {
+			t.Fatalf("error = %v", err)
+		}
+	}
+	select {
+	case err := <-writing:
+		t.Errorf("the pipe was opened: the writer had a reader, error %v", err)
+	default:
+		file, err := os.Open(path)
+		must(t, err, <-writing, file.Close())
+	}
+}
+
 // What procfs and sysfs say depends on who reads. The first is open to every user: what
 // alice reads there is about themselves, and what root would is not.
 func TestOpenRefusesTheKernelsFiles(t *testing.T) {

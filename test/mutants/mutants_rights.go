@@ -71,7 +71,7 @@ var rightsMutants = []Mutant{
 		Old:     "\tif err := checkRegular(is.Mode); err != nil {",
 		New:     "\tif err := checkRegular(is.Mode); err != nil && false {",
 		Package: "owner",
-		Test:    "TestOpenHasTheOwnersRights/a_pipe",
+		Test:    "TestOpenLeavesPipesAlone",
 	},
 	{
 		Name:    "output-is-not-waited-for",
