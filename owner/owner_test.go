@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -341,15 +342,25 @@ func TestCommandIsTheOwners(t *testing.T) {
 // A program whose output another process of the owner's holds open has ended all the same.
 func TestCommandDoesNotWaitForWhoHoldsItsOutput(t *testing.T) {
 	shelf(t)
-	cmd := alice.Command(t.Context(), "/bin/sh", "-c", "sleep 1000 & echo $!")
+	cmd := alice.Command(t.Context(), "/bin/sh", "-c", "sleep 1000 & echo $! >&2")
 	cmd.WaitDelay /= 100
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	if err := cmd.Run(); !errors.Is(err, exec.ErrWaitDelay) {
-		t.Errorf("error = %v", err)
-	}
-	if pid, err := strconv.Atoi(strings.TrimSpace(out.String())); err == nil {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+	var out io.Writer = &bytes.Buffer{}
+	holder, writer, err := os.Pipe()
+	must(t, err)
+	cmd.Stdout, cmd.Stderr = out, writer
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Run() }()
+	var pid int
+	_, err = fmt.Fscan(holder, &pid)
+	must(t, err)
+	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, exec.ErrWaitDelay) {
+			t.Errorf("error = %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the program has ended, and its output is waited for")
 	}
 }
 

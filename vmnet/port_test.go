@@ -50,7 +50,8 @@ func TestWhoHasTheVXLANPortIsNamed(t *testing.T) {
 			})
 			defer socket.Close()
 			err := a.try(func() error { return Create(t.Context(), network) })
-			want := fmt.Sprintf("UDP port 299, which VXLAN needs, is taken by process %d (vmnet.test) of user root; end it, or choose another vxlan_port", os.Getpid())
+			want := fmt.Sprintf("UDP port 299, which VXLAN needs, is taken by process %d (%s) of user root; end it, or choose another vxlan_port",
+				os.Getpid(), programOf(os.Getpid()))
 			if err == nil || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("error = %v\nwant    %s", err, want)
 			}
