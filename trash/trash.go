@@ -41,10 +41,12 @@ func (t Trash) Discard(path string) error {
 }
 
 func (t Trash) discard(path string) error {
-	if unix.Unlink(path) == nil {
-		return nil
+	err := unix.Unlink(path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if err := os.MkdirAll(t.dir, 0o700); err != nil {
+	// What is above the trash is not the trash's to make: others have to pass through it.
+	if err := os.Mkdir(t.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return withoutMounts(path, func() error { return os.Rename(path, filepath.Join(t.dir, rand.Text())) })

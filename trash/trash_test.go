@@ -81,6 +81,15 @@ func TestNothingToDiscard(t *testing.T) {
 	must(t, bin.Empty(t.Context()), bin.Discard(filepath.Join(t.TempDir(), "none")), bin.Empty(t.Context()))
 }
 
+// After a boot, what a job had below /run is gone, and so is the directory of the trash.
+func TestNothingIsMadeForNothing(t *testing.T) {
+	run := filepath.Join(t.TempDir(), "run")
+	must(t, In(run).Discard(filepath.Join(run, "jobs", "7.0")))
+	if info, err := os.Stat(run); err == nil {
+		t.Errorf("%s was made, with the mode %v", run, info.Mode())
+	}
+}
+
 func TestDiscardOfAFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
