@@ -8,20 +8,6 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 )
 
-func TestNodesOf(t *testing.T) {
-	for name, tt := range map[string]struct{ text, want string }{
-		"the job":                    {"                  42|      n[1-2]\n", "n[1-2]"},
-		"one of an array, and array": {"   41|  n7\n   42|  n[1-2]\n  420|  n9\n", "n[1-2]"},
-		"without nodes":              {"  42|    \n", ""},
-		"another":                    {"  43|  n1\n", ""},
-		"nothing":                    {"", ""},
-	} {
-		if got, found := nodesOf(tt.text, "42"); got != tt.want || found != (tt.want != "") {
-			t.Errorf("%s: %q, %v; want %q", name, got, found, tt.want)
-		}
-	}
-}
-
 func TestNodeAddrs(t *testing.T) {
 	const text = `NodeName=n1 Arch=x86_64 CoresPerSocket=4 Gres=vf:16 NodeAddr=10.77.0.11 NodeHostName=host1 Version=22.05.8 OS=Linux 6 Comment=NodeAddr=10.0.0.1
 NodeName=n2 CoresPerSocket=4 NodeAddr=n2.site NodeHostName=n2 State=DOWN* Reason=x NodeName=n3 NodeAddr=10.0.0.1
