@@ -63,8 +63,8 @@ $(BUILD)/slurmv.so: $(SHIM) $(BUILD)/settings
 	  -Wl,--unresolved-symbols=ignore-all -Wl,--version-script=spank/spank.map -o $@ $(filter %.c,$(SHIM)) -ldl
 
 # Each is complete, since a site installs either alone.
-$(LUA): $(BUILD)/%.lua: scripts/slurm/%.lua.in scripts/slurm/rules.lua
-	sed -e '/^@RULES@$$/{' -e 'r scripts/slurm/rules.lua' -e 'd' -e '}' $< > $@
+$(LUA): $(BUILD)/%.lua: spank/lua/%.lua.in spank/lua/rules.lua
+	sed -e '/^@RULES@$$/{' -e 'r spank/lua/rules.lua' -e 'd' -e '}' $< > $@
 
 packages:
 	scripts/install-packages
@@ -76,7 +76,7 @@ install: build
 	# An unchanged plugin keeps its time: a newer one means that slurmd must be restarted.
 	install -C -m 755 $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(DESTDIR)$(LIBDIR)
 	install -m 644 $(LUA) $(DESTDIR)$(DATADIR)/slurm-v
-	install -D -m 644 include/slurmv_ivshmem.h $(DESTDIR)$(INCLUDEDIR)/slurmv_ivshmem.h
+	install -D -m 644 ivshmem/slurmv_ivshmem.h $(DESTDIR)$(INCLUDEDIR)/slurmv_ivshmem.h
 	install -d $(DESTDIR)$(MANDIR)/man1
 	install -m 644 $(BUILD)/docs/man/man1/* $(DESTDIR)$(MANDIR)/man1
 	install -D -m 644 $(BUILD)/docs/completions/slurmv.bash $(DESTDIR)$(DATADIR)/bash-completion/completions/slurmv

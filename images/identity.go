@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/images/cache"
-	"github.com/slurm-v/slurm-v/owner"
+	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
 // A FileIdentity tells whether a file is still the one that it was, without reading it.

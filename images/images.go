@@ -25,7 +25,7 @@ import (
 	"strings"
 
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/owner"
+	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
 // The formats that an image, or what it is based on, can have.

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/owner"
-	"github.com/slurm-v/slurm-v/program"
+	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/internal/program"
 )
 
 // open opens a regular file for reading as its user and returns also its path without

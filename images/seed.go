@@ -11,7 +11,7 @@ import (
 	"net/textproto"
 	"os"
 
-	"github.com/slurm-v/slurm-v/owner"
+	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
 // MaxUserData bounds the user's cloud-init data, in bytes.

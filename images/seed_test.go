@@ -19,7 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slurm-v/slurm-v/owner"
+	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
 // nobody is a user that the tests' files do not belong to.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images/cache"
-	"github.com/slurm-v/slurm-v/owner"
+	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
 // An Outcome is what staging an image came to.

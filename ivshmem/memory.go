@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/sparse"
+	"github.com/slurm-v/slurm-v/internal/sparse"
 )
 
 // A Memory is a region that this process has open, whatever becomes of its name.

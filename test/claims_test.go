@@ -16,7 +16,7 @@ import (
 func probe(t *testing.T) string {
 	t.Helper()
 	var script strings.Builder
-	for _, file := range []string{"../include/slurmv_ivshmem.h", "claims/probe.c"} {
+	for _, file := range []string{"../ivshmem/slurmv_ivshmem.h", "claims/probe.c"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 // claims are the IVShmem devices of a job and who has claimed them. Only those of

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/jobspec"
-	"github.com/slurm-v/slurm-v/nodeagent"
 )
 
 func always(nodeagent.Claim) bool { return true }

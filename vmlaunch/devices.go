@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
-	"github.com/slurm-v/slurm-v/pmi"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/pmi"
 )
 
 // devices are the IVShmem devices of this node's VMs and the runs that use them.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 // request is what the relay of one of some local tasks asks for.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 // Who is not let in is told so, and who is let in proves that the others could be.

@@ -10,8 +10,8 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/images"
-	"github.com/slurm-v/slurm-v/owner"
-	"github.com/slurm-v/slurm-v/vmnet"
+	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/internal/vmnet"
 )
 
 // owner is the user with whose rights the user's files are opened.

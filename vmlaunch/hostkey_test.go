@@ -3,7 +3,7 @@ package vmlaunch
 import (
 	"testing"
 
-	"github.com/slurm-v/slurm-v/sshkey"
+	"github.com/slurm-v/slurm-v/internal/sshkey"
 )
 
 func TestTheFirstHostKeyStays(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/nodeagent"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 

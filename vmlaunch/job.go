@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/owner"
 )
 
 // A Job is one job as one of its nodes sees it. All but Spec comes from Slurm

@@ -14,8 +14,8 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/internal/vmnet"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/vmnet"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/owner"
 )
 
 const (

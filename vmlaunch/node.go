@@ -19,11 +19,11 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/sshkey"
+	"github.com/slurm-v/slurm-v/internal/vmnet"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/nodeagent"
-	"github.com/slurm-v/slurm-v/sshkey"
 	"github.com/slurm-v/slurm-v/vfpool"
-	"github.com/slurm-v/slurm-v/vmnet"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/vmnet"
+	"github.com/slurm-v/slurm-v/internal/vmnet"
 )
 
 // A Peer is where another node of the job is, as the map says. The map has come by way

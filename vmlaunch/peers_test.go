@@ -12,10 +12,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/bridgeport/netlab"
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/nodeagent"
-	"github.com/slurm-v/slurm-v/vmnet"
+	"github.com/slurm-v/slurm-v/internal/netlab"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/vmnet"
 )
 
 // The map of the job's VMs is in the user's hands: who says where a node is may be

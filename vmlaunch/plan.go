@@ -9,8 +9,8 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/internal/vmnet"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/vmnet"
 )
 
 // A Plan is all that one node will do for a job.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/trash"
+	"github.com/slurm-v/slurm-v/internal/vmnet"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/nodeagent"
-	"github.com/slurm-v/slurm-v/trash"
-	"github.com/slurm-v/slurm-v/vmnet"
 )
 
 // stopPatience is how long an agent that was asked to stop may take before it is

@@ -19,8 +19,8 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/internal/sshkey"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/sshkey"
 )
 
 // restoreMachine takes one VM from a template to ready. If it fails, nothing of it is left

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/slurm-v/slurm-v/guest"
-	"github.com/slurm-v/slurm-v/nodeagent"
-	"github.com/slurm-v/slurm-v/pmi"
-	"github.com/slurm-v/slurm-v/sshkey"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/pmi"
+	"github.com/slurm-v/slurm-v/internal/sshkey"
 )
 
 // helloTimeout bounds how long a connection may take to say what it wants.

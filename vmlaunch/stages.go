@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 

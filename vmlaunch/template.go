@@ -14,9 +14,9 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/jobspec"
-	"github.com/slurm-v/slurm-v/owner"
 )
 
 // templateMAC is what a template's NIC has: no VM of a job has it, and the bridge drops

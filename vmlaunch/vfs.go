@@ -10,10 +10,10 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/internal/vmnet"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vfpool"
 	"github.com/slurm-v/slurm-v/vfpool/device"
-	"github.com/slurm-v/slurm-v/vmnet"
 )
 
 // leaseVFs gets the VFs of all VMs of the node, at once.

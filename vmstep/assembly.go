@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 // An Assembly joins what each node of a job says about its VMs into the map of

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 // A Client follows the keeper of a job.

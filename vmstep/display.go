@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 // manyVMs is above how many VMs only counts are shown.

@@ -1,6 +1,6 @@
 package vmstep
 
-import "github.com/slurm-v/slurm-v/nodeagent"
+import "github.com/slurm-v/slurm-v/internal/nodeagent"
 
 // The states of a VM step.
 const (

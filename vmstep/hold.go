@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 // ErrKeeperGone ends a VM step whose keeper went before the VMs knew each other:

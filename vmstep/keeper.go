@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 // A Keeper owns the VM step of one job and tells any number of clients about it.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 // StepName is the name of the VM step.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 // maxLines is how many lines of srun's own words are kept on each side: the

@@ -18,10 +18,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/internal/mpirun"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/sshkey"
 	"github.com/slurm-v/slurm-v/jobspec"
-	"github.com/slurm-v/slurm-v/mpirun"
-	"github.com/slurm-v/slurm-v/nodeagent"
-	"github.com/slurm-v/slurm-v/sshkey"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 

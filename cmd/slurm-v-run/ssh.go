@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slurm-v/slurm-v/mpirun"
-	"github.com/slurm-v/slurm-v/nodeagent"
-	"github.com/slurm-v/slurm-v/sshkey"
+	"github.com/slurm-v/slurm-v/internal/mpirun"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/sshkey"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 

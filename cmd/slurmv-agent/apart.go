@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/slurm-v/slurm-v/program"
+	"github.com/slurm-v/slurm-v/internal/program"
 )
 
 // hasLeft is what a program apart says once the end of the step, or of Slurm's hook,

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 func TestSrunAddress(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
-	"github.com/slurm-v/slurm-v/mpirun"
-	"github.com/slurm-v/slurm-v/nodeagent"
-	"github.com/slurm-v/slurm-v/pmi"
+	"github.com/slurm-v/slurm-v/internal/mpirun"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/pmi"
 	"github.com/slurm-v/slurm-v/vmstep"
 	"github.com/slurm-v/slurm-v/vmstep/relay"
 )

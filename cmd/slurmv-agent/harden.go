@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/program"
+	"github.com/slurm-v/slurm-v/internal/program"
 )
 
 // What the plugin and the node's daemons set, and what sudo says. Everything else in

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/slurm-v/slurm-v/program"
+	"github.com/slurm-v/slurm-v/internal/program"
 )
 
 // slurmBin is [slurm] bin of the configuration that this process goes by.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slurm-v/slurm-v/check"
+	"github.com/slurm-v/slurm-v/internal/check"
 )
 
 type checkOptions struct {

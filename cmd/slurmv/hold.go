@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/slurm-v/slurm-v/check"
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/check"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/term"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/program"
 	"github.com/slurm-v/slurm-v/jobspec"
-	"github.com/slurm-v/slurm-v/nodeagent"
-	"github.com/slurm-v/slurm-v/program"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 type psOptions struct {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
-	"github.com/slurm-v/slurm-v/report"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/report"
 )
 
 // stagesFile is what the agent leaves beside the logs of a node: its

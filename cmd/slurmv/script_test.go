@@ -17,8 +17,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
-	"github.com/slurm-v/slurm-v/sshkey"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/sshkey"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/jobspec"
-	"github.com/slurm-v/slurm-v/nodeagent"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/guest"
-	"github.com/slurm-v/slurm-v/netdump"
+	"github.com/slurm-v/slurm-v/internal/netdump"
 )
 
 // nicPatience is how long an interface may take to appear after boot, when its

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/guest"
-	"github.com/slurm-v/slurm-v/netdump"
+	"github.com/slurm-v/slurm-v/internal/netdump"
 )
 
 // Template brings the VM to where all that are restored from it go on: it has booted to

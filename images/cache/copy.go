@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/sparse"
+	"github.com/slurm-v/slurm-v/internal/sparse"
 )
 
 // partial is the end of the name of a copy that is not whole.

@@ -1,5 +1,5 @@
 // Package shm maps the memory that programs in the VMs of a job share on one node
-// (IVShmem). It is for programs in the VMs, and what include/slurmv_ivshmem.h is
+// (IVShmem). It is for programs in the VMs, and what ivshmem/slurmv_ivshmem.h is
 // for C.
 //
 // A run of slurm-v-run in a job with --ivshmem has a device, which [Open] maps: the

@@ -8,8 +8,8 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/slurm-v/slurm-v/bridgeport/netlab"
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/netlab"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 	"github.com/slurm-v/slurm-v/vfpool/software"
 )

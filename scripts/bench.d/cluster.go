@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
-	"github.com/slurm-v/slurm-v/report"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/report"
 )
 
 // cpus are those that all nodes of the cluster share.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/slurm-v/slurm-v/report"
+	"github.com/slurm-v/slurm-v/internal/report"
 )
 
 // A figure is one way of getting at a large image, for one VM on one node.

@@ -104,10 +104,10 @@ var guestMutants = []Mutant{
 	{
 		Name:    "lines-of-the-agents-socket",
 		Defence: "A line on the agent's socket does not fill its memory.",
-		File:    "nodeagent/protocol.go",
+		File:    "internal/nodeagent/protocol.go",
 		Old:     "if len(line)+len(part) > limit {",
 		New:     "if false {",
-		Package: "nodeagent",
+		Package: "internal/nodeagent",
 		Test:    "TestReadJSONIsBounded",
 	},
 	{
@@ -140,10 +140,10 @@ var guestMutants = []Mutant{
 	{
 		Name:    "mappings-are-bounded",
 		Defence: "The numbers of a PMI mapping cannot overflow.",
-		File:    "pmi/mapping.go",
+		File:    "internal/pmi/mapping.go",
 		Old:     "v > maxPlace || ",
 		New:     "",
-		Package: "pmi",
+		Package: "internal/pmi",
 		Test:    "TestParseMapping",
 	},
 	{
@@ -167,10 +167,10 @@ var guestMutants = []Mutant{
 	{
 		Name:    "pmi-messages-are-bounded",
 		Defence: "A PMI message does not fill a relay's memory.",
-		File:    "pmi/reader.go",
+		File:    "internal/pmi/reader.go",
 		Old:     "case len(msg) > MaxMessage:",
 		New:     "case false:",
-		Package: "pmi",
+		Package: "internal/pmi",
 		Test:    "TestReaderRefuses/a_line_without_end",
 	},
 }

@@ -19,8 +19,8 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/jobspec"
-	"github.com/slurm-v/slurm-v/nodeagent"
 )
 
 // TestPassthrough gives a VF and shared memory to a VM by the agent, as Slurm's

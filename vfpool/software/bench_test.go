@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slurm-v/slurm-v/bridgeport/netlab"
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/netlab"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 

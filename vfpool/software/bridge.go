@@ -9,8 +9,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/bridgeport"
-	"github.com/slurm-v/slurm-v/netdump"
+	"github.com/slurm-v/slurm-v/internal/bridgeport"
+	"github.com/slurm-v/slurm-v/internal/netdump"
 )
 
 // A bridgeError says why a declared bridge is none, and what to do.

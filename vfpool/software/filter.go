@@ -10,7 +10,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/bridgeport"
+	"github.com/slurm-v/slurm-v/internal/bridgeport"
 )
 
 // What nft would call the table of all VFs of the node, of which one is attached:

@@ -13,8 +13,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/slurm-v/slurm-v/bridgeport/netlab"
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/netlab"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 

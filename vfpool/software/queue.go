@@ -9,8 +9,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/bridgeport"
-	"github.com/slurm-v/slurm-v/netdump"
+	"github.com/slurm-v/slurm-v/internal/bridgeport"
+	"github.com/slurm-v/slurm-v/internal/netdump"
 )
 
 // What tc would show of a PF soft0 of 100 Mb/s, on whose VF 0 there is a minimum

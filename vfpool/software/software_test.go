@@ -16,8 +16,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/bridgeport"
-	"github.com/slurm-v/slurm-v/bridgeport/netlab"
+	"github.com/slurm-v/slurm-v/internal/bridgeport"
+	"github.com/slurm-v/slurm-v/internal/netlab"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 

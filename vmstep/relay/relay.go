@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/slurm-v/slurm-v/guest"
-	"github.com/slurm-v/slurm-v/pmi"
+	"github.com/slurm-v/slurm-v/internal/pmi"
 )
 
 // A Task is what Slurm gave the task.

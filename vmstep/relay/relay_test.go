@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/guest"
-	"github.com/slurm-v/slurm-v/pmi"
+	"github.com/slurm-v/slurm-v/internal/pmi"
 )
 
 func TestMain(m *testing.M) {

@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/bridgeport/netlab"
+	"github.com/slurm-v/slurm-v/internal/netlab"
 )
 
 // A site is a node with a bridge, by which it reaches its gateway.

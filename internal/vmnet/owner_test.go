@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/bridgeport/netlab"
+	"github.com/slurm-v/slurm-v/internal/netlab"
 )
 
 func TestNoTapIsAUsers(t *testing.T) {

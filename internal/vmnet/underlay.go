@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/netdump"
+	"github.com/slurm-v/slurm-v/internal/netdump"
 )
 
 // An Underlay is how a node is reached by the job's other nodes.

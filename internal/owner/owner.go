@@ -21,7 +21,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/slurm-v/slurm-v/program"
+	"github.com/slurm-v/slurm-v/internal/program"
 )
 
 // An Owner is the user for whom root acts.

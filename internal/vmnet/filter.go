@@ -7,7 +7,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
-	"github.com/slurm-v/slurm-v/bridgeport"
+	"github.com/slurm-v/slurm-v/internal/bridgeport"
 	"github.com/slurm-v/slurm-v/journal"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/internal/netdump"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/netdump"
 )
 
 // A Device is something of a job's network that exists on this node.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 // Dir is the directory of the files in a VM. It belongs to the job's owner and

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slurm-v/slurm-v/bridgeport/netlab"
+	"github.com/slurm-v/slurm-v/internal/netlab"
 	"github.com/slurm-v/slurm-v/journal"
 )
 

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slurm-v/slurm-v/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 // meanings say what goes on in a stage.

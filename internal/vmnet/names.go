@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/slurm-v/slurm-v/bridgeport"
+	"github.com/slurm-v/slurm-v/internal/bridgeport"
 	"github.com/slurm-v/slurm-v/journal"
 )
 

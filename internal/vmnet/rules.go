@@ -8,7 +8,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/bridgeport"
+	"github.com/slurm-v/slurm-v/internal/bridgeport"
 )
 
 // Where things are in a packet: bytes from the start of each header.

@@ -30,7 +30,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/bridgeport"
+	"github.com/slurm-v/slurm-v/internal/bridgeport"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
