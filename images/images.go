@@ -95,8 +95,8 @@ const maxLayers = 16
 //
 // Every file that belongs to the image has to lie in the site's image
 // directories, unless the image is of the site's catalogue.
-func Inspect(ctx context.Context, cfg config.Config, path string, as owner.Owner) (Info, error) {
-	info, err := readLayers(ctx, allowedDirs(cfg.Images, path), path, as)
+func Inspect(ctx context.Context, site config.Images, path string, as owner.Owner) (Info, error) {
+	info, err := readLayers(ctx, allowedDirs(site, path), path, as)
 	if err != nil {
 		return Info{}, err
 	}

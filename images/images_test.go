@@ -84,7 +84,7 @@ func (s shelf) patch(name string, offset int64, text string) {
 }
 
 func (s shelf) inspect(path string) (Info, error) {
-	return Inspect(s.t.Context(), config.Default(), path, nobody)
+	return Inspect(s.t.Context(), config.Default().Images, path, nobody)
 }
 
 func TestImagesThatCanBeUsed(t *testing.T) {
@@ -228,7 +228,7 @@ func TestTheOwnersGroupsCount(t *testing.T) {
 	s := newShelf(t)
 	path := s.sized("group.qcow2")
 	s.mode("group.qcow2", 0o640)
-	if err := os.Chown(path, 0, int(nobody.Groups[0])); err != nil {
+	if err := os.Chown(path, 0, int(nobody.Groups[0].GID)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.inspect(path); err != nil {
@@ -236,7 +236,7 @@ func TestTheOwnersGroupsCount(t *testing.T) {
 	}
 	other := nobody
 	other.Name, other.Groups = "", nil
-	if _, err := Inspect(t.Context(), config.Default(), path, other); !errors.Is(err, fs.ErrPermission) || !strings.HasSuffix(err.Error(), "not readable by user 54321") {
+	if _, err := Inspect(t.Context(), config.Default().Images, path, other); !errors.Is(err, fs.ErrPermission) || !strings.HasSuffix(err.Error(), "not readable by user 54321") {
 		t.Errorf("as somebody else: %v", err)
 	}
 }
@@ -271,7 +271,7 @@ func TestTheSitesDirectories(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Inspect(t.Context(), tt.cfg, tt.path, nobody)
+			_, err := Inspect(t.Context(), tt.cfg.Images, tt.path, nobody)
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want %q", err, tt.want)
 			}
@@ -285,7 +285,7 @@ func TestInspectEndsWithItsContext(t *testing.T) {
 	cause := errors.New("the job was cancelled")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	if _, err := Inspect(ctx, config.Default(), path, nobody); !errors.Is(err, cause) {
+	if _, err := Inspect(ctx, config.Default().Images, path, nobody); !errors.Is(err, cause) {
 		t.Errorf("error = %v", err)
 	}
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // nobody is a user that the tests' files do not belong to.
-var nobody = owner.Owner{Name: "alice", UID: 54321, GID: 54321, Groups: []uint32{54322}}
+var nobody = owner.Owner{Name: "alice", UID: 54321, GID: 54321, Groups: []owner.Group{{GID: 54322}}}
 
 // passable returns an empty directory which every user may enter.
 func passable(t *testing.T) string {

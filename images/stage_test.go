@@ -72,7 +72,7 @@ func (s *site) staging(as owner.Owner) Staging {
 
 // stage is what a job of the user's gets for the image.
 func (s *site) stage(path string, as owner.Owner) (Info, Outcome, error) {
-	info, err := Inspect(s.t.Context(), s.cfg, path, as)
+	info, err := Inspect(s.t.Context(), s.cfg.Images, path, as)
 	if err != nil {
 		return Info{}, Outcome{}, err
 	}
@@ -119,7 +119,7 @@ func TestAChainIsCopiedWhole(t *testing.T) {
 		t.Errorf("outcome %+v", outcome)
 	}
 	// What QEMU finds is what Stage says, all of it in the cache.
-	seen, err := Inspect(t.Context(), s.cfg, info.Path, ann)
+	seen, err := Inspect(t.Context(), s.cfg.Images, info.Path, ann)
 	if diff := cmp.Diff([]string{"2", "1", "0"}, fileNames(seen)); err != nil || diff != "" {
 		t.Fatalf("the copy is based on other files: error %v (-want +got):\n%s", err, diff)
 	}
@@ -155,7 +155,7 @@ func TestAnotherUsersCopyIsNobodyElses(t *testing.T) {
 		t.Errorf("the image itself: error = %v", err)
 	}
 	// Even if he had looked at it while he might.
-	inspected, err := Inspect(t.Context(), s.cfg, path, ann)
+	inspected, err := Inspect(t.Context(), s.cfg.Images, path, ann)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestARightThatIsTakenAway(t *testing.T) {
 	}
 	s.mode("shared.qcow2", 0o640)
 	settle()
-	inspected, err := Inspect(t.Context(), s.cfg, path, ann)
+	inspected, err := Inspect(t.Context(), s.cfg.Images, path, ann)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestTheCatalogueIsShared(t *testing.T) {
 	if outcome.How != Found || first.Path != second.Path {
 		t.Errorf("the second user: %+v, %s and %s", outcome, first.Path, second.Path)
 	}
-	if _, err := Inspect(t.Context(), s.cfg, second.Path, ben); err != nil {
+	if _, err := Inspect(t.Context(), s.cfg.Images, second.Path, ben); err != nil {
 		t.Errorf("he cannot use it: %v", err)
 	}
 	if info, _ := s.must(closed, ann); ownerUID(t, info.Path) != ann.UID {
@@ -282,7 +282,7 @@ func TestACopyForOneVM(t *testing.T) {
 	base := s.sized("base.qcow2")
 	fill(t, base, "1", "0")
 	top := s.qcow2("top.qcow2", "-b", base, "-F", "qcow2")
-	info, err := Inspect(t.Context(), s.cfg, top, ann)
+	info, err := Inspect(t.Context(), s.cfg.Images, top, ann)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestACopyForOneVM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen, err := Inspect(t.Context(), s.cfg, got.Path, ann)
+	seen, err := Inspect(t.Context(), s.cfg.Images, got.Path, ann)
 	if diff := cmp.Diff(got, seen); err != nil || diff != "" || !within([]string{dir}, seen.Backing[0].Path) {
 		t.Errorf("error %v (-returned +seen):\n%s", err, diff)
 	}

@@ -10,27 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/cpulist"
 	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/slurm/cgroup"
+	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// Hardware is what a plan depends on of the node.
-type Hardware struct {
-	Accel    config.Accel
-	NUMA     int  // node of the job's cores; -1 if they have none or several
-	HugePage uint // KiB of the pages that the VMs' memory is made of; 0 is ordinary ones
-
-	CPUs     []CPU  // that the job has to itself
-	Unpinned string // why that is not known, and VMs are not pinned
-	Memory   []int  // NUMA nodes of whose memory it may have some
-}
-
 // inspectHardware looks at the node below root for a job that wants spec.
-func inspectHardware(root string, wish config.Accel, spec jobspec.Spec) (Hardware, error) {
-	accel, err := chooseAccel(wish, root)
+func inspectHardware(root string, wish config.Accel, spec jobspec.Spec) (plan.Hardware, error) {
+	accel, err := hypervisor.ChooseAccel(wish, root)
 	if err != nil {
-		return Hardware{}, err
+		return plan.Hardware{}, err
 	}
-	hw := Hardware{Accel: accel, NUMA: numaNode(filepath.Join(root, "sys"))}
+	hw := plan.Hardware{Accel: accel, NUMA: numaNode(filepath.Join(root, "sys"))}
 	hw.CPUs, hw.Unpinned = ownCPUs(root, os.Getpid())
 	hw.Memory = memoryNodes(root, os.Getpid())
 	if len(spec.SRIOV.VFs) > 0 {
@@ -99,18 +92,16 @@ func nodeOfCPU(sysfs string, cpu int) int {
 
 // ownCPUs returns the CPUs that Slurm has given to the step of a process and to no
 // other job, or why that cannot be said. It asks the kernel: Slurm has numbers of its
-// own for CPUs, and they are others.
-func ownCPUs(root string, pid int) (own []CPU, unpinned string) {
-	list, err := searchCgroups(filepath.Join(root, "proc"), pid, "job", func(line string) (string, bool) {
-		return cpusetOf(filepath.Join(root, "sys/fs/cgroup"), line)
-	})
+// own for CPUs, which differ from the kernel's.
+func ownCPUs(root string, pid int) (own []plan.CPU, unpinned string) {
+	cpus, err := cgroup.CPUs(root, pid)
 	if err != nil {
 		return nil, "Slurm does not confine jobs to cores (ConstrainCores)"
 	}
 	sys := filepath.Join(root, "sys")
 	nodes, _ := filepath.Glob(filepath.Join(sys, "devices/system/node/node[0-9]*"))
-	for _, n := range parseList(list) {
-		cpu := CPU{Number: n, Core: firstOfCore(sys, n), NUMA: -1}
+	for _, n := range cpus {
+		cpu := plan.CPU{Number: n, Core: firstOfCore(sys, n), NUMA: -1}
 		if len(nodes) > 1 {
 			cpu.NUMA = nodeOfCPU(sys, n)
 		}
@@ -125,38 +116,15 @@ func memoryNodes(root string, pid int) []int {
 	status, _ := os.ReadFile(filepath.Join(root, "proc", strconv.Itoa(pid), "status"))
 	_, rest, _ := strings.Cut(string(status), "\nMems_allowed_list:")
 	list, _, _ := strings.Cut(rest, "\n")
-	allowed := parseList(strings.TrimSpace(list))
-	return slices.DeleteFunc(parseList(readLine(filepath.Join(root, "sys/devices/system/node/has_memory"))), func(node int) bool {
+	allowed := cpulist.Parse(strings.TrimSpace(list))
+	return slices.DeleteFunc(cpulist.Parse(readLine(filepath.Join(root, "sys/devices/system/node/has_memory"))), func(node int) bool {
 		return !slices.Contains(allowed, node)
 	})
 }
 
-// cpusetOf reads the CPUs of the cgroup in a line of /proc/PID/cgroup if it is in a
-// job's and Slurm has chosen them.
-//
-// With cgroup v1 there is no such cpuset cgroup unless Slurm confines jobs. With v2
-// there is always one, and cpuset.cpus is empty at the job and below if it does not.
-func cpusetOf(mount, line string) (string, bool) {
-	path := cgroupPath(line)
-	if fields := strings.SplitN(line, ":", 3); len(fields) == 3 && slices.Contains(strings.Split(fields[1], ","), "cpuset") {
-		cpus := readLine(filepath.Join(mount, "cpuset", path, "cpuset.cpus"))
-		return cpus, cgroupV1.MatchString(path) && cpus != ""
-	}
-	for chosen, effective := false, ""; cgroupV2.MatchString(path); path = filepath.Dir(path) {
-		chosen = chosen || readLine(filepath.Join(mount, path, "cpuset.cpus")) != ""
-		if effective == "" {
-			effective = readLine(filepath.Join(mount, path, "cpuset.cpus.effective"))
-		}
-		if chosen && effective != "" {
-			return effective, true
-		}
-	}
-	return "", false
-}
-
 // firstOfCore is the number of the first hyper-thread beside a CPU, itself included.
 func firstOfCore(sysfs string, cpu int) int {
-	all := parseList(readLine(filepath.Join(sysfs, "devices/system/cpu", "cpu"+strconv.Itoa(cpu), "topology/thread_siblings_list")))
+	all := cpulist.Parse(readLine(filepath.Join(sysfs, "devices/system/cpu", "cpu"+strconv.Itoa(cpu), "topology/thread_siblings_list")))
 	return slices.Min(append(all, cpu))
 }
 
@@ -164,20 +132,4 @@ func firstOfCore(sysfs string, cpu int) int {
 func readLine(file string) string {
 	text, _ := os.ReadFile(file)
 	return strings.TrimSpace(string(text))
-}
-
-// parseList reads the kernel's "0-3,8".
-func parseList(list string) (all []int) {
-	for part := range strings.SplitSeq(list, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
-		from, err := strconv.Atoi(first)
-		to, errTo := strconv.Atoi(last)
-		for ; err == nil && errTo == nil && from <= to; from++ {
-			all = append(all, from)
-		}
-	}
-	return all
 }

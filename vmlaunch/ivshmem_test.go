@@ -3,120 +3,49 @@ package vmlaunch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
-	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-func planWithRegions(t *testing.T, cfg config.Config, number uint32, shared jobspec.IVShmem) Plan {
+// aJob is the VMs of a job that is about to lease its regions. They are in /dev/shm, under
+// names that nobody else's have.
+func aJob(t *testing.T, cfg config.Config, number uint32, shared jobspec.IVShmem) *VMs {
 	t.Helper()
-	job := someJob()
+	job := plantest.Job()
 	job.ID.Job, job.Spec.IVShmem = number, shared
-	p, err := NewPlan(cfg, job, Owner{Name: "a", UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}, Hardware{Accel: config.AccelTCG, NUMA: -1})
+	me := owner.Owner{Name: "a", UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
+	p, err := plan.New(cfg, job, me, plan.Hardware{Accel: config.AccelTCG, NUMA: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
-}
-
-func TestDomainHasRoomForSharedMemory(t *testing.T) {
-	const port, bridge = "pcie-root-port 1", "pcie-to-pci-bridge 2"
-	tests := map[string]struct {
-		shared jobspec.IVShmem
-		want   []string // the PCI controllers
-	}{
-		"none":                 {jobspec.IVShmem{}, nil},
-		"some":                 {jobspec.IVShmem{Devices: 2, SizeMiB: 16}, []string{port, bridge}},
-		"as much as fits":      {jobspec.IVShmem{Devices: 1, SizeMiB: 16 << 10}, []string{port, bridge}},
-		"more than fits":       {jobspec.IVShmem{Devices: 2, SizeMiB: 16 << 10}, []string{"pcie-root 0 67108864 KiB", port, bridge}},
-		"a sum that is uneven": {jobspec.IVShmem{Devices: 3, SizeMiB: 16 << 10}, []string{"pcie-root 0 134217728 KiB", port, bridge}},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			p := planWithRegions(t, config.Default(), 42, tt.shared)
-			text, err := p.domain(p.VMs[0], nil).Marshal()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, pciControllers(t, text)); diff != "" {
-				t.Errorf("controllers differ (-want +got):\n%s", diff)
-			}
-			want := guest.IVShmem{Devices: tt.shared.Devices, Size: tt.shared.SizeMiB << 20}
-			if got := p.guestMemory(); got != want {
-				t.Errorf("the guest is told of %+v, want %+v", got, want)
-			}
-		})
-	}
-}
-
-func pciControllers(t *testing.T, text string) (controllers []string) {
-	t.Helper()
-	var d libvirtxml.Domain
-	if err := d.Unmarshal(text); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range d.Devices.Controllers {
-		switch {
-		case c.Type != "pci":
-		case c.PCI != nil && c.PCI.Hole64 != nil:
-			controllers = append(controllers, fmt.Sprint(c.Model, " ", *c.Index, " ", c.PCI.Hole64.Size, " ", c.PCI.Hole64.Unit))
-		default:
-			controllers = append(controllers, fmt.Sprint(c.Model, " ", *c.Index))
-		}
-	}
-	return controllers
-}
-
-// The slot tells a guest which device it is, and every region has one.
-func TestSharedMemoryIsInOrder(t *testing.T) {
-	for index, slot := range map[int]string{0: "0x01", 1: "0x02", config.MaxIVShmem - 1: "0x1f"} {
-		text, err := shmemDevice(ivshmem.Region{Name: "slurmv-x", Index: index, Size: 16 << 20}).Marshal()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, part := range []string{
-			`<shmem name="slurmv-x">`, `<model type="ivshmem-plain"></model>`, `<size unit="M">16</size>`,
-			`<address type="pci" bus="0x02" slot="` + slot + `"></address>`,
-		} {
-			if !strings.Contains(text, part) {
-				t.Errorf("%s is missing in\n%s", part, text)
-			}
-		}
-	}
-}
-
-// aNode is the agent of a job that is about to lease its regions. They are in
-// /dev/shm, under names that nobody else's have.
-func aNode(t *testing.T, cfg config.Config, number uint32, shared jobspec.IVShmem) *Node {
-	t.Helper()
-	p := planWithRegions(t, cfg, number, shared)
-	j, err := journal.Create(cfg.StateDir(p.Job.Node), p.Job.ID, journal.Header{UID: p.Owner.UID, GID: p.Owner.GID, Node: p.Job.Node})
+	j, err := journal.Create(cfg.StateDir(p.Job.Node), p.Job.ID, journal.Header{UID: me.UID, GID: me.GID, Node: p.Job.Node})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { j.Close() })
-	n := newNode(p, j, startStopwatch(time.Time{}), func(vmstep.Progress) {})
+	v := newVMs(openStore(cfg, p.Job.Node), p, Slurm{}, j, machine.StartStopwatch(time.Time{}), func(vmstep.Progress) {})
 	t.Cleanup(func() {
-		n.close()
-		for _, file := range regionFiles(n) {
+		v.close()
+		for _, file := range regionFiles(v) {
 			os.Remove(filepath.Join(ivshmem.Dir, file))
 		}
 	})
-	return n
+	return v
 }
 
 func stateIn(dir string) config.Config {
@@ -126,7 +55,7 @@ func stateIn(dir string) config.Config {
 }
 
 // regionFiles are those of the node's regions that exist.
-func regionFiles(n *Node) (files []string) {
+func regionFiles(n *VMs) (files []string) {
 	for _, r := range n.shared.regions {
 		if _, err := os.Lstat(filepath.Join(ivshmem.Dir, r.Name)); err == nil {
 			files = append(files, r.Name)
@@ -138,23 +67,23 @@ func regionFiles(n *Node) (files []string) {
 // Whenever the agent dies, what it has made is in the journal, and reclaim finds it.
 func TestRegionsAreReclaimedWhateverWasDone(t *testing.T) {
 	tests := map[string]struct {
-		before func(*testing.T, *Node, config.Config)
+		before func(*testing.T, *VMs, config.Config)
 		files  int
 	}{
-		"only leased": {func(*testing.T, *Node, config.Config) {}, 0},
-		"one made": {func(t *testing.T, n *Node, cfg config.Config) {
-			_, err := ivshmem.Open(cfg.StateDir("n2"), "n2").Create(t.Context(), n.shared.regions[0], ivshmem.Owner{UID: n.plan.Owner.UID, GID: n.plan.Owner.GID}, -1)
+		"only leased": {func(*testing.T, *VMs, config.Config) {}, 0},
+		"one made": {func(t *testing.T, n *VMs, cfg config.Config) {
+			_, err := ivshmem.Open(cfg.StateDir("n2"), "n2").Create(t.Context(), n.shared.regions[0], ivshmem.Owner{UID: n.Plan.Owner.UID, GID: n.Plan.Owner.GID}, -1)
 			if err != nil {
 				t.Fatal(err)
 			}
 		}, 1},
-		"one half made": {func(t *testing.T, n *Node, _ config.Config) {
+		"one half made": {func(t *testing.T, n *VMs, _ config.Config) {
 			if err := os.WriteFile(filepath.Join(ivshmem.Dir, n.shared.regions[1].Name), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}, 1},
-		"all made": {func(t *testing.T, n *Node, cfg config.Config) {
-			if err := n.makeRegions(t.Context(), cfg); err != nil {
+		"all made": {func(t *testing.T, n *VMs, cfg config.Config) {
+			if err := n.shared.make(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}, 2},
@@ -162,8 +91,8 @@ func TestRegionsAreReclaimedWhateverWasDone(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			cfg := stateIn(t.TempDir())
-			n := aNode(t, cfg, 42, jobspec.IVShmem{Devices: 2, SizeMiB: 1})
-			if err := n.leaseRegions(cfg); err != nil {
+			n := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 2, SizeMiB: 1})
+			if err := n.shared.lease(); err != nil {
 				t.Fatal(err)
 			}
 			tt.before(t, n, cfg)
@@ -174,7 +103,7 @@ func TestRegionsAreReclaimedWhateverWasDone(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				if err := Reclaim(t.Context(), cfg, "n2", n.plan.Job.ID); err != nil {
+				if err := Reclaim(t.Context(), cfg, "n2", n.Plan.Job.ID); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -188,19 +117,19 @@ func TestRegionsAreReclaimedWhateverWasDone(t *testing.T) {
 // The journal says where the huge pages were, whatever the configuration says by now.
 func TestReclaimFindsHugePages(t *testing.T) {
 	cfg := stateIn(t.TempDir())
-	n := aNode(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 2})
+	n := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 2})
 	on := ivshmem.Open(cfg.StateDir("n2"), "n2")
-	r := on.New(n.plan.Job.ID, 0, 2<<20)
+	r := on.New(n.Plan.Job.ID, 0, 2<<20)
 	r.Huge = t.TempDir()
 	n.shared.regions = append(n.shared.regions, r)
-	if err := errors.Join(n.journal.Intend(recordRegion, r.Name, r), n.makeRegions(t.Context(), cfg)); err != nil {
+	if err := errors.Join(n.journal.Intend(recordRegion, r.Name, r), n.shared.make(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(r.Huge, r.Name)
 	if to, err := os.Readlink(filepath.Join(ivshmem.Dir, r.Name)); err != nil || to != file {
 		t.Errorf("the region is at %q, %v; want %s", to, err, file)
 	}
-	if err := reclaim(t.Context(), cfg, n.journal); err != nil {
+	if err := n.store.reclaim(t.Context(), n.journal); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) || regionFiles(n) != nil {
@@ -210,14 +139,14 @@ func TestReclaimFindsHugePages(t *testing.T) {
 
 func TestRegionsStayWhileAVMMayRun(t *testing.T) {
 	cfg := stateIn(t.TempDir())
-	n := aNode(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 1})
-	if err := errors.Join(n.leaseRegions(cfg), n.makeRegions(t.Context(), cfg), n.journal.Intend(recordDomain, n.plan.VMs[0].UUID, nil)); err != nil {
+	n := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 1})
+	if err := errors.Join(n.shared.lease(), n.shared.make(t.Context()), n.journal.Intend(recordDomain, n.Plan.VMs[0].UUID, nil)); err != nil {
 		t.Fatal(err)
 	}
-	if err := removeRegion(t.Context(), cfg, n.journal, n.shared.regions[0].Name); err == nil || len(regionFiles(n)) != 1 {
+	if err := n.store.removeRegion(t.Context(), n.journal, n.shared.regions[0].Name); err == nil || len(regionFiles(n)) != 1 {
 		t.Errorf("error = %v, files %q", err, regionFiles(n))
 	}
-	if err := reclaim(t.Context(), cfg, n.journal); err != nil || len(regionFiles(n)) != 0 {
+	if err := n.store.reclaim(t.Context(), n.journal); err != nil || len(regionFiles(n)) != 0 {
 		t.Errorf("error = %v, files %q", err, regionFiles(n))
 	}
 }
@@ -225,15 +154,15 @@ func TestRegionsStayWhileAVMMayRun(t *testing.T) {
 // A region's owner must not be able to keep a node from becoming clean.
 func TestReclaimOfARegionThatItsOwnerReplaced(t *testing.T) {
 	cfg := stateIn(t.TempDir())
-	n := aNode(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 1})
-	if err := errors.Join(n.leaseRegions(cfg), n.makeRegions(t.Context(), cfg)); err != nil {
+	n := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 1})
+	if err := errors.Join(n.shared.lease(), n.shared.make(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(ivshmem.Dir, n.shared.regions[0].Name)
 	if err := errors.Join(os.Remove(path), os.Symlink("/etc/hostname", path)); err != nil {
 		t.Fatal(err)
 	}
-	if err := reclaim(t.Context(), cfg, n.journal); err != nil {
+	if err := n.store.reclaim(t.Context(), n.journal); err != nil {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(path); err != nil || len(text) == 0 {
@@ -244,26 +173,26 @@ func TestReclaimOfARegionThatItsOwnerReplaced(t *testing.T) {
 func TestRegionsOfAllJobsAreLimited(t *testing.T) {
 	cfg := stateIn(t.TempDir())
 	cfg.Limits.IVShmemPerNode = 3
-	first, second := aNode(t, cfg, 42, jobspec.IVShmem{Devices: 2, SizeMiB: 1}), aNode(t, cfg, 43, jobspec.IVShmem{Devices: 1, SizeMiB: 2})
-	if err := first.leaseRegions(cfg); err != nil {
+	first, second := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 2, SizeMiB: 1}), aJob(t, cfg, 43, jobspec.IVShmem{Devices: 1, SizeMiB: 2})
+	if err := first.shared.lease(); err != nil {
 		t.Fatal(err)
 	}
-	err := second.leaseRegions(cfg)
+	err := second.shared.lease()
 	if want := "the jobs on node n2 would have 4M of shared memory (--ivshmem), and this site allows 3M"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error = %v, want %q", err, want)
 	}
-	if err := errors.Join(reclaim(t.Context(), cfg, second.journal), reclaim(t.Context(), cfg, first.journal)); err != nil {
+	if err := errors.Join(second.store.reclaim(t.Context(), second.journal), first.store.reclaim(t.Context(), first.journal)); err != nil {
 		t.Fatal(err)
 	}
-	if third := aNode(t, cfg, 44, jobspec.IVShmem{Devices: 1, SizeMiB: 2}); third.leaseRegions(cfg) != nil {
+	if third := aJob(t, cfg, 44, jobspec.IVShmem{Devices: 1, SizeMiB: 2}); third.shared.lease() != nil {
 		t.Error("what was given back still counts")
 	}
 }
 
 func TestWipeOfADevice(t *testing.T) {
 	cfg := stateIn(t.TempDir())
-	n := aNode(t, cfg, 42, jobspec.IVShmem{Devices: 2, SizeMiB: 1})
-	if err := errors.Join(n.leaseRegions(cfg), n.makeRegions(t.Context(), cfg)); err != nil {
+	n := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 2, SizeMiB: 1})
+	if err := errors.Join(n.shared.lease(), n.shared.make(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range n.shared.regions {
@@ -271,7 +200,7 @@ func TestWipeOfADevice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := n.wipeRegion(1); err != nil {
+	if err := n.shared.wipe(1); err != nil {
 		t.Fatal(err)
 	}
 	for k, want := range []string{"secret", "\x00\x00\x00\x00\x00\x00"} {
@@ -280,27 +209,27 @@ func TestWipeOfADevice(t *testing.T) {
 		}
 	}
 	for _, k := range []int{-1, 2} {
-		if n.wipeRegion(k) == nil {
+		if n.shared.wipe(k) == nil {
 			t.Errorf("device %d was wiped", k)
 		}
 	}
-	if got := n.regionSize(); got != 1<<20 {
+	if got := n.Plan.RegionSize(); got != 1<<20 {
 		t.Errorf("size %d", got)
 	}
 }
 
 func TestCleanRemovesRegionsWithoutAJournal(t *testing.T) {
 	cfg := stateIn(t.TempDir())
-	lost, kept := aNode(t, cfg, 42, jobspec.IVShmem{Devices: 2, SizeMiB: 1}), aNode(t, cfg, 43, jobspec.IVShmem{Devices: 1, SizeMiB: 1})
-	for _, n := range []*Node{lost, kept} {
-		if err := errors.Join(n.leaseRegions(cfg), n.makeRegions(t.Context(), cfg)); err != nil {
+	lost, kept := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 2, SizeMiB: 1}), aJob(t, cfg, 43, jobspec.IVShmem{Devices: 1, SizeMiB: 1})
+	for _, n := range []*VMs{lost, kept} {
+		if err := errors.Join(n.shared.lease(), n.shared.make(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := os.RemoveAll(lost.journal.Dir()); err != nil {
 		t.Fatal(err)
 	}
-	if err := removeOrphanRegions(t.Context(), cfg, "n2"); err != nil {
+	if err := kept.store.releaseOrphanRegions(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if left, has := regionFiles(lost), regionFiles(kept); len(left) != 0 || len(has) != 1 {
@@ -313,9 +242,9 @@ func TestCleanRemovesRegionsWithoutAJournal(t *testing.T) {
 func TestCleanInSpiteOfJunk(t *testing.T) {
 	cfg := stateIn(t.TempDir())
 	cfg.Paths.Run = filepath.Join(t.TempDir(), "%n")
-	lost, ended := aNode(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 1}), aNode(t, cfg, 43, jobspec.IVShmem{Devices: 1, SizeMiB: 1})
-	for _, n := range []*Node{lost, ended} {
-		if err := errors.Join(n.leaseRegions(cfg), n.makeRegions(t.Context(), cfg), n.journal.Close()); err != nil {
+	lost, ended := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 1}), aJob(t, cfg, 43, jobspec.IVShmem{Devices: 1, SizeMiB: 1})
+	for _, n := range []*VMs{lost, ended} {
+		if err := errors.Join(n.shared.lease(), n.shared.make(t.Context()), n.journal.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -324,7 +253,7 @@ func TestCleanInSpiteOfJunk(t *testing.T) {
 	}
 	junk := leasedJunk(t, cfg)
 	cleaned, err := Clean(t.Context(), cfg, "n2", func(context.Context) (map[journal.ID]bool, error) { return nil, nil })
-	if err != nil || len(cleaned) != 1 || cleaned[0] != ended.plan.Job.ID {
+	if err != nil || len(cleaned) != 1 || cleaned[0] != ended.Plan.Job.ID {
 		t.Errorf("cleaned %v, error %v", cleaned, err)
 	}
 	if _, err := os.Lstat(junk); err == nil || len(regionFiles(lost)) != 0 || len(regionFiles(ended)) != 0 {
@@ -355,7 +284,7 @@ func leasedJunk(t *testing.T, cfg config.Config) (path string) {
 func TestCleanDoesEverythingThoughSomethingFails(t *testing.T) {
 	cfg := stateIn(t.TempDir())
 	cfg.Paths.Run = filepath.Join(t.TempDir(), "%n")
-	ended := aNode(t, cfg, 43, jobspec.IVShmem{})
+	ended := aJob(t, cfg, 43, jobspec.IVShmem{})
 	if err := errors.Join(ended.journal.Close(), os.WriteFile(filepath.Join(cfg.StateDir("n2"), "templates"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}

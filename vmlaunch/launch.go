@@ -4,18 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
-	"github.com/slurm-v/slurm-v/internal/vmnet"
+	"github.com/slurm-v/slurm-v/internal/cpulist"
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -33,53 +37,53 @@ const (
 // Launch starts the VMs of job on this node and returns when the agent in each
 // has reported. progress is called, from several goroutines, as VMs pass the
 // stages. If Launch fails, it has given back all that it took.
-func Launch(ctx context.Context, cfg config.Config, job Job, progress func(vmstep.Progress)) (*Node, error) {
-	clock := startStopwatch(job.Requested)
-	plan, err := decide(cfg, job)
+func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurm, progress func(vmstep.Progress)) (*VMs, error) {
+	clock := machine.StartStopwatch(job.Requested)
+	p, err := decide(cfg, job)
 	if err != nil {
 		return nil, err
 	}
-	j, err := openJournal(ctx, cfg, job)
+	s := openStore(cfg, job.Node)
+	j, err := s.openJournal(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	clock.note(stagePlan, 0, clock.now())
-	n := newNode(plan, j, clock, progress)
-	if err := n.launch(ctx, cfg); err != nil {
-		n.log.Error("launch", "error", err)
-		n.close()
+	clock.Note(machine.StagePlan, 0, clock.Now())
+	v := newVMs(s, p, slurm, j, clock, progress)
+	if err := v.launch(ctx); err != nil {
+		v.Log.Error("launch", "error", err)
+		v.close()
 		// The cause of the failure may be that ctx has ended.
-		return nil, errors.Join(err, reclaim(context.WithoutCancel(ctx), cfg, j))
+		return nil, errors.Join(err, s.reclaim(context.WithoutCancel(ctx), j))
 	}
-	return n, nil
+	return v, nil
 }
 
 // decide does all that needs no lock: it checks the request and plans.
-func decide(cfg config.Config, job Job) (Plan, error) {
-	owner, err := LookupOwner(job.UID, job.GID)
+func decide(cfg config.Config, job plan.Job) (plan.Plan, error) {
+	account, err := owner.Lookup(job.UID, job.GID)
 	if err != nil {
-		return Plan{}, err
+		return plan.Plan{}, err
 	}
-	return decideFor(cfg, job, owner)
+	return decideFor(cfg, job, account)
 }
 
-func decideFor(cfg config.Config, job Job, owner Owner) (Plan, error) {
+func decideFor(cfg config.Config, job plan.Job, account owner.Owner) (plan.Plan, error) {
 	if err := job.Admit(cfg); err != nil {
-		return Plan{}, err
+		return plan.Plan{}, err
 	}
 	hw, err := inspectHardware("/", cfg.QEMU.Accel, job.Spec)
 	if err != nil {
-		return Plan{}, err
+		return plan.Plan{}, err
 	}
-	return NewPlan(cfg, job, owner, hw)
+	return plan.New(cfg, job, account, hw)
 }
 
 // openJournal starts the job's journal. What the job left behind earlier, in
 // another step or before it was requeued, is reclaimed first; VMs that live are
 // somebody's. A step can lie about its restart count, so any of the job counts.
-func openJournal(ctx context.Context, cfg config.Config, job Job) (*journal.Journal, error) {
-	state := cfg.StateDir(job.Node)
-	ids, err := journal.List(state)
+func (s store) openJournal(ctx context.Context, job plan.Job) (*journal.Journal, error) {
+	ids, err := journal.List(s.state)
 	if err != nil {
 		return nil, err
 	}
@@ -87,14 +91,14 @@ func openJournal(ctx context.Context, cfg config.Config, job Job) (*journal.Jour
 		if id.Job != job.ID.Job {
 			continue
 		}
-		if inUse(state, id) {
+		if inUse(s.state, id) {
 			return nil, fmt.Errorf("the VMs of job %d are already running", id.Job)
 		}
-		if err := Reclaim(ctx, cfg, job.Node, id); err != nil {
+		if err := s.reclaimJob(ctx, id); err != nil {
 			return nil, err
 		}
 	}
-	return journal.Create(state, job.ID, journal.Header{
+	return journal.Create(s.state, job.ID, journal.Header{
 		Step: job.Step, UID: job.UID, GID: job.GID, Node: job.Node, Cluster: job.Cluster,
 		JobName: job.Name, WorkDir: job.Spec.WorkDir, Spec: job.Spec.Encode(),
 	})
@@ -110,72 +114,73 @@ func inUse(state string, id journal.ID) bool {
 
 // launch prepares what the VMs share, at once, and then starts them, as many at
 // once as the node can take.
-func (n *Node) launch(ctx context.Context, cfg config.Config) error {
-	if err := n.makeDirs(); err != nil {
+func (v *VMs) launch(ctx context.Context) error {
+	if err := v.makeDirs(); err != nil {
 		return err
 	}
-	if err := n.openLog(); err != nil {
+	if err := v.Open(v.Plan.State); err != nil {
 		return err
 	}
-	n.logPinning()
-	image, err := n.prepare(ctx, cfg)
+	logPinning(v.Plan, v.Log)
+	image, err := v.prepare(ctx)
 	if err == nil {
-		err = n.chooseStart(ctx, cfg, image)
+		err = v.warmer.chooseStart(ctx, image)
 	}
 	if err == nil {
-		err = n.startMachines(ctx, cfg, image)
+		err = v.startMachines(ctx, image)
 	}
-	n.up = n.clock.now()
-	return errors.Join(err, n.recordStages())
+	v.up = v.Clock.Now()
+	return errors.Join(err, v.recordStages())
 }
 
 // prepare makes what the VMs share, all of it at once.
-func (n *Node) prepare(ctx context.Context, cfg config.Config) (image images.Info, err error) {
-	for _, m := range n.machines {
-		m.tell(stageImage)
+func (v *VMs) prepare(ctx context.Context) (image images.Info, err error) {
+	for _, m := range v.Machines {
+		m.Tell(machine.StageImage)
 	}
 	shared, ctx := errgroup.WithContext(ctx)
-	if cfg.Measure.NoOverlap {
+	if v.Plan.Measure.NoOverlap {
 		shared.SetLimit(1)
 	}
 	atOnce := func(stage string, do func() error) {
-		shared.Go(func() error { return n.clock.during(stage, do) })
+		shared.Go(func() error { return v.Clock.During(stage, do) })
 	}
-	shared.Go(func() error { return n.askHosts(ctx) })
-	atOnce(stageImage, func() (err error) {
-		image, err = n.stageImage(ctx, cfg)
+	shared.Go(func() error { return v.network.askHosts(ctx) })
+	atOnce(machine.StageImage, func() (err error) {
+		image, err = v.stageImage(ctx)
 		return err
 	})
-	atOnce(stageTaps, func() error { return n.connectNetwork(ctx) })
-	atOnce(stageVF, func() error { return n.leaseVFs(ctx, cfg) })
-	atOnce(stageLibvirt, func() error { return n.openHypervisor(cfg) })
-	shared.Go(func() error { return n.readUserData(ctx) })
-	shared.Go(func() error { return n.leaseRegions(cfg) })
+	atOnce(machine.StageTaps, func() error { return v.createNetwork(ctx) })
+	atOnce(machine.StageVF, func() error { return v.leaseVFs(ctx) })
+	atOnce(machine.StageLibvirt, func() error { return v.openHypervisor() })
+	shared.Go(func() error { return v.readUserData(ctx) })
+	shared.Go(func() error { return v.shared.lease() })
 	return image, shared.Wait()
 }
 
 // startMachines starts the VMs, while the memory that they are to share is being
 // allocated.
-func (n *Node) startMachines(ctx context.Context, cfg config.Config, image images.Info) error {
+func (v *VMs) startMachines(ctx context.Context, image images.Info) error {
 	each, ctx := errgroup.WithContext(ctx)
 	regions := func() error {
-		return n.clock.during(stageIVShmem, func() error { return n.makeRegions(ctx, cfg) })
+		return v.Clock.During(machine.StageIVShmem, func() error { return v.shared.make(ctx) })
 	}
-	if !cfg.Measure.NoOverlap {
+	if !v.Plan.Measure.NoOverlap {
 		each.Go(regions)
 	} else if err := regions(); err != nil {
 		return err
 	}
-	turns := newTurns(cfg, runtime.NumCPU(), n.busyGuests(), len(n.machines))
-	for _, m := range n.machines {
+	turns := newTurns(v.Plan, runtime.NumCPU(), v.busyGuests(), len(v.Machines))
+	for _, m := range v.Machines {
 		each.Go(func() error {
-			if err := turns.take(ctx, m); err != nil {
+			turn, err := turns.take(ctx, m)
+			if err != nil {
 				return err
 			}
-			defer m.turn.end()
-			if err := n.startMachine(ctx, m, image); err != nil {
-				m.enter("failed")
-				return fmt.Errorf("%s: %w", m.plan.Name, err)
+			defer turn.end()
+			if err := v.startMachine(ctx, m, turn, image); err != nil {
+				m.Enter("failed")
+				return fmt.Errorf("%s: %w", m.Plan.Name, err)
 			}
 			return nil
 		})
@@ -185,147 +190,150 @@ func (n *Node) startMachines(ctx context.Context, cfg config.Config, image image
 
 // makeDirs makes the directories that root owns. The owner passes through them
 // to his own VM's directory, and sees nothing else.
-func (n *Node) makeDirs() error {
+func (v *VMs) makeDirs() error {
 	if err := errors.Join(
-		n.journal.Intend(recordFiles, n.plan.State, nil),
-		n.journal.Intend(recordRun, n.plan.Run, nil)); err != nil {
+		v.journal.Intend(recordFiles, v.Plan.State, nil),
+		v.journal.Intend(recordRun, v.Plan.Run, nil)); err != nil {
 		return err
 	}
-	if err := n.makeRunDirs(); err != nil {
+	if err := makeRunDirs(v.Plan); err != nil {
 		return err
 	}
-	for _, vm := range n.plan.VMs {
+	for _, vm := range v.Plan.VMs {
 		if err := os.MkdirAll(vm.Dir, 0o700); err != nil {
 			return err
 		}
-		if err := os.Chown(vm.Dir, int(n.plan.Owner.UID), int(n.plan.Owner.GID)); err != nil {
+		if err := os.Chown(vm.Dir, int(v.Plan.Owner.UID), int(v.Plan.Owner.GID)); err != nil {
 			return err
 		}
 	}
 	return errors.Join(
-		os.Chmod(n.plan.State, 0o711),
-		n.journal.Done(recordFiles, n.plan.State),
-		n.journal.Done(recordRun, n.plan.Run))
+		os.Chmod(v.Plan.State, 0o711),
+		v.journal.Done(recordFiles, v.Plan.State),
+		v.journal.Done(recordRun, v.Plan.Run))
 }
 
 // makeRunDirs makes the directories of sockets. The owner passes through to the agent's,
 // and QEMU, which has the owner's group, to libvirt's files for it.
-func (n *Node) makeRunDirs() error {
-	libvirt := filepath.Join(n.plan.Run, "libvirt")
+func makeRunDirs(p plan.Plan) error {
+	libvirt := filepath.Join(p.Run, "libvirt")
 	return errors.Join(
-		os.MkdirAll(n.plan.Run, 0o711),
-		os.MkdirAll(n.plan.ports(), 0o700),
+		os.MkdirAll(p.Run, 0o711),
+		os.MkdirAll(p.Ports(), 0o700),
 		os.MkdirAll(libvirt, 0o710),
-		os.Chown(libvirt, 0, int(n.plan.Owner.GID)))
+		os.Chown(libvirt, 0, int(p.Owner.GID)))
 }
 
 // openHypervisor opens libvirt's driver and asks it which QEMU it has. For the first job of
 // a node libvirt then finds out all that this QEMU can do: seconds, in which the image comes.
-func (n *Node) openHypervisor(cfg config.Config) (err error) {
-	root := filepath.Join(n.plan.Run, "libvirt")
-	cache := filepath.Join(cfg.StateDir(n.plan.Job.Node), "libvirt-cache")
-	if n.hypervisor, err = openEmbedded(root, cache, n.plan.emulatorLogs()); err != nil {
+func (v *VMs) openHypervisor() (err error) {
+	root := filepath.Join(v.Plan.Run, "libvirt")
+	cache := filepath.Join(v.store.state, "libvirt-cache")
+	if v.driver, err = hypervisor.Open(root, cache, v.Plan.EmulatorLogs()); err != nil {
 		return err
 	}
-	if n.versions, err = n.hypervisor.versions(); err != nil {
+	if v.versions, err = v.driver.Versions(); err != nil {
 		return err
 	}
-	return n.hypervisor.onStop(n.stopped)
+	return v.driver.OnStop(v.Stopped)
 }
 
-// connectNetwork makes the job's network with a tap for every VM.
-func (n *Node) connectNetwork(ctx context.Context) error {
-	if err := n.journal.Intend(recordNetwork, n.plan.Job.ID.String(), nil); err != nil {
+// createNetwork makes the job's network with a tap for every VM.
+func (v *VMs) createNetwork(ctx context.Context) error {
+	if err := v.journal.Intend(recordNetwork, v.Plan.Job.ID.String(), nil); err != nil {
 		return err
 	}
-	if err := n.createNetwork(ctx); err != nil {
+	if err := v.network.create(ctx); err != nil {
 		return err
 	}
-	taps, err := n.taps()
-	if err != nil {
-		return err
-	}
-	if n.mtu, err = vmnet.AddTaps(ctx, n.plan.Job.ID, taps...); err != nil {
-		return err
-	}
-	return n.journal.Done(recordNetwork, n.plan.Job.ID.String())
+	v.Underlay = v.network.underlay()
+	return v.journal.Done(recordNetwork, v.Plan.Job.ID.String())
 }
 
 // startMachine takes one VM from nothing to ready: from the template if there is one,
 // else, or if that fails where it is not all that the user wants, by booting.
-func (n *Node) startMachine(ctx context.Context, m *machine, image images.Info) error {
-	if n.from == nil {
-		return n.bootMachine(ctx, m, image)
+func (v *VMs) startMachine(ctx context.Context, m *machine.Machine, t turn, image images.Info) error {
+	if v.warmer.from == nil {
+		return v.bootMachine(ctx, m, t, image)
 	}
-	err := n.restoreMachine(ctx, m)
+	err := v.warmer.restoreMachine(ctx, m)
 	switch {
 	case err == nil:
-		m.enter("ready")
-	case ctx.Err() == nil && n.plan.Job.Spec.Start != config.StartWarm:
-		n.log.Warn("VM is booted, not restored", "vm", m.plan.Name, "reason", err)
-		return n.bootMachine(ctx, m, image)
+		m.Enter("ready")
+	case ctx.Err() == nil && v.Plan.Job.Spec.Start != config.StartWarm:
+		v.Log.Warn("VM is booted, not restored", "vm", m.Plan.Name, "reason", err)
+		return v.bootMachine(ctx, m, t, image)
 	}
 	return err
 }
 
 // bootMachine takes one VM from nothing to ready by booting.
-func (n *Node) bootMachine(ctx context.Context, m *machine, image images.Info) error {
-	m.pass("disk")
-	if err := n.prepareDisks(ctx, m, image); err != nil {
+func (v *VMs) bootMachine(ctx context.Context, m *machine.Machine, t turn, image images.Info) error {
+	m.Pass("disk")
+	if err := v.prepareDisks(ctx, m, image); err != nil {
 		return err
 	}
-	if err := n.startDomain(m, n.plan.domain(m.plan, m.vfs)); err != nil {
+	if err := v.startDomain(m, hypervisor.Describe(v.Plan, m.Plan, m.VFs)); err != nil {
 		return err
 	}
-	m.enter("boot")
-	wait, cancel := withPatience(ctx, n.plan.Job.Spec.ReadyTimeout)
+	m.Enter("boot")
+	wait, cancel := withPatience(ctx, v.Plan.Job.Spec.ReadyTimeout)
 	defer cancel()
-	go m.turn.watch(wait, func() (time.Duration, error) { return n.computed(m) })
-	if err := n.meetGuest(wait, m); err != nil {
-		return n.explainBoot(wait, m, err)
+	go t.watch(wait, m.Domain.Demand)
+	if err := v.meetGuest(wait, m); err != nil {
+		return explainBoot(wait, v.Plan.Job, m, err)
 	}
-	m.enter("ready")
+	m.Enter("ready")
 	return nil
 }
 
 // startDomain defines the domain, writes it down and only then starts it: a start
 // that is still under way when the job is reclaimed is found by its UUID.
-func (n *Node) startDomain(m *machine, d *libvirtxml.Domain) error {
-	m.pass("define")
-	var err error
-	if m.domain, err = n.hypervisor.define(d); err != nil {
+func (v *VMs) startDomain(m *machine.Machine, described *libvirtxml.Domain) (err error) {
+	m.Pass("define")
+	if m.Domain, err = v.driver.Define(described); err != nil {
 		return err
 	}
-	if err := n.journal.Intend(recordDomain, m.plan.UUID, m.plan.Domain); err != nil {
+	if err := v.journal.Intend(recordDomain, m.Plan.UUID, m.Plan.Domain); err != nil {
 		return err
 	}
-	m.enter("start")
-	if err := m.domain.Create(); err != nil {
-		return fmt.Errorf("start domain %s: %w", m.plan.Domain, plain(err))
+	m.Enter("start")
+	if err := m.Domain.Start(); err != nil {
+		return err
 	}
-	return n.domainStarted(m)
+	return v.domainStarted(m)
 }
 
 // domainStarted writes down that QEMU runs, and begins to record the console.
-func (n *Node) domainStarted(m *machine) (err error) {
-	if err := n.journal.Done(recordDomain, m.plan.UUID); err != nil {
+func (v *VMs) domainStarted(m *machine.Machine) error {
+	if err := v.journal.Done(recordDomain, m.Plan.UUID); err != nil {
 		return err
 	}
-	if err := n.checkOwner(m); err != nil {
+	if err := m.Domain.CheckConfined(v.Plan.Owner); err != nil {
 		return err
 	}
-	m.console, err = openConsole(m.plan.Console, filepath.Join(n.plan.State, m.plan.Name+".console"))
-	return err
+	return m.OpenConsole(v.Plan.State)
 }
 
 // explainBoot says what a user can do about a guest that does not report.
-func (n *Node) explainBoot(ctx context.Context, m *machine, err error) error {
-	if why := m.stopReason(); why != "" {
-		return fmt.Errorf("the VM %s before its guest agent reported; see its console with 'slurmv logs %d'", why, n.plan.Job.ID.Job)
+func explainBoot(ctx context.Context, job plan.Job, m *machine.Machine, err error) error {
+	if why := m.StopReason(); why != "" {
+		return fmt.Errorf("the VM %s before its guest agent reported; see its console with 'slurmv logs %d'", why, job.ID.Job)
 	}
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return fmt.Errorf("the guest agent did not report within %v (--vm-ready-timeout); see the console with 'slurmv logs %d'",
-			n.plan.Job.Spec.ReadyTimeout, n.plan.Job.ID.Job)
+			job.Spec.ReadyTimeout, job.ID.Job)
 	}
 	return err
+}
+
+// logPinning says on which CPUs the VMs will run.
+func logPinning(p plan.Plan, log *slog.Logger) {
+	if p.Unpinned != "" {
+		log.Info("vCPUs are not pinned", "reason", p.Unpinned)
+		return
+	}
+	for _, vm := range p.VMs {
+		log.Info("pinned", "vm", vm.Name, "cpus", cpulist.Format(vm.Pinning.CPUs()), "emulator", cpulist.Format(vm.Pinning.Emulator))
+	}
 }

@@ -14,9 +14,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 // saveLogs puts the job's logs and consoles where they outlive the node's view of
 // the job: slurmv-<job>/<node> in the directory that the job was submitted from,
 // written with the owner's rights; else in the node's state directory.
-func saveLogs(ctx context.Context, cfg config.Config, h journal.Header, dir string) {
+func (s store) saveLogs(ctx context.Context, h journal.Header, dir string) {
 	archive, err := archiveLogs(dir)
 	if err != nil || archive.Len() == 0 {
 		return
@@ -46,7 +46,7 @@ func saveLogs(ctx context.Context, cfg config.Config, h journal.Header, dir stri
 		return
 	}
 	slog.Warn("logs stay on the node", "job", h.ID(), "error", err)
-	kept := filepath.Join(cfg.StateDir(h.Node), "logs")
+	kept := filepath.Join(s.state, "logs")
 	err = os.MkdirAll(kept, 0o711)
 	if err == nil {
 		err = ExtractLogs(kept, h.ID().String(), archive)
@@ -86,7 +86,7 @@ func archiveLogs(dir string) (*bytes.Buffer, error) {
 }
 
 func archiveLog(w *tar.Writer, path string) error {
-	text, err := readLog(path)
+	text, err := machine.ReadLog(path)
 	if err != nil {
 		return err
 	}
@@ -118,8 +118,8 @@ func saveAsOwner(ctx context.Context, h journal.Header, archive io.Reader) error
 // rightsOf are those of the job's owner. A user database that does not answer at the end
 // of a job must not cost the logs: without it, the owner is in their own group alone.
 func rightsOf(h journal.Header) owner.Owner {
-	if account, err := LookupOwner(h.UID, h.GID); err == nil {
-		return account.rights()
+	if account, err := owner.Lookup(h.UID, h.GID); err == nil {
+		return account
 	}
 	return owner.Owner{UID: h.UID, GID: h.GID}
 }

@@ -110,7 +110,7 @@ func TestLogsAreSavedAsTheOwner(t *testing.T) {
 			if err := os.WriteFile(job+"/agent.log", []byte("text"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			saveLogs(context.Background(), cfg, journal.Header{Version: 1, Job: 7, UID: 54321, GID: 54321, Node: "n1", WorkDir: work}, job)
+			openStore(cfg, "n1").saveLogs(context.Background(), journal.Header{Version: 1, Job: 7, UID: 54321, GID: 54321, Node: "n1", WorkDir: work}, job)
 			saved, kept := work+"/slurmv-7/n1/agent.log", cfg.StateDir("n1")+"/logs/7.0/agent.log"
 			path, want, not := saved, uint32(54321), kept
 			if !mine {

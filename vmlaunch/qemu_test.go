@@ -16,8 +16,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/cap"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/internal/play"
+	"github.com/slurm-v/slurm-v/internal/privileges"
+	"github.com/slurm-v/slurm-v/internal/process"
+	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -28,7 +37,7 @@ func TestQEMUOfAJob(t *testing.T) {
 		t.Skipf("install QEMU and libvirt's driver for it: %v", err)
 	}
 	// libvirt's own account may be missing here: it gets one in files of its own.
-	p := play(t, "qemu "+openDir(t), &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS})
+	p := play.Start(t, "qemu "+play.OpenDir(t), &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS})
 	const no, yes = "permission denied", "1 kept"
 	for _, tt := range []struct{ what, want string }{
 		{"for another", "QEMU runs with uid 65533 65533 65533 65533 instead of 65534: libvirt ignored the domain's label"},
@@ -45,38 +54,38 @@ func TestQEMUOfAJob(t *testing.T) {
 		{"agent's privileges", "CapInh 0000000000000000 CapPrm 0000000000000020 CapEff 0000000000000020 CapBnd 0000000000000000 CapAmb 0000000000000000 NoNewPrivs 1"},
 		{"end", "failed: its QEMU process ended"},
 	} {
-		if got := p.says(tt.what); got != tt.want {
+		if got := p.Says(tt.what); got != tt.want {
 			t.Errorf("%s: %s; want %s", tt.what, got, tt.want)
 		}
 	}
-	t.Log(p.says("took"))
+	t.Log(p.Says("took"))
 }
 
 func playQEMU(t *testing.T, dir string) {
 	unix.Umask(0o022)
 	addAccounts(t, dir)
-	n := nodeWithLibvirt(t, dir)
-	m := n.machines[0]
-	d := n.plan.domain(m.plan, nil)
+	v := vmsWithLibvirt(t, dir)
+	m := v.Machines[0]
+	d := hypervisor.Describe(v.Plan, m.Plan, nil)
 	d.Devices.Disks, d.Devices.Interfaces = nil, nil
 
-	n.plan.Owner.UID = stranger
-	m.setRestoring()
-	fmt.Println("for another:", n.startDomain(m, d))
-	must(t, n.endDomain(m))
-	for m.stopReason() == "" {
+	v.Plan.Owner.UID = play.Stranger
+	m.Restoring()
+	fmt.Println("for another:", v.startDomain(m, d))
+	must(t, v.endDomain(m))
+	for m.StopReason() == "" {
 		time.Sleep(time.Millisecond)
 	}
-	_ = m.restored()
-	n.plan.Owner.UID = jobOwner
-	fmt.Println("for its owner:", n.startDomain(m, d))
+	_ = m.Restored()
+	v.Plan.Owner.UID = play.Owner
+	fmt.Println("for its owner:", v.startDomain(m, d))
 
-	defer func() { _ = m.domain.Destroy() }()
-	proc, err := n.emulator(m)
+	defer m.Domain.End()
+	proc, err := m.Domain.Process()
 	must(t, err)
 	status, err := os.ReadFile(filepath.Join(proc, "status"))
 	must(t, err)
-	fmt.Println("groups:", list(statusFields(string(status))["Groups"]))
+	fmt.Println("groups:", strings.Join(process.ParseStatus(string(status))["Groups"], " "))
 	limits, err := os.ReadFile(filepath.Join(proc, "limits"))
 	must(t, err)
 	for line := range strings.Lines(string(limits)) {
@@ -84,9 +93,9 @@ func playQEMU(t *testing.T, dir string) {
 			fmt.Println("core:", strings.Join(strings.Fields(line), " "))
 		}
 	}
-	fmt.Println("log:", whereLog(t, n, proc))
-	knock(t, n, m)
-	watchEnd(t, n, proc)
+	fmt.Println("log:", whereLog(t, v, proc))
+	knock(t, v, m)
+	watchEnd(t, v, proc)
 }
 
 func must(t *testing.T, err error) {
@@ -112,88 +121,88 @@ func addAccounts(t *testing.T, dir string) {
 	}
 }
 
-// nodeWithLibvirt goes as far as a launch before it starts VMs.
-func nodeWithLibvirt(t *testing.T, dir string) *Node {
+// vmsWithLibvirt goes as far as a launch before it starts VMs.
+func vmsWithLibvirt(t *testing.T, dir string) *VMs {
 	t.Helper()
-	job := someJob()
+	job := plantest.Job()
 	job.Cluster = dir // QEMU is known by a UUID that is made of this
 	job.Spec.VMsPerNode, job.Spec.VCPUs, job.Spec.MemoryMiB, job.Spec.Mounts = 1, 1, 64, nil
-	owner, err := LookupOwner(jobOwner, jobOwner)
+	account, err := owner.Lookup(play.Owner, play.Owner)
 	must(t, err)
 	cfg := config.Default()
 	cfg.Paths = config.Paths{State: filepath.Join(dir, "state"), Run: filepath.Join(dir, "run")}
-	plan, err := NewPlan(cfg, job, owner, Hardware{Accel: config.AccelTCG, NUMA: -1})
+	p, err := plan.New(cfg, job, account, plan.Hardware{Accel: config.AccelTCG, NUMA: -1})
 	must(t, err)
-	j, err := openJournal(t.Context(), cfg, job)
+	s := openStore(cfg, job.Node)
+	j, err := s.openJournal(t.Context(), job)
 	must(t, err)
-	n := newNode(plan, j, startStopwatch(time.Time{}), func(vmstep.Progress) {})
-	must(t, n.makeDirs())
-	must(t, n.openHypervisor(cfg))
-	return n
+	v := newVMs(s, p, Slurm{}, j, machine.StartStopwatch(time.Time{}), func(vmstep.Progress) {})
+	must(t, v.makeDirs())
+	must(t, v.openHypervisor())
+	return v
 }
 
 // whereLog says where QEMU's standard error goes.
-func whereLog(t *testing.T, n *Node, proc string) string {
+func whereLog(t *testing.T, v *VMs, proc string) string {
 	t.Helper()
 	path, err := os.Readlink(filepath.Join(proc, "fd/2"))
 	must(t, err)
 	info, err := os.ReadFile(filepath.Join(proc, "fdinfo/2"))
 	must(t, err)
-	flags, _ := strconv.ParseInt(list(statusFields(string(info))["flags"]), 8, 64)
-	if flags&unix.O_APPEND != 0 && strings.HasPrefix(path, n.plan.State+"/") {
+	flags, _ := strconv.ParseInt(process.ParseStatus(string(info))["flags"][0], 8, 64)
+	if flags&unix.O_APPEND != 0 && strings.HasPrefix(path, v.Plan.State+"/") {
 		return "appended to, below the state"
 	}
 	return fmt.Sprintf("%s, flags %o", path, flags)
 }
 
 // knock has users connect to what libvirt has bound.
-func knock(t *testing.T, n *Node, m *machine) {
+func knock(t *testing.T, v *VMs, m *machine.Machine) {
 	t.Helper()
-	monitors, err := filepath.Glob(filepath.Join(n.plan.Run, "libvirt/lib/qemu/domain-*/monitor.sock"))
+	monitors, err := filepath.Glob(filepath.Join(v.Plan.Run, "libvirt/lib/qemu/domain-*/monitor.sock"))
 	must(t, err)
 	if len(monitors) != 1 {
 		t.Fatalf("libvirt has %d monitors", len(monitors))
 	}
-	sockets := [][2]string{{"channel", m.plan.Channel}, {"console", m.plan.Console}, {"monitor", monitors[0]}}
-	knockAs(t, sockets, "stranger", stranger)
-	knockAs(t, sockets, "owner", jobOwner)
+	sockets := [][2]string{{"channel", m.Plan.Channel}, {"console", m.Plan.Console}, {"monitor", monitors[0]}}
+	knockAs(t, sockets, "stranger", play.Stranger)
+	knockAs(t, sockets, "owner", play.Owner)
 	knockAs(t, sockets, "root", 0)
 	for _, s := range sockets {
 		must(t, os.Chmod(s[1], 0o777))
 	}
-	knockAs(t, sockets, "stranger", stranger)
-	knockAs(t, sockets, "owner", jobOwner)
+	knockAs(t, sockets, "stranger", play.Stranger)
+	knockAs(t, sockets, "owner", play.Owner)
 }
 
 func knockAs(t *testing.T, sockets [][2]string, who string, uid uint32) {
 	t.Helper()
 	for _, s := range sockets {
-		p := play(t, "caller "+s[1]+" hold 1", asUser(uid))
-		fmt.Fprintln(p.in, "go")
-		words := strings.Split(p.says("caller"), ": ")
+		p := play.Start(t, "knock "+s[1], play.As(uid))
+		words := strings.Split(p.Says("knock"), ": ")
 		fmt.Printf("%s at the %s: %s\n", who, s[0], words[len(words)-1])
 	}
 }
 
 // watchEnd gives up privileges and has the owner kill QEMU.
-func watchEnd(t *testing.T, n *Node, proc string) {
+func watchEnd(t *testing.T, v *VMs, proc string) {
 	t.Helper()
 	owner := exec.Command("sh", "-c", "read go; kill -KILL "+filepath.Base(proc))
-	owner.SysProcAttr = asUser(jobOwner)
+	owner.SysProcAttr = play.As(play.Owner)
 	in, err := owner.StdinPipe()
 	must(t, err)
 	must(t, owner.Start())
 	threads, _ := filepath.Glob("/proc/self/task/*/comm")
 	began := time.Now()
-	must(t, shedPrivileges(needed("")))
+	must(t, privileges.Shed([]cap.Value{cap.KILL}))
 	took := time.Since(began)
-	fmt.Println("agent's privileges:", privileges(t, "/proc/self/task/*/status"))
+	fmt.Println("agent's privileges:", play.Privileges(t, "/proc/self/task/*/status"))
 	fmt.Fprintln(in, "go")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	select {
-	case <-n.gone:
-		fmt.Println("end:", n.machines[0].stopReason())
+	case <-v.Gone():
+		fmt.Println("end:", v.Machines[0].StopReason())
 	case <-ctx.Done():
 		fmt.Println("end: nothing is heard of it")
 	}
@@ -214,13 +223,13 @@ func TestRunDirectories(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("run as root: directories get a group")
 	}
-	plan := Plan{Run: filepath.Join(t.TempDir(), "run")}
-	plan.Owner.GID = jobOwner
-	must(t, newNode(plan, nil, nil, nil).makeRunDirs())
+	p := plan.Plan{Run: filepath.Join(t.TempDir(), "run")}
+	p.Owner.GID = play.Owner
+	must(t, makeRunDirs(p))
 	for dir, want := range map[string]string{
 		".": "drwx--x--x 0", "ports": "drwx------ 0", "libvirt": "drwx--x--- 65533",
 	} {
-		info, err := os.Stat(filepath.Join(plan.Run, dir))
+		info, err := os.Stat(filepath.Join(p.Run, dir))
 		must(t, err)
 		if got := fmt.Sprint(info.Mode(), groupOf(info)); got != want {
 			t.Errorf("%s is %s, want %s", dir, got, want)
@@ -228,13 +237,9 @@ func TestRunDirectories(t *testing.T) {
 	}
 }
 
-func TestServeBoundsEmulatorLogs(t *testing.T) {
-	_, socket, _ := startAgent(t, agentPart{Log: maxEmulatorLog + 1})
-	log := filepath.Join(filepath.Dir(socket), "qemu", "vm.log")
-	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
-		if info, err := os.Stat(log); err == nil && info.Size() == 0 {
-			return
-		}
-	}
-	t.Error("the log is as long as it was")
+func playKnock(_ *testing.T, socket string) { fmt.Println("knock:", play.Hold(socket, 1)) }
+
+// TestPlay is a process of [play.Start].
+func TestPlay(t *testing.T) {
+	play.Main(t, map[string]func(*testing.T, string){"qemu": playQEMU, "knock": playKnock})
 }

@@ -14,9 +14,11 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images/template"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/process"
 	"github.com/slurm-v/slurm-v/internal/trash"
 	"github.com/slurm-v/slurm-v/internal/vmnet"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 )
 
 // stopPatience is how long an agent that was asked to stop may take before it is
@@ -28,43 +30,46 @@ const stopPatience = 3 * time.Second
 // any time and any number of times; a job without a journal is clean. What cannot
 // be undone keeps its record for the next try.
 func Reclaim(ctx context.Context, cfg config.Config, node string, id journal.ID) error {
-	if err := reclaimLocked(ctx, cfg, node, id); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("node %s: reclaim job %s: %w", node, id, err)
+	return openStore(cfg, node).reclaimJob(ctx, id)
+}
+
+func (s store) reclaimJob(ctx context.Context, id journal.ID) error {
+	if err := s.reclaimLocked(ctx, id); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("node %s: reclaim job %s: %w", s.node, id, err)
 	}
 	return nil
 }
 
-func reclaimLocked(ctx context.Context, cfg config.Config, node string, id journal.ID) error {
-	state := cfg.StateDir(node)
-	if _, err := os.Stat(journal.Dir(state, id)); err != nil {
+func (s store) reclaimLocked(ctx context.Context, id journal.ID) error {
+	if _, err := os.Stat(journal.Dir(s.state, id)); err != nil {
 		return err
 	}
-	stopAgent(ctx, cfg.RunDir(node), state, id)
-	j, err := journal.OpenWait(ctx, state, id)
+	s.stopAgent(ctx, id)
+	j, err := journal.OpenWait(ctx, s.state, id)
 	if err != nil {
 		return err
 	}
-	return reclaim(ctx, cfg, j)
+	return s.reclaim(ctx, j)
 }
 
 // stopAgent gets the job's agent to let go of the journal: by asking, and if that
 // does not help by killing. A reclaimer that holds the journal is left to finish.
-func stopAgent(ctx context.Context, run, state string, id journal.ID) {
+func (s store) stopAgent(ctx context.Context, id journal.ID) {
 	ask, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
-	client, err := nodeagent.Dial(ask, nodeagent.SocketPath(run, id.Job, id.Restart))
+	client, err := nodeagent.Dial(ask, nodeagent.SocketPath(s.run, id.Job, id.Restart))
 	if err == nil {
 		_ = client.Stop(ask)
 		_ = client.Close()
 	}
-	j, err := journal.OpenWait(ask, state, id)
+	j, err := journal.OpenWait(ask, s.state, id)
 	if err == nil {
 		_ = j.Close()
 		return
 	}
 	var locked *journal.LockedError
 	if errors.As(err, &locked) && isAgent(locked.Holder.PID) {
-		err := killProcess(ctx, locked.Holder.PID, locked.Holder.Alive)
+		err := process.Kill(ctx, locked.Holder.PID, locked.Holder.Alive)
 		slog.Warn("agent did not stop and was killed", "job", id, "pid", locked.Holder.PID, "error", err)
 	}
 }
@@ -72,7 +77,7 @@ func stopAgent(ctx context.Context, run, state string, id journal.ID) {
 // isAgent reports whether the process launches and looks after VMs, as a
 // reclaimer, which has the same program, does not.
 func isAgent(pid int) bool {
-	return argument(pid, 1) == "launch"
+	return process.Argument(pid, 1) == "launch"
 }
 
 // ErrFiles matches the error of a reclaim that has left nothing but files. They take
@@ -81,19 +86,19 @@ var ErrFiles = errors.New("only files are left")
 
 // reclaim undoes what the journal holds, the last first, and removes it. What was in
 // the user's hands is in the trash then, where it may stay for a while.
-func reclaim(ctx context.Context, cfg config.Config, j *journal.Journal) error {
+func (s store) reclaim(ctx context.Context, j *journal.Journal) error {
 	header := j.Header()
 	if header.Version != 0 {
-		saveLogs(ctx, cfg, header, j.Dir())
+		s.saveLogs(ctx, header, j.Dir())
 	}
-	failed, files := undoAll(ctx, cfg, j)
+	failed, files := s.undoAll(ctx, j)
 	if failed == nil && files == nil {
 		files = j.Remove()
 	} else {
 		failed = errors.Join(failed, j.Close())
 	}
 	if header.Version != 0 {
-		EmptyTrash(ctx, cfg, header.Node, trashPatience)
+		s.emptyTrash(ctx, trashPatience)
 	}
 	if failed == nil && files != nil {
 		return fmt.Errorf("%w: %w", ErrFiles, files)
@@ -103,13 +108,13 @@ func reclaim(ctx context.Context, cfg config.Config, j *journal.Journal) error {
 
 // undoAll undoes what the journal holds, and tells what it could not: of files, and of
 // all else.
-func undoAll(ctx context.Context, cfg config.Config, j *journal.Journal) (failed, files error) {
+func (s store) undoAll(ctx context.Context, j *journal.Journal) (failed, files error) {
 	failed = endDomains(ctx, j)
 	for _, r := range slices.Backward(j.Held()) {
 		if r.Kind == recordDomain {
 			continue // could not be ended
 		}
-		err := undo(ctx, cfg, j, r)
+		err := s.undo(ctx, j, r)
 		switch {
 		case err == nil:
 		case slices.Contains(fileRecords, r.Kind):
@@ -132,7 +137,7 @@ func endDomains(ctx context.Context, j *journal.Journal) error {
 	if len(uuids) == 0 {
 		return nil
 	}
-	err := killDomains(ctx, uuids, func(uuid string) error { return j.Undone(recordDomain, uuid) })
+	err := hypervisor.Kill(ctx, uuids, func(uuid string) error { return j.Undone(recordDomain, uuid) })
 	if err != nil {
 		return fmt.Errorf("end the VMs: %w", err)
 	}
@@ -140,35 +145,35 @@ func endDomains(ctx context.Context, j *journal.Journal) error {
 }
 
 // undo gives back one resource. Everything it does may have been done before.
-func undo(ctx context.Context, cfg config.Config, j *journal.Journal, r journal.Record) error {
-	if err := undoers[r.Kind](ctx, cfg, j, r.Name); err != nil {
+func (s store) undo(ctx context.Context, j *journal.Journal, r journal.Record) error {
+	if err := undoers[r.Kind](s, ctx, j, r.Name); err != nil {
 		return err
 	}
 	return j.Undone(r.Kind, r.Name)
 }
 
-var undoers = map[string]func(context.Context, config.Config, *journal.Journal, string) error{
-	recordVFs: func(ctx context.Context, cfg config.Config, j *journal.Journal, _ string) error {
-		return releaseVFs(ctx, cfg, j)
+var undoers = map[string]func(s store, ctx context.Context, j *journal.Journal, name string) error{
+	recordVFs: func(s store, ctx context.Context, j *journal.Journal, _ string) error {
+		return s.releaseVFs(ctx, j.ID())
 	},
-	recordRegion: removeRegion,
-	recordImage: func(_ context.Context, cfg config.Config, j *journal.Journal, holder string) error {
-		return releaseImage(cfg, j, holder)
+	recordRegion: store.removeRegion,
+	recordImage: func(s store, _ context.Context, _ *journal.Journal, holder string) error {
+		return s.images.Release(holder)
 	},
-	template.Claim: func(context.Context, config.Config, *journal.Journal, string) error {
+	template.Claim: func(store, context.Context, *journal.Journal, string) error {
 		return nil // the record was the claim
 	},
-	template.Work: func(_ context.Context, _ config.Config, _ *journal.Journal, dir string) error {
+	template.Work: func(_ store, _ context.Context, _ *journal.Journal, dir string) error {
 		return os.RemoveAll(dir) // all directories of a draft are root's
 	},
-	recordNetwork: func(ctx context.Context, _ config.Config, j *journal.Journal, _ string) error {
+	recordNetwork: func(_ store, ctx context.Context, j *journal.Journal, _ string) error {
 		return vmnet.Delete(ctx, j.ID())
 	},
-	recordRun: func(_ context.Context, cfg config.Config, j *journal.Journal, dir string) error {
-		return trash.In(cfg.RunDir(j.Header().Node)).Discard(dir) // libvirt makes directories for QEMU there
+	recordRun: func(s store, _ context.Context, _ *journal.Journal, dir string) error {
+		return trash.In(s.run).Discard(dir) // libvirt makes directories for QEMU there
 	},
-	recordFiles: func(_ context.Context, cfg config.Config, j *journal.Journal, _ string) error {
-		return removeFiles(trash.In(cfg.StateDir(j.Header().Node)), j.Dir())
+	recordFiles: func(s store, _ context.Context, j *journal.Journal, _ string) error {
+		return removeFiles(trash.In(s.state), j.Dir())
 	},
 }
 
@@ -197,9 +202,13 @@ const trashPatience = 5 * time.Second
 // EmptyTrash removes what users' processes have left of the node's ended jobs, for so
 // long at most. What is left is tried again by the next one.
 func EmptyTrash(ctx context.Context, cfg config.Config, node string, patience time.Duration) {
+	openStore(cfg, node).emptyTrash(ctx, patience)
+}
+
+func (s store) emptyTrash(ctx context.Context, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for _, bin := range trashes(cfg, node) {
+	for _, bin := range s.trashes() {
 		if err := bin.Empty(ctx); err != nil {
 			slog.Warn("files of ended jobs are left", "error", err)
 		}
@@ -208,56 +217,10 @@ func EmptyTrash(ctx context.Context, cfg config.Config, node string, patience ti
 
 // TrashLeft reports whether EmptyTrash has left something.
 func TrashLeft(cfg config.Config, node string) bool {
-	return slices.ContainsFunc(trashes(cfg, node), trash.Trash.Left)
+	return slices.ContainsFunc(openStore(cfg, node).trashes(), trash.Trash.Left)
 }
 
 // trashes are on the file systems that jobs have files on.
-func trashes(cfg config.Config, node string) []trash.Trash {
-	return []trash.Trash{trash.In(cfg.RunDir(node)), trash.In(cfg.StateDir(node))}
-}
-
-// cleanPatience is trashPatience for [Clean], for which nobody waits.
-const cleanPatience = time.Minute
-
-// Clean reclaims what jobs that are not running any more have left on node. What it
-// cannot give back keeps it from nothing else. running says which jobs run; it is
-// asked once.
-func Clean(ctx context.Context, cfg config.Config, node string, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
-	orphans := errors.Join(releaseOrphans(ctx, cfg, node), removeOrphanRegions(ctx, cfg, node),
-		cleanImages(ctx, cfg, node), openTemplates(cfg, node).Sweep(ctx))
-	cleaned, err = reclaimEnded(ctx, cfg, node, running)
-	EmptyTrash(ctx, cfg, node, cleanPatience)
-	return cleaned, errors.Join(orphans, err)
-}
-
-// reclaimEnded reclaims the journals of jobs that do not run.
-func reclaimEnded(ctx context.Context, cfg config.Config, node string, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
-	ids, err := journal.List(cfg.StateDir(node))
-	if err != nil || len(ids) == 0 {
-		return nil, err
-	}
-	live, err := running(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var failed error
-	for _, id := range ids {
-		if live[id] && !leftBehind(cfg.StateDir(node), id) {
-			continue
-		}
-		if err := Reclaim(ctx, cfg, node, id); err != nil {
-			failed = errors.Join(failed, err)
-			continue
-		}
-		cleaned = append(cleaned, id)
-	}
-	return cleaned, failed
-}
-
-// leftBehind reports whether a running job's journal is from before this boot:
-// the node went down and came back while the job went on elsewhere.
-func leftBehind(state string, id journal.ID) bool {
-	s, err := journal.Read(state, id)
-	boot, bootErr := journal.BootID()
-	return err == nil && bootErr == nil && s.Header.BootID != boot
+func (s store) trashes() []trash.Trash {
+	return []trash.Trash{trash.In(s.run), trash.In(s.state)}
 }

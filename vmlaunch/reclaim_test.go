@@ -28,15 +28,15 @@ func aJobWithFiles(t *testing.T, fill func(dir string) error) (config.Config, jo
 	dir := t.TempDir()
 	cfg := stateIn(filepath.Join(dir, "state"))
 	cfg.Paths.Run = filepath.Join(dir, "run", "%n")
-	n := aNode(t, cfg, 42, jobspec.IVShmem{})
-	n.plan.Owner.UID, n.plan.Owner.GID = hostileUser, hostileUser
-	libvirts := filepath.Join(n.plan.Run, "libvirt", "lib")
+	n := aJob(t, cfg, 42, jobspec.IVShmem{})
+	n.Plan.Owner.UID, n.Plan.Owner.GID = hostileUser, hostileUser
+	libvirts := filepath.Join(n.Plan.Run, "libvirt", "lib")
 	err := errors.Join(n.makeDirs(), os.Mkdir(libvirts, 0o750), os.Chown(libvirts, hostileUser, hostileUser),
-		fill(libvirts), fill(n.plan.VMs[0].Dir), n.journal.Close())
+		fill(libvirts), fill(n.Plan.VMs[0].Dir), n.journal.Close())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cfg, n.plan.Job.ID
+	return cfg, n.Plan.Job.ID
 }
 
 // deep makes more levels of directories than this process may have files open.
@@ -119,16 +119,16 @@ func TestWhatIsLeftIsToldApart(t *testing.T) {
 			defer func() { undoers[tt.kind] = undo }()
 			broken := errors.New("it is broken")
 			cfg := stateIn(t.TempDir())
-			undoers[tt.kind] = func(_ context.Context, _ config.Config, _ *journal.Journal, _ string) error { return broken }
-			n := aNode(t, cfg, 42, jobspec.IVShmem{})
+			undoers[tt.kind] = func(store, context.Context, *journal.Journal, string) error { return broken }
+			n := aJob(t, cfg, 42, jobspec.IVShmem{})
 			if err := n.journal.Intend(tt.kind, "x", nil); err != nil {
 				t.Fatal(err)
 			}
-			err := reclaim(t.Context(), cfg, n.journal)
+			err := n.store.reclaim(t.Context(), n.journal)
 			if !errors.Is(err, broken) || errors.Is(err, ErrFiles) != tt.files {
 				t.Errorf("error = %v, mere files: %v", err, errors.Is(err, ErrFiles))
 			}
-			if _, err := journal.Read(cfg.StateDir("n2"), n.plan.Job.ID); err != nil {
+			if _, err := journal.Read(cfg.StateDir("n2"), n.Plan.Job.ID); err != nil {
 				t.Errorf("the journal is gone: %v", err)
 			}
 		})

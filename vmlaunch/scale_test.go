@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"libvirt.org/go/libvirt"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
@@ -24,6 +23,8 @@ import (
 	"github.com/slurm-v/slurm-v/internal/vmnet"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -54,7 +55,7 @@ var lastJob uint32 = 1
 // A yard is a node with nothing on it, and a job for it.
 type yard struct {
 	cfg config.Config
-	job Job
+	job plan.Job
 }
 
 // newYard is in a directory that the job's owner can pass, on a disk: with files in
@@ -79,7 +80,7 @@ func newYard(b *testing.B, vms int) *yard {
 	check(b, err)
 	work := filepath.Join(dir, "work")
 	check(b, errors.Join(os.Mkdir(work, 0o700), os.Chown(work, int(uid), -1)))
-	return &yard{cfg, Job{
+	return &yard{cfg, plan.Job{
 		ID: journal.ID{Job: 1}, Cluster: "scale", Node: "n1", Nodes: 1, UID: uint32(uid), GID: uint32(uid), CPUs: vms,
 		Spec: jobspec.Spec{VMsPerNode: vms, VCPUs: 1, MemoryMiB: 64, Image: image, ImageMode: config.ImageDirect, Network: "default",
 			WorkDir: work, Mounts: []jobspec.Mount{{Host: work, Guest: work}}, ReadyTimeout: time.Hour},
@@ -93,7 +94,7 @@ func check(b *testing.B, err error) {
 	}
 }
 
-func (y *yard) plan(b *testing.B) Plan {
+func (y *yard) plan(b *testing.B) plan.Plan {
 	b.Helper()
 	p, err := decide(y.cfg, y.job)
 	check(b, err)
@@ -116,14 +117,14 @@ func planning(b *testing.B, y *yard) {
 
 // journalling is what the journal has to do with domains.
 func journalling(b *testing.B, y *yard) {
-	plan := y.plan(b)
+	p := y.plan(b)
 	for b.Loop() {
-		j, err := openJournal(b.Context(), y.cfg, y.job)
+		j, err := openStore(y.cfg, y.job.Node).openJournal(b.Context(), y.job)
 		check(b, err)
-		for _, vm := range plan.VMs {
+		for _, vm := range p.VMs {
 			check(b, errors.Join(j.Intend(recordDomain, vm.UUID, vm.Domain), j.Done(recordDomain, vm.UUID)))
 		}
-		for _, vm := range plan.VMs {
+		for _, vm := range p.VMs {
 			check(b, j.Undone(recordDomain, vm.UUID))
 		}
 		check(b, j.Remove())
@@ -131,84 +132,83 @@ func journalling(b *testing.B, y *yard) {
 }
 
 func networking(b *testing.B, y *yard) {
-	plan := y.plan(b)
+	p := y.plan(b)
 	for b.Loop() {
-		connect(b, plan, len(plan.VMs))
-		untimed(b, func() { check(b, vmnet.Delete(b.Context(), plan.Job.ID)) })
+		connect(b, p, len(p.VMs))
+		untimed(b, func() { check(b, vmnet.Delete(b.Context(), p.Job.ID)) })
 	}
 }
 
 // networkingOneByOne is for comparison: a transaction for the filters of each tap.
 func networkingOneByOne(b *testing.B, y *yard) {
-	plan := y.plan(b)
+	p := y.plan(b)
 	for b.Loop() {
-		connect(b, plan, 1)
-		untimed(b, func() { check(b, vmnet.Delete(b.Context(), plan.Job.ID)) })
+		connect(b, p, 1)
+		untimed(b, func() { check(b, vmnet.Delete(b.Context(), p.Job.ID)) })
 	}
 }
 
 func unplugging(b *testing.B, y *yard) {
-	plan := y.plan(b)
+	p := y.plan(b)
 	for b.Loop() {
-		untimed(b, func() { connect(b, plan, len(plan.VMs)) })
-		check(b, vmnet.Delete(b.Context(), plan.Job.ID))
+		untimed(b, func() { connect(b, p, len(p.VMs)) })
+		check(b, vmnet.Delete(b.Context(), p.Job.ID))
 	}
 }
 
 // unpluggingOneByOne is for comparison: each link is removed by itself.
 func unpluggingOneByOne(b *testing.B, y *yard) {
-	plan := y.plan(b)
+	p := y.plan(b)
 	for b.Loop() {
-		untimed(b, func() { connect(b, plan, len(plan.VMs)) })
-		for _, vm := range plan.VMs {
+		untimed(b, func() { connect(b, p, len(p.VMs)) })
+		for _, vm := range p.VMs {
 			link, err := netlink.LinkByName(vm.Tap)
 			check(b, err)
 			check(b, netlink.LinkDel(link))
 		}
-		untimed(b, func() { check(b, vmnet.Delete(b.Context(), plan.Job.ID)) })
+		untimed(b, func() { check(b, vmnet.Delete(b.Context(), p.Job.ID)) })
 	}
 }
 
 // connect makes the job's network with its taps, so many at once.
-func connect(b *testing.B, plan Plan, atOnce int) {
+func connect(b *testing.B, p plan.Plan, atOnce int) {
 	b.Helper()
-	n := newNode(plan, nil, nil, nil)
-	check(b, n.createNetwork(b.Context()))
-	taps, err := n.taps()
+	w := network{plan: p}
+	check(b, w.createBridge(b.Context()))
+	all, err := taps(p)
 	check(b, err)
-	for some := range slices.Chunk(taps, atOnce) {
-		_, err = vmnet.AddTaps(b.Context(), plan.Job.ID, some...)
+	for some := range slices.Chunk(all, atOnce) {
+		_, err = vmnet.AddTaps(b.Context(), p.Job.ID, some...)
 		check(b, err)
 	}
 }
 
 func overlays(b *testing.B, y *yard) {
-	eachDisk(b, y, func(n *Node, vm VMPlan, image images.Info) error {
-		return images.CreateOverlay(b.Context(), image, vm.Overlay, 0, n.owner())
+	eachDisk(b, y, func(p plan.Plan, vm plan.VM, image images.Info) error {
+		return images.CreateOverlay(b.Context(), image, vm.Overlay, 0, p.Owner)
 	})
 }
 
 func seeds(b *testing.B, y *yard) {
-	eachDisk(b, y, func(n *Node, vm VMPlan, _ images.Info) error {
+	eachDisk(b, y, func(p plan.Plan, vm plan.VM, _ images.Info) error {
 		seed := images.Seed{InstanceID: vm.Domain, Hostname: vm.Name, GuestBinary: filepath.Join(config.Libexec, "slurmv-guest")}
-		return images.WriteSeed(vm.Seed, seed, n.owner())
+		return images.WriteSeed(vm.Seed, seed, p.Owner)
 	})
 }
 
-func eachDisk(b *testing.B, y *yard, create func(*Node, VMPlan, images.Info) error) {
+func eachDisk(b *testing.B, y *yard, create func(plan.Plan, plan.VM, images.Info) error) {
 	b.Helper()
-	plan := y.plan(b)
-	n := newNode(plan, nil, nil, nil)
-	image, err := images.Inspect(b.Context(), y.cfg, plan.Image, n.owner())
+	p := y.plan(b)
+	image, err := images.Inspect(b.Context(), y.cfg.Images, p.Image, p.Owner)
 	check(b, err)
 	for b.Loop() {
 		untimed(b, func() {
-			for _, vm := range plan.VMs {
+			for _, vm := range p.VMs {
 				check(b, errors.Join(os.RemoveAll(vm.Dir), os.MkdirAll(vm.Dir, 0o711), os.Chown(vm.Dir, int(y.job.UID), -1)))
 			}
 		})
-		for _, vm := range plan.VMs {
-			check(b, create(n, vm, image))
+		for _, vm := range p.VMs {
+			check(b, create(p, vm, image))
 		}
 	}
 }
@@ -216,37 +216,28 @@ func eachDisk(b *testing.B, y *yard, create func(*Node, VMPlan, images.Info) err
 // domains opens libvirt and returns what defines, starts and ends the VMs.
 func domains(b *testing.B, y *yard) (define, start, end func()) {
 	b.Helper()
-	plan := y.plan(b)
-	h, err := openURI(driver(""))
+	p := y.plan(b)
+	dir := b.TempDir()
+	driver, err := hypervisor.Open(dir, filepath.Join(dir, "cache"), filepath.Join(dir, "logs"))
 	check(b, err)
-	b.Cleanup(func() { _, _ = h.conn.Close() })
-	var defined []*libvirt.Domain
+	b.Cleanup(driver.Close)
+	var defined []*hypervisor.Domain
 	return func() {
 			defined = nil
-			for _, vm := range plan.VMs {
-				d, err := h.define(plan.domain(vm, nil))
+			for _, vm := range p.VMs {
+				d, err := driver.Define(hypervisor.Describe(p, vm, nil))
 				check(b, err)
 				defined = append(defined, d)
 			}
 		}, func() {
 			for _, d := range defined {
-				check(b, d.Create())
+				check(b, d.Start())
 			}
-		}, func() { clearDriver(b, h) }
-}
-
-// clearDriver ends all VMs but the one that the test driver comes with.
-func clearDriver(b *testing.B, h *hypervisor) {
-	b.Helper()
-	all, err := h.conn.ListAllDomains(0)
-	check(b, err)
-	for _, d := range all {
-		if name, err := d.GetName(); err != nil || name == "test" {
-			continue
+		}, func() {
+			for _, d := range defined {
+				d.End()
+			}
 		}
-		_ = d.Destroy()
-		check(b, d.Undefine())
-	}
 }
 
 func defining(b *testing.B, y *yard) {
@@ -276,8 +267,8 @@ func undefining(b *testing.B, y *yard) {
 
 func launching(b *testing.B, y *yard) {
 	for b.Loop() {
-		n := y.launch(b)
-		untimed(b, func() { y.reclaim(b, n) })
+		v := y.launch(b)
+		untimed(b, func() { y.reclaim(b, v) })
 	}
 }
 
@@ -293,31 +284,35 @@ func launchingWithoutOverlays(b *testing.B, y *yard) {
 
 func reclaiming(b *testing.B, y *yard) {
 	for b.Loop() {
-		var n *Node
-		untimed(b, func() { n = y.launch(b) })
-		y.reclaim(b, n)
+		var v *VMs
+		untimed(b, func() { v = y.launch(b) })
+		y.reclaim(b, v)
 	}
 }
 
 // launch starts the VMs and lets them know each other, as the map exchange does. Each
 // time it is another job: the test driver is late to tell that a VM has ended, and the
 // next one with its UUID would be taken for it.
-func (y *yard) launch(b *testing.B) *Node {
+func (y *yard) launch(b *testing.B) *VMs {
 	b.Helper()
 	lastJob++
 	y.job.ID.Job = lastJob
-	n, err := Launch(b.Context(), y.cfg, y.job, func(vmstep.Progress) {})
+	v, err := Launch(b.Context(), y.cfg, y.job, Slurm{}, func(vmstep.Progress) {})
 	check(b, err)
-	check(b, n.SetMap(b.Context(), []nodeagent.NodeVMs{n.Describe()}))
-	return n
+	check(b, v.connect(b.Context(), []nodeagent.NodeVMs{v.Describe()}))
+	return v
 }
 
 // reclaim is that of the agent's end. The test driver's domains, which live in this
 // process, would otherwise have ended with QEMU.
-func (y *yard) reclaim(b *testing.B, n *Node) {
+func (y *yard) reclaim(b *testing.B, v *VMs) {
 	b.Helper()
-	n.close()
-	check(b, n.journal.Close())
+	v.close()
+	check(b, v.journal.Close())
 	check(b, Reclaim(context.Background(), y.cfg, y.job.Node, y.job.ID))
-	untimed(b, func() { clearDriver(b, n.hypervisor) })
+	untimed(b, func() {
+		for _, m := range v.Machines {
+			m.Domain.End()
+		}
+	})
 }

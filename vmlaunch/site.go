@@ -9,12 +9,17 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
+	"syscall"
+	"time"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/internal/process"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -25,16 +30,16 @@ import (
 const siteUID = 2100000000
 
 // siteOwner is that user. The group is the image's.
-func siteOwner(gid uint32) (Owner, error) {
+func siteOwner(gid uint32) (owner.Owner, error) {
 	account, err := user.LookupId(strconv.Itoa(siteUID))
 	if err == nil {
-		return Owner{}, fmt.Errorf("templates for all users are made with uid %d, which must be nobody's, and %s has it in this node's user database: give that account another one", siteUID, account.Username)
+		return owner.Owner{}, fmt.Errorf("templates for all users are made with uid %d, which must be nobody's, and %s has it in this node's user database: give that account another one", siteUID, account.Username)
 	}
 	if !errors.As(err, new(user.UnknownUserIdError)) {
-		return Owner{}, fmt.Errorf("look up uid %d: %w", siteUID, err)
+		return owner.Owner{}, fmt.Errorf("look up uid %d: %w", siteUID, err)
 	}
-	o := Owner{Name: "slurmv-template", UID: siteUID, GID: gid, Home: "/", Shell: "/bin/sh"}
-	o.Groups = []Group{lookupGroup(strconv.FormatUint(uint64(gid), 10))}
+	o := owner.Owner{Name: "slurmv-template", UID: siteUID, GID: gid, Home: "/", Shell: "/bin/sh"}
+	o.Groups = []owner.Group{owner.LookupGroup(strconv.FormatUint(uint64(gid), 10))}
 	return o, nil
 }
 
@@ -46,18 +51,11 @@ func refuseOthers(proc string, uid uint32) error {
 	}
 	for _, dir := range dirs {
 		status, _ := os.ReadFile(filepath.Join(dir, "status")) // it may have ended
-		if slices.Contains(uidsOf(string(status)), strconv.FormatUint(uint64(uid), 10)) {
+		if slices.Contains(process.ParseStatus(string(status))["Uid"], strconv.FormatUint(uint64(uid), 10)) {
 			return fmt.Errorf("process %s runs with uid %d, which only the making of templates may have: end it", filepath.Base(dir), uid)
 		}
 	}
 	return nil
-}
-
-// uidsOf returns the real, effective, saved and file system uid of /proc/PID/status.
-func uidsOf(status string) []string {
-	_, rest, _ := strings.Cut(status, "\nUid:")
-	line, _, _ := strings.Cut(rest, "\n")
-	return strings.Fields(line)
 }
 
 // siteWork is the journal of the making of a template by root; no job has the number.
@@ -75,43 +73,50 @@ func MakeSiteTemplate(ctx context.Context, cfg config.Config, node string, spec 
 	if err != nil {
 		return "", err
 	}
-	owner, err := siteOwner(groupOf(info))
+	account, err := siteOwner(groupOf(info))
 	if err != nil {
 		return "", err
 	}
-	job := Job{
-		ID: siteWork, Node: node, Nodes: 1, UID: owner.UID, GID: owner.GID, Spec: spec,
+	job := plan.Job{
+		ID: siteWork, Node: node, Nodes: 1, UID: account.UID, GID: account.GID, Spec: spec,
 		CPUs: spec.VMsPerNode * spec.VCPUs,
 	}
-	plan, err := decideFor(cfg, job, owner)
+	p, err := decideFor(cfg, job, account)
 	if err != nil {
 		return "", err
 	}
-	plan.Site = true
-	clock := startStopwatch(job.Requested)
-	j, err := openJournal(ctx, cfg, job)
+	p.Site = true
+	return openStore(cfg, node).makeSiteTemplate(ctx, p, progress)
+}
+
+func (s store) makeSiteTemplate(ctx context.Context, p plan.Plan, progress func(vmstep.Progress)) (dir string, err error) {
+	clock := machine.StartStopwatch(time.Time{})
+	j, err := s.openJournal(ctx, p.Job)
 	if err != nil {
 		return "", fmt.Errorf("is another template being made? %w", err)
 	}
-	n := newNode(plan, j, clock, progress)
-	err = n.makeSiteTemplate(ctx, cfg)
-	n.close()
-	if n.from != nil {
-		dir = n.from.Dir
+	v := newVMs(s, p, Slurm{}, j, clock, progress)
+	err = v.makeSiteTemplate(ctx)
+	v.close()
+	if v.warmer.from != nil {
+		dir = v.warmer.from.Dir
 	}
-	return dir, errors.Join(err, reclaim(context.WithoutCancel(ctx), cfg, j))
+	return dir, errors.Join(err, s.reclaim(context.WithoutCancel(ctx), j))
 }
 
-func (n *Node) makeSiteTemplate(ctx context.Context, cfg config.Config) error {
-	if err := refuseOthers("/proc", n.plan.Owner.UID); err != nil {
+func (v *VMs) makeSiteTemplate(ctx context.Context) error {
+	if err := refuseOthers("/proc", v.Plan.Owner.UID); err != nil {
 		return err
 	}
-	if err := errors.Join(n.makeDirs(), n.openLog()); err != nil {
+	if err := errors.Join(v.makeDirs(), v.Open(v.Plan.State)); err != nil {
 		return err
 	}
-	image, err := n.prepare(ctx, cfg)
+	image, err := v.prepare(ctx)
 	if err != nil {
 		return err
 	}
-	return n.getTemplate(ctx, cfg, image)
+	return v.warmer.getTemplate(ctx, image)
 }
+
+// groupOf returns the gid in what Stat said.
+func groupOf(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Gid }

@@ -37,13 +37,3 @@ func TestTemplatesForAllAreNotMadeBesideAProcessOfThatUser(t *testing.T) {
 		t.Errorf("error = %v, want %q", err, want)
 	}
 }
-
-func TestUIDsOfAProcess(t *testing.T) {
-	const status = "Name:\tUid:\nUmask:\t0022\nUid:\t0\t1000\t2\t3\nGid:\t7\t7\t7\t7\n"
-	if got := strings.Join(uidsOf(status), " "); got != "0 1000 2 3" {
-		t.Errorf("uids %q", got)
-	}
-	if got := uidsOf(""); len(got) != 0 {
-		t.Errorf("of nothing: %q", got)
-	}
-}

@@ -3,69 +3,50 @@ package vmlaunch
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path/filepath"
-	"slices"
 	"time"
-
-	"libvirt.org/go/libvirt"
-	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/images/template"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/ivshmem"
-	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 )
-
-// templateMAC is what a template's NIC has: no VM of a job has it, and the bridge drops
-// what comes from it.
-const templateMAC = "02:73:76:2d:74:6d"
 
 // quiet is how long the guest is left alone before it is saved: what it does about the
 // end of the session, it does once and not in every VM.
 const quiet = time.Second
 
-// unplugPatience is how long a guest may take to let go of a device.
-const unplugPatience = 30 * time.Second
-
-// The memory of a VM as libvirt calls it, and as it is called where it is mapped from a
-// template.
-const (
-	libvirtMemory  = "pc.ram"
-	templateMemory = "template.ram"
-)
-
 // makeTemplate boots a VM of the shape beside those of the job, which wait for it, and
 // saves it.
-func (n *Node) makeTemplate(ctx context.Context, cfg config.Config, shape template.Shape, image images.Info) error {
-	return n.publish(ctx, shape, func(draft *template.Draft) error {
-		return n.fillDraft(ctx, cfg, draft, image)
+func (w *warmer) makeTemplate(ctx context.Context, shape template.Shape, image images.Info) error {
+	return w.publish(ctx, shape, func(draft *template.Draft) error {
+		return w.fillDraft(ctx, draft, image)
 	})
 }
 
 // adoptTemplate makes the user a copy of the template that root has made for all.
-func (n *Node) adoptTemplate(ctx context.Context, shape template.Shape) error {
-	site, err := n.claimTemplate(ctx, template.Site, shape)
+func (w *warmer) adoptTemplate(ctx context.Context, shape template.Shape) error {
+	site, err := w.claimTemplate(ctx, template.Site, shape)
 	if err != nil {
 		return err
 	}
-	return n.publish(ctx, shape, func(draft *template.Draft) error {
-		return errors.Join(draft.CopyFrom(site, int(n.plan.Owner.UID)), n.makeBlank(ctx, draft))
+	return w.publish(ctx, shape, func(draft *template.Draft) error {
+		return errors.Join(draft.CopyFrom(site, int(w.Plan.Owner.UID)), w.makeBlank(ctx, draft))
 	})
 }
 
 // publish keeps what fill makes. Others of the job's owner who want to make a template
 // wait; the first may have made what the next one needs.
-func (n *Node) publish(ctx context.Context, shape template.Shape, fill func(*template.Draft) error) error {
-	draft, err := n.templates.Draft(ctx, n.templateOwner(), shape, n.plan.Job.ID.String(), func(dir string) error {
-		return n.journal.Intend(template.Work, dir, nil)
+func (w *warmer) publish(ctx context.Context, shape template.Shape, fill func(*template.Draft) error) error {
+	draft, err := w.store.templates.Draft(ctx, w.templateOwner(), shape, w.Plan.Job.ID.String(), func(dir string) error {
+		return w.journal.Intend(template.Work, dir, nil)
 	})
 	if err != nil {
 		return err
 	}
-	defer n.endDraft(draft)
+	defer w.endDraft(draft)
 	if draft.Exists() {
 		return nil
 	}
@@ -76,57 +57,57 @@ func (n *Node) publish(ctx context.Context, shape template.Shape, fill func(*tem
 }
 
 // endDraft forgets a draft, of which nothing is left.
-func (n *Node) endDraft(draft *template.Draft) {
+func (w *warmer) endDraft(draft *template.Draft) {
 	err := draft.Close()
 	if err == nil {
-		err = n.journal.Undone(template.Work, draft.Dir)
+		err = w.journal.Undone(template.Work, draft.Dir)
 	}
 	if err != nil {
-		n.log.Warn("a template's draft is left", "error", err)
+		w.Log.Warn("a template's draft is left", "error", err)
 	}
 }
 
 // templateOwner is whose templates the job makes.
-func (n *Node) templateOwner() template.Whose {
-	if n.plan.Site {
+func (w *warmer) templateOwner() template.Whose {
+	if w.Plan.Site {
 		return template.Site
 	}
-	return template.Own(n.plan.Owner.UID)
+	return template.Own(w.Plan.Owner.UID)
 }
 
 // fillDraft makes the files of a template.
-func (n *Node) fillDraft(ctx context.Context, cfg config.Config, draft *template.Draft, image images.Info) error {
-	m := &machine{plan: n.plan.templateVM(draft.Template), node: n}
-	if err := n.prepareDisks(ctx, m, image); err != nil {
+func (w *warmer) fillDraft(ctx context.Context, draft *template.Draft, image images.Info) error {
+	m := machine.New(w.Plan.TemplateVM(draft.Template), w.Record)
+	if err := w.prepareDisks(ctx, m, image); err != nil {
 		return err
 	}
-	if err := n.makeBlank(ctx, draft); err != nil {
+	if err := w.makeBlank(ctx, draft); err != nil {
 		return err
 	}
-	if err := n.runTemplate(ctx, cfg, m, draft); err != nil {
+	if err := w.runTemplate(ctx, m, draft); err != nil {
 		return err
 	}
-	return draft.TakeMemory(libvirtMemory, templateMemory, int(n.plan.Owner.UID))
+	return draft.TakeMemory(hypervisor.LibvirtMemory, hypervisor.TemplateMemory, int(w.Plan.Owner.UID))
 }
 
 // runTemplate boots the VM and saves it, of which nothing else is left.
-func (n *Node) runTemplate(ctx context.Context, cfg config.Config, m *machine, draft *template.Draft) error {
-	room, err := n.makeRoom(cfg)
+func (w *warmer) runTemplate(ctx context.Context, m *machine.Machine, draft *template.Draft) error {
+	room, err := w.makeRoom()
 	if err != nil {
 		return err
 	}
-	err = n.bootTemplate(ctx, m, n.plan.templateDomain(m.plan, cfg.Warm, draft.Nothing(), room))
+	err = w.bootTemplate(ctx, m, draft.Nothing(), room)
 	if err == nil {
-		err = n.saveTemplate(m, draft.Saved())
+		err = m.Domain.Save(draft.Saved())
 	}
-	m.close()
-	return errors.Join(err, n.endDomain(m), n.forgetRoom(cfg, room))
+	m.Close()
+	return errors.Join(err, w.endDomain(m), w.forgetRoom(room))
 }
 
 // makeBlank makes the overlay that each VM gets a copy of. It is small, whatever size the
 // disk has.
-func (n *Node) makeBlank(ctx context.Context, draft *template.Draft) error {
-	disk, err := images.Inspect(ctx, config.Config{Images: config.Images{Directories: []string{"/"}}}, draft.Disk(), n.owner())
+func (w *warmer) makeBlank(ctx context.Context, draft *template.Draft) error {
+	disk, err := images.Inspect(ctx, config.Images{Directories: []string{"/"}}, draft.Disk(), w.Plan.Owner)
 	if err != nil {
 		return err
 	}
@@ -134,172 +115,51 @@ func (n *Node) makeBlank(ctx context.Context, draft *template.Draft) error {
 	return images.CreateOverlay(ctx, disk, draft.Blank(), 0, owner.Owner{})
 }
 
-// templateRoom is how much shared memory a template boots with, in MiB: all that a VM can have
-// which is restored from it. See [Plan.pciHole].
-const templateRoom = firmwareHole / 2
-
 // makeRoom makes the file of the shared memory that a template boots with, which takes no
 // memory. It is there for the addresses: the firmware makes the bridge before it as large as
 // that, and the devices of VMs that are restored find their place behind it, for which the
 // kernel of each would have to lay out the bridge anew.
-func (n *Node) makeRoom(cfg config.Config) (ivshmem.Region, error) {
-	on := n.regionsHere(cfg)
-	room := on.New(n.plan.Job.ID, 0, templateRoom<<20)
-	if err := n.journal.Intend(recordRegion, room.Name, ivshmem.Region{Name: room.Name}); err != nil {
+func (w *warmer) makeRoom() (ivshmem.Region, error) {
+	on := w.store.regions
+	room := on.New(w.Plan.Job.ID, 0, hypervisor.TemplateRoom<<20)
+	if err := w.journal.Intend(recordRegion, room.Name, ivshmem.Region{Name: room.Name}); err != nil {
 		return ivshmem.Region{}, err
 	}
-	return room, on.Reserve(room, n.regionOwner())
+	return room, on.Reserve(room, regionOwner(w.Plan))
 }
 
 // forgetRoom removes that file once the VM has ended.
-func (n *Node) forgetRoom(cfg config.Config, room ivshmem.Region) error {
-	if err := n.regionsHere(cfg).Remove(context.Background(), room, n.plan.Owner.UID); err != nil {
+func (w *warmer) forgetRoom(room ivshmem.Region) error {
+	if err := w.store.regions.Remove(context.Background(), room, w.Plan.Owner.UID); err != nil {
 		return err
 	}
-	return n.journal.Undone(recordRegion, room.Name)
-}
-
-// clearRoom unplugs that memory, and returns when the guest has let go of it.
-func (n *Node) clearRoom(ctx context.Context, m *machine, room libvirtxml.DomainShmem) error {
-	if err := m.unplug(&room); err != nil {
-		return fmt.Errorf("unplug the shared memory of domain %s: %w", m.plan.Domain, err)
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, unplugPatience, errors.New("its guest keeps the shared memory that is unplugged"))
-	defer cancel()
-	for {
-		d, err := m.definition()
-		if err != nil || len(d.Devices.Shmems) == 0 {
-			return err
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return w.journal.Undone(recordRegion, room.Name)
 }
 
 // bootTemplate boots the VM and has its agent make it ready to be saved.
-func (n *Node) bootTemplate(ctx context.Context, m *machine, d *libvirtxml.Domain) error {
-	if err := n.startDomain(m, d); err != nil {
+func (w *warmer) bootTemplate(ctx context.Context, m *machine.Machine, nothing string, room ivshmem.Region) error {
+	if err := w.startDomain(m, hypervisor.DescribeTemplate(w.Plan, m.Plan, nothing, room)); err != nil {
 		return err
 	}
-	m.enter("boot")
-	wait, cancel := withPatience(ctx, n.plan.Job.Spec.ReadyTimeout)
+	m.Enter("boot")
+	wait, cancel := withPatience(ctx, w.Plan.Job.Spec.ReadyTimeout)
 	defer cancel()
-	err := n.reach(wait, m)
+	err := w.reach(wait, m)
 	if err == nil {
-		m.enter("save")
-		err = n.clearRoom(wait, m, d.Devices.Shmems[0])
+		m.Enter("save")
+		err = m.Domain.UnplugRegion(wait, room)
 	}
 	if err == nil {
-		err = m.session.Template(wait)
+		err = m.Session().Template(wait)
 	}
 	if err != nil {
-		return n.explainBoot(wait, m, err)
+		return explainBoot(wait, w.Plan.Job, m, err)
 	}
-	m.endSession()
+	m.EndSession()
 	select {
 	case <-time.After(quiet):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// saveTemplate saves the VM, which ends it.
-func (n *Node) saveTemplate(m *machine, path string) error {
-	if err := m.domain.SaveFlags(path, "", libvirt.DOMAIN_SAVE_RUNNING); err != nil {
-		return fmt.Errorf("save domain %s: %w", m.plan.Domain, plain(err))
-	}
-	return nil
-}
-
-// templateVM is the VM that becomes the template t. No other of the job runs yet, so it
-// borrows the tap of the first.
-func (p Plan) templateVM(t template.Template) VMPlan {
-	return VMPlan{
-		Number: p.VMs[0].Number, Name: "template", Domain: "slurmv-" + p.Job.ID.String() + "-template",
-		UUID: p.uuid(-1), MAC: templateMAC, Tap: p.VMs[0].Tap,
-		Dir: t.Dir, Overlay: t.Disk(), Seed: t.Seed(),
-		Console: filepath.Join(p.ports(), "template.console"),
-		Channel: filepath.Join(p.ports(), "template.channel"),
-	}
-}
-
-// quietNICs are NICs as restored guests should have them. They do not announce the one that
-// is there, which has no address yet. Nor have they a link state: from one that is plugged
-// in, Linux first learns that the link is down, then that it is up, and it takes a link's
-// changes at most once a second.
-var quietNICs = []string{"-global", "virtio-net-device.guest_announce=off", "-global", "virtio-net-device.status=off"}
-
-// commandLine is what libvirt has no words for.
-func (p Plan) commandLine() *libvirtxml.DomainQEMUCommandline {
-	args := slices.Clone(quietNICs)
-	if p.Hardware.Accel == config.AccelTCG {
-		args = append(args, inlineQueues...)
-	}
-	return &libvirtxml.DomainQEMUCommandline{Args: arguments(args...), Envs: oneArena}
-}
-
-// inlineQueues has the thread that emulates a processor look after a queue itself when the
-// guest rings for it. It would wake another one for that, which then waits for the same lock.
-var inlineQueues = []string{"-global", "virtio-pci.ioeventfd=off"}
-
-// oneArena has QEMU's threads share what they allocate from. Those of their own, the C
-// library makes larger and smaller by a page at a time.
-var oneArena = []libvirtxml.DomainQEMUCommandlineEnv{{Name: "MALLOC_ARENA_MAX", Value: "1"}}
-
-// templateDomain describes the VM: what cannot be plugged into a running one is there, as
-// much as the site's slots say, and room for what can.
-func (p Plan) templateDomain(vm VMPlan, slots config.Warm, nothing string, room ivshmem.Region) *libvirtxml.Domain {
-	p.Job.Spec.Mounts = nil
-	for range slots.MountSlots {
-		p.Job.Spec.Mounts = append(p.Job.Spec.Mounts, jobspec.Mount{Host: nothing})
-	}
-	p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // for the bridge that they are plugged into
-	d := p.domain(vm, nil)
-	d.GenID = &libvirtxml.DomainGenID{Value: newUUID()}
-	d.QEMUCommandline = p.commandLine()
-	d.Devices.Shmems = []libvirtxml.DomainShmem{*shmemDevice(room)}
-	placeOnRoot(d)
-	for i := range slots.DeviceSlots {
-		index := uint(ivshmemBridge + 1 + i)
-		d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port", Index: &index})
-	}
-	return d
-}
-
-// firstSlot is where the devices begin on the root bus. Those before it are the machine's
-// own, as are those from 31 downwards.
-const firstSlot = 4
-
-// placeOnRoot puts all devices on the root bus itself. libvirt would give each a port of
-// its own, which QEMU and the guest have to deal with, and from which nothing is ever
-// unplugged here. The ports that there are stay free.
-func placeOnRoot(d *libvirtxml.Domain) {
-	slot := uint(firstSlot)
-	place := func() *libvirtxml.DomainAddress {
-		bus, here := uint(0), slot
-		slot++
-		return &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{Bus: &bus, Slot: &here}}
-	}
-	v := d.Devices
-	for i := range v.Disks {
-		v.Disks[i].Address = place()
-	}
-	for i := range v.Interfaces {
-		v.Interfaces[i].Address = place()
-	}
-	for i := range v.Filesystems {
-		v.Filesystems[i].Address = place()
-	}
-	for i := range v.RNGs {
-		v.RNGs[i].Address = place()
-	}
-	for i := range v.Controllers {
-		if v.Controllers[i].Type == "virtio-serial" {
-			v.Controllers[i].Address = place()
-		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
 // How many guests come up at once on a CPU. Those that boot wait for disks, devices and
@@ -20,17 +22,19 @@ const (
 
 // busyGuests tells whether guests keep a CPU busy all the time until they are ready, but for
 // what their images wait for.
-func (n *Node) busyGuests() bool { return n.from != nil || n.plan.Hardware.Accel == config.AccelTCG }
+func (v *VMs) busyGuests() bool {
+	return v.warmer.from != nil || v.Plan.Hardware.Accel == config.AccelTCG
+}
 
 // parallel is how many VMs of a job may come up at once on a node where the job may use so
 // many CPUs, and whether that is the site's word. It is no bound on all jobs of the node together: a user
 // whose guests never come up would hold up the others for as long as his time-out.
-func parallel(cfg config.Config, cpus int, busy bool) (at int64, bySite bool) {
+func parallel(p plan.Plan, cpus int, busy bool) (at int64, bySite bool) {
 	switch {
-	case cfg.Measure.Serial:
+	case p.Measure.Serial:
 		return 1, true
-	case cfg.Launch.Parallel > 0:
-		return int64(cfg.Launch.Parallel), true
+	case p.Launch.Parallel > 0:
+		return int64(p.Launch.Parallel), true
 	case busy:
 		return busyPerCPU * int64(cpus), false
 	}
@@ -44,21 +48,20 @@ type turns struct {
 }
 
 // newTurns are for so many VMs. Where none has to wait, none is watched.
-func newTurns(cfg config.Config, cpus int, busy bool, vms int) turns {
-	at, bySite := parallel(cfg, cpus, busy)
+func newTurns(p plan.Plan, cpus int, busy bool, vms int) turns {
+	at, bySite := parallel(p, cpus, busy)
 	return turns{semaphore.NewWeighted(at), !bySite && int64(vms) > at}
 }
 
 // take returns when the VM has a turn.
-func (t turns) take(ctx context.Context, m *machine) error {
+func (t turns) take(ctx context.Context, m *machine.Machine) (turn, error) {
 	if !t.free.TryAcquire(1) {
-		m.enter("wait")
+		m.Enter("wait")
 		if err := t.free.Acquire(ctx, 1); err != nil {
-			return err
+			return turn{}, err
 		}
 	}
-	m.turn = turn{sync.OnceFunc(func() { t.free.Release(1) }), t.early}
-	return nil
+	return turn{sync.OnceFunc(func() { t.free.Release(1) }), t.early}, nil
 }
 
 // A turn lasts until the VM is ready or, if it may end early, until its guest computes no
@@ -96,13 +99,4 @@ func (t turn) watch(ctx context.Context, computed func() (time.Duration, error))
 		}
 		before = now
 	}
-}
-
-// computed is how long the threads of the VM's QEMU have had a CPU or waited for one.
-func (n *Node) computed(m *machine) (time.Duration, error) {
-	dir, err := n.emulator(m)
-	if err != nil {
-		return 0, err
-	}
-	return demand(dir)
 }

@@ -10,27 +10,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 func TestParallel(t *testing.T) {
 	tests := map[string]struct {
-		change func(*config.Config)
+		change func(*plan.Plan)
 		busy   bool
 		want   int64
 	}{
-		"goes by the CPUs":              {func(*config.Config) {}, false, 24},
-		"which some guests keep busy":   {func(*config.Config) {}, true, 3},
-		"or is the site's":              {func(c *config.Config) { c.Launch.Parallel = 5 }, true, 5},
-		"or one, for a measurement":     {func(c *config.Config) { c.Measure.Serial = true }, false, 1},
-		"which is more than the site's": {func(c *config.Config) { c.Measure.Serial, c.Launch.Parallel = true, 5 }, false, 1},
+		"goes by the CPUs":              {func(*plan.Plan) {}, false, 24},
+		"which some guests keep busy":   {func(*plan.Plan) {}, true, 3},
+		"or is the site's":              {func(p *plan.Plan) { p.Launch.Parallel = 5 }, true, 5},
+		"or one, for a measurement":     {func(p *plan.Plan) { p.Measure.Serial = true }, false, 1},
+		"which is more than the site's": {func(p *plan.Plan) { p.Measure.Serial, p.Launch.Parallel = true, 5 }, false, 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			cfg := config.Default()
-			tt.change(&cfg)
-			if got, _ := parallel(cfg, 3, tt.busy); got != tt.want {
+			var p plan.Plan
+			tt.change(&p)
+			if got, _ := parallel(p, 3, tt.busy); got != tt.want {
 				t.Errorf("%d at once, want %d", got, tt.want)
 			}
 		})
@@ -38,20 +39,20 @@ func TestParallel(t *testing.T) {
 }
 
 func TestTurnsEndEarlyWhereVMsWait(t *testing.T) {
-	site := config.Default()
+	var site plan.Plan
 	site.Launch.Parallel = 3
 	tests := map[string]struct {
-		cfg  config.Config
+		plan plan.Plan
 		vms  int
 		want bool
 	}{
-		"more VMs than turns":       {config.Default(), 4, true},
-		"a turn for each":           {config.Default(), 3, false},
+		"more VMs than turns":       {plan.Plan{}, 4, true},
+		"a turn for each":           {plan.Plan{}, 3, false},
 		"the site's number of them": {site, 4, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := newTurns(tt.cfg, 3, true, tt.vms).early; got != tt.want {
+			if got := newTurns(tt.plan, 3, true, tt.vms).early; got != tt.want {
 				t.Errorf("turns end early: %t, want %t", got, tt.want)
 			}
 		})
@@ -60,14 +61,15 @@ func TestTurnsEndEarlyWhereVMsWait(t *testing.T) {
 
 func TestAVMThatHasToWaitSaysSo(t *testing.T) {
 	var told []string
-	n := newNode(Plan{VMs: make([]VMPlan, 2)}, nil, startStopwatch(time.Time{}), func(p vmstep.Progress) { told = append(told, p.Stage) })
+	two := plan.Plan{VMs: make([]plan.VM, 2)}
+	vms := machine.NewSet(two, machine.StartStopwatch(time.Time{}), func(p vmstep.Progress) { told = append(told, p.Stage) }).Machines
 	turns := turns{free: semaphore.NewWeighted(1)}
-	if err := turns.take(t.Context(), n.machines[0]); err != nil || told != nil {
+	if _, err := turns.take(t.Context(), vms[0]); err != nil || told != nil {
 		t.Errorf("the first VM waits: %v, %v", told, err)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if err := turns.take(ended, n.machines[1]); !errors.Is(err, context.Canceled) {
+	if _, err := turns.take(ended, vms[1]); !errors.Is(err, context.Canceled) {
 		t.Errorf("the second VM does not wait: %v", err)
 	}
 	if diff := cmp.Diff([]string{"wait"}, told); diff != "" {

@@ -7,7 +7,8 @@ import (
 
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/slurm/cgroup"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -15,9 +16,9 @@ import (
 // its number, step, owner, node and what it owns there. The rest has been in the
 // user's hands: names, the restart count (in a step of Slurm 22.05), and SLURMV_SPEC,
 // which is checked again at launch.
-func jobFromEnvironment() (vmlaunch.Job, error) {
+func jobFromEnvironment() (plan.Job, error) {
 	e := environment{}
-	job := vmlaunch.Job{
+	job := plan.Job{
 		ID:      journal.ID{Job: e.number("SLURMV_JOB"), Restart: e.number("SLURMV_RESTART")},
 		Step:    e.number("SLURMV_STEP"),
 		Cluster: os.Getenv("SLURMV_CLUSTER"),
@@ -33,11 +34,11 @@ func jobFromEnvironment() (vmlaunch.Job, error) {
 		Requested: vmstep.RequestedAt(os.Getenv),
 	}
 	if e.err != nil {
-		return vmlaunch.Job{}, e.err
+		return plan.Job{}, e.err
 	}
 	spec, err := jobspec.Decode(e.text("SLURMV_SPEC"))
 	if err != nil {
-		return vmlaunch.Job{}, fmt.Errorf("the job's VM options: %w", err)
+		return plan.Job{}, fmt.Errorf("the job's VM options: %w", err)
 	}
 	job.Spec = spec
 	return job, e.err
@@ -50,7 +51,7 @@ func checkOwnPlace(proc string) error {
 	if e.err != nil {
 		return e.err
 	}
-	return vmlaunch.CheckPlace(proc, os.Getpid(), job, step)
+	return cgroup.CheckStep(proc, os.Getpid(), job, step)
 }
 
 // environment reads variables and keeps the first error.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -60,7 +61,7 @@ func runLaunch(ctx context.Context, path string) error {
 	return err
 }
 
-func launch(ctx context.Context, path string, status *status) (*vmlaunch.Node, error) {
+func launch(ctx context.Context, path string, status *status) (*vmlaunch.VMs, error) {
 	if err := harden(pluginVariables); err != nil {
 		return nil, fmt.Errorf("node %s: %w", os.Getenv("SLURMV_NODE"), err)
 	}
@@ -84,7 +85,7 @@ func launch(ctx context.Context, path string, status *status) (*vmlaunch.Node, e
 
 // addEntitledVFs asks slurmctld, once per launch, what VFs the job owns, where
 // Slurm counts them: what the request says is the user's.
-func addEntitledVFs(ctx context.Context, cfg config.Config, job *vmlaunch.Job) error {
+func addEntitledVFs(ctx context.Context, cfg config.Config, job *plan.Job) error {
 	if !countsVFs(cfg, *job) {
 		return nil
 	}
@@ -98,25 +99,24 @@ func addEntitledVFs(ctx context.Context, cfg config.Config, job *vmlaunch.Job) e
 }
 
 // countsVFs reports whether the job asks for VFs that Slurm counts.
-func countsVFs(cfg config.Config, job vmlaunch.Job) bool {
+func countsVFs(cfg config.Config, job plan.Job) bool {
 	return cfg.Slurm.GRES && len(job.Spec.SRIOV.VFs) > 0
 }
 
-func launchJob(ctx context.Context, cfg config.Config, job vmlaunch.Job, status *status) (*vmlaunch.Node, error) {
+func launchJob(ctx context.Context, cfg config.Config, job plan.Job, status *status) (*vmlaunch.VMs, error) {
 	if countsVFs(cfg, job) {
 		if err := refuseSharedVLAN(ctx, cfg, job); err != nil {
 			return nil, fmt.Errorf("node %s: %w", job.Node, err)
 		}
 	}
-	job.Hosts, job.NodeAddrs = hostsOf(job.ID.Job), askNodeAddrs
 	frames := frameWriter{status}
-	node, err := vmlaunch.Launch(ctx, cfg, job, func(p vmstep.Progress) {
+	vms, err := vmlaunch.Launch(ctx, cfg, job, vmlaunch.Slurm{Hosts: hostsOf(job.ID.Job), NodeAddrs: askNodeAddrs}, func(p vmstep.Progress) {
 		_ = vmstep.WriteFrame(frames, job.Node, vmstep.KindProgress, p)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", job.Node, elsewhere(ctx, cfg, job, err))
 	}
-	return node, nil
+	return vms, nil
 }
 
 // A status is the pipe to the plugin. The plugin may be gone, killed with its

@@ -11,7 +11,7 @@ import (
 // Which nodes a job has, each of them asks slurmctld, once for a job with several: what
 // the nodes say of themselves comes by way of the user's processes.
 
-// hostsOf returns what finds the job's nodes: vmlaunch.Job.Hosts. No user can write
+// hostsOf returns what finds the job's nodes: vmlaunch.Slurm.Hosts. No user can write
 // anything of his own into the list of nodes.
 func hostsOf(job uint32) func(context.Context, config.Network) (map[string]string, error) {
 	return func(ctx context.Context, network config.Network) (map[string]string, error) {
@@ -23,7 +23,7 @@ func hostsOf(job uint32) func(context.Context, config.Network) (map[string]strin
 	}
 }
 
-// askNodeAddrs is vmlaunch.Job.NodeAddrs. For several nodes slurmctld sends its table of
+// askNodeAddrs is vmlaunch.Slurm.NodeAddrs. For several nodes slurmctld sends its table of
 // all.
 func askNodeAddrs(ctx context.Context, nodes []string) (map[string]string, error) {
 	text, err := askSlurm(ctx, "scontrol", "--oneliner", "show", "node", strings.Join(nodes, ","))

@@ -18,6 +18,8 @@ import (
 	"github.com/slurm-v/slurm-v/internal/vmnet"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
 // newProbe is the part of slurmv check that needs libvirt, or root.
@@ -44,7 +46,7 @@ func newProbe() *cobra.Command {
 func probe(ctx context.Context, cfg config.Config, node string) check.Probe {
 	var p check.Probe
 	p.Libvirt, p.LibvirtError = probeLibvirt()
-	p.KVMError = text(vmlaunch.KVMUsable("/"))
+	p.KVMError = text(hypervisor.KVMUsable("/"))
 	p.NodeNetworkError = text(aside(func() error { return rehearse(ctx, 1) }))
 	p.JobNetworkError = text(aside(func() error { return rehearse(ctx, 2) }))
 	if usesSiteBridges(cfg) {
@@ -63,8 +65,8 @@ func probePeers(ctx context.Context, network config.Network, node, address strin
 	if err != nil || network.Peers == config.PeersAny {
 		return nil
 	}
-	is := vmlaunch.Peer{Node: node, Addr: addr}
-	err = is.Check(ctx, map[string]string{node: network.PeerHost(node)}, "default")
+	is := plan.Peer{Node: node, Addr: addr}
+	err = vmlaunch.CheckPeer(ctx, is, map[string]string{node: network.PeerHost(node)}, "default")
 	if err == nil || network.Peers != "" {
 		return err
 	}
@@ -72,7 +74,7 @@ func probePeers(ctx context.Context, network config.Network, node, address strin
 	if err != nil {
 		return nil
 	}
-	return is.Check(ctx, hosts, "default")
+	return vmlaunch.CheckPeer(ctx, is, hosts, "default")
 }
 
 // probePorts finds who has the ports of the jobs' networks, beside the kernel.
@@ -102,7 +104,7 @@ func probeLibvirt() (version, problem string) {
 		return "", err.Error()
 	}
 	defer os.RemoveAll(dir)
-	version, err = vmlaunch.ProbeLibvirt(dir)
+	version, err = hypervisor.Probe(dir)
 	return version, text(err)
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/vfpool"
-	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
 // Slurm counts VFs and bandwidth by the node, and a job may not fit although the
@@ -26,7 +26,7 @@ const maxRequeues = 3
 
 // elsewhere sends a job that does not fit on this node back into the queue, if the
 // site and the job allow it, and says so in the error.
-func elsewhere(ctx context.Context, cfg config.Config, job vmlaunch.Job, cause error) error {
+func elsewhere(ctx context.Context, cfg config.Config, job plan.Job, cause error) error {
 	if !errors.Is(cause, vfpool.ErrNoFit) || !cfg.VF.Requeue {
 		return cause
 	}
@@ -99,7 +99,7 @@ func askExcluded(ctx context.Context, name string) (string, error) {
 // startRequeue starts slurmv-agent requeue, which outlives this job's processes:
 // requeuing kills them, this one too, and so does the end of the script that is told
 // of the error.
-func startRequeue(job vmlaunch.Job, cause error) error {
+func startRequeue(job plan.Job, cause error) error {
 	return startApart("requeue", "--job", strconv.FormatUint(uint64(job.ID.Job), 10), "--node", job.Node,
 		"--reason", cause.Error(), "--slurm-bin", slurmBin)
 }

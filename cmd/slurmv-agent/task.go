@@ -16,7 +16,9 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm/cgroup"
 	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
 // Without the plugin, users start launch and reclaim by sudo, inside a step of
@@ -43,7 +45,7 @@ func runTaskLaunch(ctx context.Context) error {
 	})
 }
 
-func taskLaunch(ctx context.Context, status *status) (*vmlaunch.Node, error) {
+func taskLaunch(ctx context.Context, status *status) (*vmlaunch.VMs, error) {
 	if err := harden(sudoVariables); err != nil {
 		return nil, err
 	}
@@ -107,18 +109,18 @@ func runTaskReclaim(ctx context.Context) error {
 
 // taskJob finds out for which job sudo runs this program, and what Slurm says of
 // it on this node.
-func taskJob(ctx context.Context) (vmlaunch.Job, error) {
+func taskJob(ctx context.Context) (plan.Job, error) {
 	uid, err := sudoUID(os.Getenv)
 	if err != nil {
-		return vmlaunch.Job{}, err
+		return plan.Job{}, err
 	}
-	place, err := vmlaunch.PlaceOf("/proc", os.Getpid())
+	step, err := cgroup.StepOf("/proc", os.Getpid())
 	if err != nil {
-		return vmlaunch.Job{}, fmt.Errorf("%w: run it in a step of a job, by srun", err)
+		return plan.Job{}, fmt.Errorf("%w: run it in a step of a job, by srun", err)
 	}
-	job, err := recordOf(ctx, place)
+	job, err := recordOf(ctx, step)
 	if err == nil && job.UID != uid {
-		err = fmt.Errorf("job %d belongs to user %d, not to user %d", place.Job, job.UID, uid)
+		err = fmt.Errorf("job %d belongs to user %d, not to user %d", step.JobID, job.UID, uid)
 	}
 	return job, err
 }
@@ -134,23 +136,23 @@ func sudoUID(env func(string) string) (uint32, error) {
 // The fields of squeue that no user can write anything of his own into.
 const recordFields = "userid:.20|,groupid:.20|,restartcnt:.12|,numnodes:.12|,nodelist:.65536"
 
-// recordOf asks slurmctld about the job at place.
-func recordOf(ctx context.Context, place vmlaunch.Place) (vmlaunch.Job, error) {
-	slurmName, fields, err := askRecord(ctx, place.Job, recordFields)
+// recordOf asks slurmctld about the job at step.
+func recordOf(ctx context.Context, step cgroup.Step) (plan.Job, error) {
+	slurmName, fields, err := askRecord(ctx, step.JobID, recordFields)
 	if err != nil {
-		return vmlaunch.Job{}, err
+		return plan.Job{}, err
 	}
 	job, nodes, err := parseRecord(fields)
 	if err != nil {
-		return vmlaunch.Job{}, fmt.Errorf("job %d: %w", place.Job, err)
+		return plan.Job{}, fmt.Errorf("job %d: %w", step.JobID, err)
 	}
-	job.ID.Job, job.Step = place.Job, place.Step
+	job.ID.Job, job.Step = step.JobID, step.StepID
 	names, err := hostNames(ctx, nodes)
 	if err != nil {
-		return vmlaunch.Job{}, err
+		return plan.Job{}, err
 	}
-	if job.Node, err = thisNode(place, names); err != nil {
-		return vmlaunch.Job{}, fmt.Errorf("job %d: %w", place.Job, err)
+	if job.Node, err = thisNode(step, names); err != nil {
+		return plan.Job{}, fmt.Errorf("job %d: %w", step.JobID, err)
 	}
 	job.Rank = slices.Index(names, job.Node)
 	has, err := askAllocation(ctx, slurmName, job.Node)
@@ -165,8 +167,8 @@ func hostNames(ctx context.Context, list string) ([]string, error) {
 
 // thisNode is the node that the cgroup names, or the one that is called like this
 // host.
-func thisNode(place vmlaunch.Place, nodes []string) (string, error) {
-	name := place.Node
+func thisNode(step cgroup.Step, nodes []string) (string, error) {
+	name := step.Node
 	if name == "" {
 		host, err := hostName()
 		if err != nil {
@@ -181,7 +183,7 @@ func thisNode(place vmlaunch.Place, nodes []string) (string, error) {
 }
 
 // parseRecord reads the recordFields.
-func parseRecord(f []string) (job vmlaunch.Job, nodes string, err error) {
+func parseRecord(f []string) (job plan.Job, nodes string, err error) {
 	if len(f) != 5 {
 		return job, "", fmt.Errorf("squeue answered %d fields, not 5", len(f))
 	}
@@ -193,7 +195,7 @@ func parseRecord(f []string) (job vmlaunch.Job, nodes string, err error) {
 		}
 		numbers[i] = uint32(n)
 	}
-	job = vmlaunch.Job{
+	job = plan.Job{
 		ID: journal.ID{Restart: numbers[2]}, UID: numbers[0], GID: numbers[1], Nodes: int(numbers[3]),
 	}
 	return job, f[4], nil

@@ -9,20 +9,21 @@ import (
 
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/slurm/cgroup"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
 func TestParseRecord(t *testing.T) {
 	tests := map[string]struct {
 		fields []string
-		want   vmlaunch.Job
+		want   plan.Job
 		nodes  string // "" for an error
 	}{
 		"a job": {[]string{"6002", "6003", "1", "2", "n[1-2]"},
-			vmlaunch.Job{ID: journal.ID{Restart: 1}, UID: 6002, GID: 6003, Nodes: 2}, "n[1-2]"},
-		"too little":             {[]string{"6002", "6003"}, vmlaunch.Job{}, ""},
-		"a user without number":  {[]string{"bob", "1", "0", "1", "n1"}, vmlaunch.Job{}, ""},
-		"a number beyond any id": {[]string{"4294967296", "1", "0", "1", "n1"}, vmlaunch.Job{}, ""},
+			plan.Job{ID: journal.ID{Restart: 1}, UID: 6002, GID: 6003, Nodes: 2}, "n[1-2]"},
+		"too little":             {[]string{"6002", "6003"}, plan.Job{}, ""},
+		"a user without number":  {[]string{"bob", "1", "0", "1", "n1"}, plan.Job{}, ""},
+		"a number beyond any id": {[]string{"4294967296", "1", "0", "1", "n1"}, plan.Job{}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -105,10 +106,10 @@ func TestCountGRES(t *testing.T) {
 
 func TestThisNode(t *testing.T) {
 	nodes := []string{"n1", "n2"}
-	if got, err := thisNode(vmlaunch.Place{Node: "n2"}, nodes); got != "n2" || err != nil {
+	if got, err := thisNode(cgroup.Step{Node: "n2"}, nodes); got != "n2" || err != nil {
 		t.Errorf("%q, %v; want the node of the cgroup", got, err)
 	}
-	if got, err := thisNode(vmlaunch.Place{Node: "n3"}, nodes); err == nil {
+	if got, err := thisNode(cgroup.Step{Node: "n3"}, nodes); err == nil {
 		t.Errorf("%q is a node of the job, but is not", got)
 	}
 }

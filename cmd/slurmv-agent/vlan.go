@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
 // A job's VLAN comes from its number, so two jobs can be given the same one. Slurm
@@ -19,7 +19,7 @@ import (
 const vlanFields = "jobid:.20,starttime:.30,tres-per-node:.4096"
 
 // refuseSharedVLAN returns an error if another job has the job's VLAN.
-func refuseSharedVLAN(ctx context.Context, cfg config.Config, job vmlaunch.Job) error {
+func refuseSharedVLAN(ctx context.Context, cfg config.Config, job plan.Job) error {
 	vlan := cfg.VF.VLAN(job.ID.Job)
 	if vlan == 0 || job.Rank != 0 {
 		return nil

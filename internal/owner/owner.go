@@ -24,14 +24,6 @@ import (
 	"github.com/slurm-v/slurm-v/internal/program"
 )
 
-// An Owner is the user for whom root acts.
-type Owner struct {
-	Name   string // for messages; "" is "user UID"
-	UID    uint32
-	GID    uint32
-	Groups []uint32 // the supplementary ones
-}
-
 func (o Owner) String() string {
 	if o.Name == "" {
 		return fmt.Sprintf("user %d", o.UID)
@@ -64,5 +56,5 @@ func (o Owner) become() *syscall.SysProcAttr {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: o.UID, Gid: o.GID, Groups: o.Groups}}
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: o.UID, Gid: o.GID, Groups: o.GroupIDs()}}
 }

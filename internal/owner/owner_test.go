@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var alice = Owner{Name: "alice", UID: 54321, GID: 54321, Groups: []uint32{54322}}
+var alice = Owner{Name: "alice", UID: 54321, GID: 54321, Groups: []Group{{GID: 54322}}}
 
 // shelf is a directory that everybody may pass.
 func shelf(t *testing.T) string {
@@ -53,7 +53,7 @@ func TestOpenHasTheOwnersRights(t *testing.T) {
 	must(t, os.Mkdir(dir+"/closed", 0o700), os.Symlink(dir+"/mine", dir+"/link"), os.Symlink("circle", dir+"/circle"),
 		unix.Mkfifo(dir+"/pipe", 0o666))
 	write(t, dir+"/mine", 0o600, alice)
-	write(t, dir+"/group", 0o640, Owner{GID: alice.Groups[0]})
+	write(t, dir+"/group", 0o640, Owner{GID: alice.Groups[0].GID})
 	write(t, dir+"/roots", 0o600, Owner{})
 	write(t, dir+"/closed/x", 0o644, alice)
 	tests := map[string]struct {

@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 )
 
 func main() {
@@ -40,7 +40,7 @@ func run(from, out string, rounds int, always bool) error {
 }
 
 func measureInto(file string, rounds int, always bool) error {
-	noKVM := vmlaunch.KVMUsable("/")
+	noKVM := hypervisor.KVMUsable("/")
 	if noKVM != nil {
 		fmt.Fprintf(os.Stderr, "bench-apps: %v: the VMs are emulated, and a comparison with bare nodes would be one with the emulator. "+
 			"Compared with big VMs only, which are emulated as well.\n", noKVM)

@@ -14,7 +14,7 @@ var rightsMutants = []Mutant{
 		Name:    "opener-has-the-owners-groups",
 		Defence: "The owner's groups count, and no others.",
 		File:    "internal/owner/owner.go",
-		Old:     "Uid: o.UID, Gid: o.GID, Groups: o.Groups}",
+		Old:     "Uid: o.UID, Gid: o.GID, Groups: o.GroupIDs()}",
 		New:     "Uid: o.UID, Gid: o.GID}",
 		Package: "internal/owner",
 		Test:    "TestTheOpenerIsWhollyTheOwner",
@@ -203,11 +203,11 @@ var rightsMutants = []Mutant{
 	{
 		Name:    "every-cgroup-counts",
 		Defence: "Every cgroup that Slurm has put the agent in is the step's.",
-		File:    "vmlaunch/place.go",
+		File:    "slurm/cgroup/step.go",
 		Old:     "\t\tfound = true",
 		New:     "\t\treturn nil",
-		Package: "vmlaunch",
-		Test:    "TestCheckPlace",
+		Package: "slurm/cgroup",
+		Test:    "TestCheckStep",
 	},
 	{
 		Name:    "plugin-awaits-the-placement",

@@ -1,0 +1,169 @@
+// Package play has tests play parts in other processes: as another user, without
+// privileges, with few open files. Such a process is the test's own program again, in
+// which the test TestPlay of its package calls [Main].
+package play
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/slurm-v/slurm-v/internal/process"
+)
+
+// The users whose parts are played: a job's owner, and another.
+const (
+	Owner    = 65533
+	Stranger = 65534
+)
+
+// variable is that of the environment which says what part a process plays.
+const variable = "SLURMV_PLAY"
+
+// Main plays the part that this process was started for. In the tests' own process it skips
+// the test.
+func Main(t *testing.T, parts map[string]func(t *testing.T, rest string)) {
+	name, rest, _ := strings.Cut(os.Getenv(variable), " ")
+	if name == "" {
+		t.Skip("it is played by other tests")
+	}
+	parts[name](t, rest)
+}
+
+// A Player is a process that plays a part. It lives until its standard input ends.
+type Player struct {
+	*exec.Cmd
+	In  io.WriteCloser
+	out *bufio.Reader
+}
+
+// Start has another process play a part: its name, a space, and what the part gets.
+func Start(t *testing.T, part string, as *syscall.SysProcAttr) *Player {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("run as root: it takes processes of several users")
+	}
+	c := exec.Command("/proc/self/exe", "-test.run=^TestPlay$", "-test.v")
+	c.Dir, c.Env, c.SysProcAttr, c.Stderr = "/", append(os.Environ(), variable+"="+part), as, os.Stderr
+	in, inErr := c.StdinPipe()
+	out, outErr := c.StdoutPipe()
+	if err := errors.Join(inErr, outErr, c.Start()); err != nil {
+		t.Fatal(err)
+	}
+	p := &Player{Cmd: c, In: in, out: bufio.NewReader(out)}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = c.Wait() // it ends by itself, with what it has started
+	})
+	return p
+}
+
+// As is a process of the user uid.
+func As(uid uint32) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+}
+
+// Says returns what follows in the next line that begins with word, "" at the end.
+func (p *Player) Says(word string) string {
+	for {
+		line, err := p.out.ReadString('\n')
+		if rest, found := strings.CutPrefix(line, word+": "); found {
+			return strings.TrimSpace(rest)
+		}
+		if err != nil {
+			return ""
+		}
+	}
+}
+
+// OpenDir is a directory that all users pass through.
+func OpenDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "slurmv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// held are connections that must not be closed by the garbage collector.
+var held []net.Conn
+
+// Hold opens connections to a socket that say nothing, and returns how many are kept.
+func Hold(socket string, count int) string {
+	kept := 0
+	for range count {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			return err.Error()
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		if _, err = conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			kept++
+			held = append(held, conn)
+		}
+	}
+	return fmt.Sprintf("%d kept", kept)
+}
+
+// Privileges are those of all threads whose status a pattern of files matches, if they are
+// the same.
+func Privileges(t *testing.T, pattern string) string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%d threads, %v", len(files), err)
+	}
+	var same string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if os.IsNotExist(err) {
+			continue // it has ended
+		}
+		got := PrivilegesIn(string(text))
+		if same != "" && got != same {
+			return "threads differ: " + same + " and " + got
+		}
+		same = got
+	}
+	return same
+}
+
+// PrivilegesIn returns the privileges in the text of /proc/PID/status.
+func PrivilegesIn(status string) string {
+	has, all := process.ParseStatus(status), []string{}
+	for _, name := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs"} {
+		all = append(all, name, strings.Join(has[name], " "))
+	}
+	return strings.Join(all, " ")
+}
+
+// HasEnded reports whether a child is a zombie, or about to be one: it waits a moment.
+func HasEnded(t *testing.T, pid int) bool {
+	t.Helper()
+	for range 20 {
+		stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, rest, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(rest, "Z") {
+			return true
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
+}

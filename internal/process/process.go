@@ -1,0 +1,60 @@
+// Package process ends processes of which no more than the number is known, and tells what
+// they run.
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kill kills pid if it is still the process that the caller means, which
+// is asked once the process is held by a descriptor and its number cannot be
+// reused any more.
+func Kill(ctx context.Context, pid int, still func() bool) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open process %d: %w", pid, err)
+	}
+	defer unix.Close(fd)
+	if !still() {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill process %d: %w", pid, err)
+	}
+	return wait(ctx, fd, pid)
+}
+
+// wait returns when the process of fd has ended.
+func wait(ctx context.Context, fd, pid int) error {
+	for ctx.Err() == nil {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
+		if n > 0 {
+			return nil
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("wait for process %d: %w", pid, err)
+		}
+	}
+	return fmt.Errorf("wait for process %d to end: %w", pid, ctx.Err())
+}
+
+// Argument returns word i of the command line of a process, "" if there is none.
+func Argument(pid, i int) string {
+	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	words := bytes.Split(line, []byte{0})
+	if err != nil || i >= len(words) {
+		return ""
+	}
+	return string(words[i])
+}

@@ -1,0 +1,29 @@
+package cgroup
+
+import "testing"
+
+func TestParseJob(t *testing.T) {
+	tests := map[string]struct {
+		line string
+		want uint32
+		none bool
+	}{
+		"finds the job of a step under cgroup v1":           {line: "7:freezer:/slurm_n1/uid_6001/job_42/step_0", want: 42},
+		"finds the job of a batch step's task":              {line: "4:memory:/slurm/uid_1000/job_7/step_batch/task_0", want: 7},
+		"finds the job of a step under cgroup v2":           {line: "0::/system.slice/slurmstepd.scope/job_9/step_0/user/task_0", want: 9},
+		"finds the job of a step of a named slurmd":         {line: "0::/system.slice/n1_slurmstepd.scope/job_9/step_0/user", want: 9},
+		"ignores a cgroup that a user made look like a job": {line: "0::/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_9", none: true},
+		"ignores a job's name deeper in a user's path":      {line: "3:cpu:/user/slurm/uid_0/job_9", none: true},
+		"ignores a process outside of jobs":                 {line: "0::/system.slice/sshd.service", none: true},
+		"ignores a number that is none":                     {line: "7:freezer:/slurm/uid_1/job_99999999999/step_0", none: true},
+		"ignores a line that is not one":                    {line: "freezer", none: true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, found := parseJob(tt.line)
+			if found == tt.none || got != tt.want && !tt.none {
+				t.Errorf("parseJob(%q) = %d, %v; want %d, %v", tt.line, got, found, tt.want, !tt.none)
+			}
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A Step is where in Slurm a process runs.
+type Step struct {
+	JobID  uint32
+	StepID uint32
+	Node   string // Slurm's name of the node; "" where one slurmd runs, whose cgroups do not say
+}
+
+// The steps that have names instead of numbers.
+var namedSteps = map[string]uint32{"extern": 0xfffffffc, "batch": 0xfffffffb, "interactive": 0xfffffffa}
+
+// stepPattern matches what version1 and version2 match, down to the step.
+var stepPattern = regexp.MustCompile(`^/(?:slurm(?:_([^/]+))?/uid_[0-9]+|system\.slice/(?:([^/]+)_)?slurmstepd\.scope)` +
+	`/job_([0-9]+)/step_([a-z]+|[0-9]+)(?:/|$)`)
+
+// StepOf returns the step that the process pid below proc, a /proc, belongs to.
+func StepOf(proc string, pid int) (Step, error) {
+	return search(proc, pid, "step", parseStep)
+}
+
+// parseStep reads the step in one line of /proc/PID/cgroup.
+func parseStep(line string) (Step, bool) {
+	found := stepPattern.FindStringSubmatch(pathOf(line))
+	if found == nil {
+		return Step{}, false
+	}
+	job, jobErr := strconv.ParseUint(found[3], 10, 32)
+	step, named := namedSteps[found[4]]
+	if !named {
+		number, err := strconv.ParseUint(found[4], 10, 32)
+		if err != nil {
+			return Step{}, false
+		}
+		step = uint32(number)
+	}
+	return Step{JobID: uint32(job), StepID: step, Node: found[1] + found[2]}, jobErr == nil
+}
+
+// slurmsPattern matches whatever lies below a root that Slurm makes for steps.
+var slurmsPattern = regexp.MustCompile(`^/(?:slurm(?:_[^/]+)?|system\.slice/(?:[^/]+_)?slurmstepd\.scope)(?:/|$)`)
+
+// CheckStep returns an error unless the process pid below proc runs in that step of the
+// job. Outside, no limit of the job's would hold, and its end would end nothing.
+func CheckStep(proc string, pid int, job, step uint32) error {
+	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
+	if err == nil {
+		err = checkLines(string(text), job, step)
+	}
+	if err != nil {
+		return fmt.Errorf("this process is not in the cgroup of step %d of job %d: %w", step, job, err)
+	}
+	return nil
+}
+
+// checkLines reads /proc/PID/cgroup, which has a line for each controller in version 1.
+// Slurm uses some of them; in all of these the process must be where it belongs.
+func checkLines(text string, job, step uint32) error {
+	found := false
+	for line := range strings.Lines(text) {
+		path := pathOf(strings.TrimSuffix(line, "\n"))
+		if !slurmsPattern.MatchString(path) {
+			continue
+		}
+		at, ok := parseStep(strings.TrimSuffix(line, "\n"))
+		if !ok || at.JobID != job || at.StepID != step {
+			return fmt.Errorf("it is in %s", path)
+		}
+		found = true
+	}
+	if !found {
+		return errors.New("it is in none of Slurm's; ProctrackType in slurm.conf must be proctrack/cgroup")
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package vmlaunch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+)
+
+func TestHugePage(t *testing.T) {
+	spec := jobspec.Spec{VMsPerNode: 2, MemoryMiB: 1024}
+	tests := map[string]struct {
+		free map[string]string // by the size of the page
+		want uint
+	}{
+		"a node without":                {nil, 0},
+		"enough of both":                {map[string]string{"2048": "1024\n", "1048576": "2\n"}, 1048576},
+		"too few of the large ones":     {map[string]string{"2048": "1024\n", "1048576": "1\n"}, 2048},
+		"too few":                       {map[string]string{"2048": "1023\n"}, 0},
+		"pages that VMs do not fill up": {map[string]string{"16777216": "9\n"}, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			sysfs := t.TempDir()
+			for size, free := range tt.free {
+				dir := filepath.Join(sysfs, "kernel/mm/hugepages/hugepages-"+size+"kB")
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, "free_hugepages"), []byte(free), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := hugePage(sysfs, spec); got != tt.want {
+				t.Errorf("pages of %d KiB, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// A machine with four cores of two hyper-threads on two NUMA nodes, of which a job
+// has some by a cgroup.
+func TestOwnCPUs(t *testing.T) {
+	const step = "/slurm_n1/uid_6001/job_42/step_0"
+	root := t.TempDir()
+	write(t, filepath.Join(root, "proc/7/cgroup"), "4:cpuset:"+step+"\n")
+	write(t, filepath.Join(root, "sys/fs/cgroup/cpuset"+step+"/cpuset.cpus"), "1-2,5\n")
+	write(t, filepath.Join(root, "proc/8/cgroup"), "4:cpuset:/\n")
+	writeTopology(t, root)
+	got, why := ownCPUs(root, 7)
+	if diff := cmp.Diff([]plan.CPU{{Number: 1, Core: 1, NUMA: 0}, {Number: 2, Core: 2, NUMA: 1}, {Number: 5, Core: 1, NUMA: 0}}, got); diff != "" || why != "" {
+		t.Errorf("%q, CPUs differ (-want +got):\n%s", why, diff)
+	}
+	if got, why := ownCPUs(root, 8); got != nil || why != "Slurm does not confine jobs to cores (ConstrainCores)" {
+		t.Errorf("a job that is not confined has %v, %q", got, why)
+	}
+}
+
+func writeTopology(t *testing.T, root string) {
+	t.Helper()
+	for cpu := range 8 {
+		core := cpu % 4
+		dir := filepath.Join(root, "sys/devices/system/cpu", fmt.Sprint("cpu", cpu))
+		write(t, filepath.Join(dir, "topology/thread_siblings_list"), fmt.Sprintf("%d,%d\n", core, core+4))
+		write(t, filepath.Join(dir, fmt.Sprint("node", core/2), "meminfo"), "")
+	}
+	write(t, filepath.Join(root, "sys/devices/system/node/node0/cpulist"), "")
+	write(t, filepath.Join(root, "sys/devices/system/node/node1/cpulist"), "")
+}
+
+func TestMemoryNodes(t *testing.T) {
+	root := t.TempDir()
+	if got := memoryNodes(root, 7); len(got) != 0 {
+		t.Errorf("a kernel without NUMA has memory on %v", got)
+	}
+	write(t, filepath.Join(root, "sys/devices/system/node/has_memory"), "0-1,3\n")
+	write(t, filepath.Join(root, "proc/7/status"), "Name:\tx\nMems_allowed:\t0f\nMems_allowed_list:\t1-3\nthreads:\t1\n")
+	if diff := cmp.Diff([]int{1, 3}, memoryNodes(root, 7)); diff != "" {
+		t.Errorf("nodes differ (-want +got):\n%s", diff)
+	}
+}
+
+// write makes a file with its directories.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,53 @@
+package hypervisor
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/slurm-v/slurm-v/config"
+)
+
+func TestChooseAccel(t *testing.T) {
+	const vmx, plain = "processor\t: 0\nflags\t\t: fpu vmx sse\n\nprocessor\t: 1\n", "processor\t: 0\nflags\t\t: fpu sse\n"
+	tests := map[string]struct {
+		device  bool
+		cpuinfo string
+		wish    config.Accel
+		want    config.Accel
+		wantErr error
+	}{
+		"takes KVM where it works":                             {device: true, cpuinfo: vmx, wish: config.AccelAuto, want: config.AccelKVM},
+		"takes TCG without the device":                         {cpuinfo: vmx, wish: config.AccelAuto, want: config.AccelTCG},
+		"takes TCG where the device is there but not the flag": {device: true, cpuinfo: plain, wish: config.AccelAuto, want: config.AccelTCG},
+		"takes TCG where the site wants it":                    {device: true, cpuinfo: vmx, wish: config.AccelTCG, want: config.AccelTCG},
+		"refuses KVM where it does not work":                   {device: true, cpuinfo: plain, wish: config.AccelKVM, wantErr: ErrNoKVM},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			write(t, filepath.Join(root, "proc/cpuinfo"), tt.cpuinfo)
+			if tt.device {
+				write(t, filepath.Join(root, "dev/kvm"), "")
+			}
+			got, err := ChooseAccel(tt.wish, root)
+			if !errors.Is(err, tt.wantErr) {
+				t.Fatalf("error = %v, want %v", err, tt.wantErr)
+			}
+			if got != tt.want {
+				t.Errorf("accel = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,67 @@
+package hypervisor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/internal/process"
+)
+
+// checkConfined holds what /proc/PID/status says of a QEMU against what its owner may: a
+// guest that breaks out of it gets no more. libvirt does this by its configuration, by
+// how it was built and by what QEMU can, none of which tells when it does not.
+func checkConfined(status string, as owner.Owner) error {
+	has := process.ParseStatus(status)
+	uid, gid := strconv.Itoa(int(as.UID)), strconv.Itoa(int(as.GID))
+	switch {
+	case !all(has["Uid"], 4, uid):
+		return fmt.Errorf("QEMU runs with uid %s instead of %s: libvirt ignored the domain's label", list(has["Uid"]), uid)
+	case !all(has["Gid"], 4, gid):
+		return fmt.Errorf("QEMU runs with gid %s instead of %s: libvirt ignored the domain's label", list(has["Gid"]), gid)
+	}
+	if more := groupsBeyond(has["Groups"], as); len(more) > 0 {
+		return fmt.Errorf("QEMU has groups that its owner %s is not in: %s", as.Name, list(more))
+	}
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
+		if !all(has[set], 1, noCapabilities) {
+			return fmt.Errorf("QEMU has capabilities, %s %s: libvirt did not take them away", set, list(has[set]))
+		}
+	}
+	switch {
+	case !all(has["Seccomp"], 1, "2"):
+		return fmt.Errorf("QEMU runs without a filter of its system calls (Seccomp: %s): install a QEMU that was built with seccomp", list(has["Seccomp"]))
+	case !all(has["NoNewPrivs"], 1, "1"):
+		return fmt.Errorf("QEMU may gain privileges by a program that it starts (NoNewPrivs: %s): its filter does not forbid them (elevateprivileges)", list(has["NoNewPrivs"]))
+	}
+	return nil
+}
+
+const noCapabilities = "0000000000000000"
+
+// all reports whether there are count words, and each is want.
+func all(words []string, count int, want string) bool {
+	return len(words) == count && !slices.ContainsFunc(words, func(w string) bool { return w != want })
+}
+
+// groupsBeyond returns those of groups in which the owner is not. Groups may be missing:
+// libvirt knows of the job's and those of the owner's account.
+func groupsBeyond(groups []string, as owner.Owner) (more []string) {
+	for _, g := range groups {
+		gid, err := strconv.ParseUint(g, 10, 32)
+		if err != nil || uint32(gid) != as.GID && !slices.Contains(as.GroupIDs(), uint32(gid)) {
+			more = append(more, g)
+		}
+	}
+	return more
+}
+
+// list is words for people.
+func list(words []string) string {
+	if len(words) == 0 {
+		return "unknown"
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,38 @@
+package hypervisor
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+)
+
+// CPUModel names what the processors of a plan's VMs are like. For the host's own it goes by
+// what the kernel below root says of them.
+func CPUModel(p plan.Plan, root string) string {
+	cpu := describer{p}.cpu()
+	if cpu.Model != nil {
+		return cpu.Model.Value
+	}
+	info, _ := os.ReadFile(filepath.Join(root, "proc/cpuinfo"))
+	sum := sha256.New()
+	for _, key := range []string{"model name", "stepping", "microcode", "flags"} {
+		fmt.Fprintln(sum, cpuField(string(info), key))
+	}
+	return cpu.Mode + " " + hex.EncodeToString(sum.Sum(nil)[:8])
+}
+
+// cpuField returns the first value of key in the text of /proc/cpuinfo.
+func cpuField(info, key string) string {
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(line, ":")
+		if strings.TrimSpace(name) == key {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

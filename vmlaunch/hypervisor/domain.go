@@ -1,0 +1,196 @@
+package hypervisor
+
+import (
+	"fmt"
+	"strconv"
+
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/vfpool"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+)
+
+// A describer describes the VMs of a plan to libvirt.
+type describer struct{ plan.Plan }
+
+// Describe describes vm of p, which has the virtual functions vfs, to libvirt. The
+// description is filled from values, never from text, so nothing a user typed can become
+// XML.
+func Describe(p plan.Plan, vm plan.VM, vfs []vfpool.Grant) *libvirtxml.Domain {
+	return describer{p}.domain(vm, vfs)
+}
+
+func (p describer) domain(vm plan.VM, vfs []vfpool.Grant) *libvirtxml.Domain {
+	d := &libvirtxml.Domain{
+		Type:   domainType(p.Hardware.Accel),
+		Name:   vm.Domain,
+		UUID:   vm.UUID,
+		Memory: &libvirtxml.DomainMemory{Value: uint(p.Job.Spec.MemoryMiB), Unit: "MiB"},
+		VCPU:   &libvirtxml.DomainVCPU{Value: uint(p.Job.Spec.VCPUs)},
+		OS: &libvirtxml.DomainOS{
+			Type:        &libvirtxml.DomainOSType{Arch: "x86_64", Machine: p.QEMU.Machine, Type: "hvm"},
+			BootDevices: []libvirtxml.DomainBootDevice{{Dev: "hd"}},
+		},
+		Features:   p.features(),
+		CPU:        p.cpu(),
+		Clock:      &libvirtxml.DomainClock{Offset: "utc"},
+		OnPoweroff: "destroy",
+		OnReboot:   "restart",
+		OnCrash:    "destroy",
+		Devices:    &libvirtxml.DomainDeviceList{Emulator: p.QEMU.Emulator, MemBalloon: &libvirtxml.DomainMemBalloon{Model: "none"}},
+		SecLabel:   []libvirtxml.DomainSecLabel{p.label()},
+	}
+	p.addHugePages(d)
+	p.addPinning(d, vm)
+	p.addControllers(d)
+	p.addSharedMemory(d)
+	p.addDisks(d, vm)
+	p.addNIC(d, vm)
+	addVFs(d, vfs)
+	p.addPorts(d, vm)
+	p.addMounts(d)
+	p.addEntropy(d)
+	return d
+}
+
+func domainType(accel config.Accel) string {
+	if accel == config.AccelKVM {
+		return "kvm"
+	}
+	return "qemu"
+}
+
+func (p describer) features() *libvirtxml.DomainFeatureList {
+	f := &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}}
+	if p.Hardware.Accel == config.AccelTCG {
+		f.TCG = &libvirtxml.DomainFeatureTCG{TBCache: &libvirtxml.DomainFeatureTCGTBCache{Size: translatedCode, Unit: "MiB"}}
+	}
+	return f
+}
+
+// cpu is the host's own under KVM; TCG has no host model to pass through.
+func (p describer) cpu() *libvirtxml.DomainCPU {
+	switch {
+	case p.QEMU.CPU != "":
+		return &libvirtxml.DomainCPU{Mode: "custom", Match: "exact", Model: &libvirtxml.DomainCPUModel{Value: p.QEMU.CPU, Fallback: "forbid"}}
+	case p.Hardware.Accel == config.AccelKVM:
+		return &libvirtxml.DomainCPU{Mode: "host-passthrough"}
+	}
+	cpu := &libvirtxml.DomainCPU{Mode: "maximum"}
+	for _, name := range slow {
+		cpu.Features = append(cpu.Features, libvirtxml.DomainCPUFeature{Policy: "disable", Name: name})
+	}
+	return cpu
+}
+
+// label makes QEMU run as the job's owner, so that the kernel itself checks each
+// image, overlay and mount against the owner's rights.
+func (p describer) label() libvirtxml.DomainSecLabel {
+	return libvirtxml.DomainSecLabel{
+		Type: "static", Model: "dac", Relabel: "no",
+		Label: fmt.Sprintf("+%d:+%d", p.Owner.UID, p.Owner.GID),
+	}
+}
+
+// addHugePages makes the guest's memory of huge pages. A memfd needs no directory
+// that QEMU, which runs as the owner, could write to.
+func (p describer) addHugePages(d *libvirtxml.Domain) {
+	if p.Hardware.HugePage == 0 {
+		return
+	}
+	d.MemoryBacking = &libvirtxml.DomainMemoryBacking{
+		MemoryHugePages: &libvirtxml.DomainMemoryHugepages{Hugepages: []libvirtxml.DomainMemoryHugepage{{Size: p.Hardware.HugePage, Unit: "KiB"}}},
+		MemorySource:    &libvirtxml.DomainMemorySource{Type: "memfd"},
+	}
+}
+
+func (p describer) addControllers(d *libvirtxml.Domain) {
+	d.Devices.Controllers = append(d.Devices.Controllers,
+		libvirtxml.DomainController{Type: "usb", Model: "none"},
+		libvirtxml.DomainController{Type: "virtio-serial"})
+}
+
+// addDisks adds the overlay and the seed. The overlay dies with the job, so the
+// guest's flushes need not reach the medium.
+func (p describer) addDisks(d *libvirtxml.Domain, vm plan.VM) {
+	d.Devices.Disks = append(d.Devices.Disks,
+		disk("vda", vm.Overlay, &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Cache: "unsafe", Discard: "unmap"}, false),
+		disk("vdb", vm.Seed, &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"}, true))
+}
+
+func disk(target, file string, driver *libvirtxml.DomainDiskDriver, readOnly bool) libvirtxml.DomainDisk {
+	d := libvirtxml.DomainDisk{
+		Device: "disk",
+		Driver: driver,
+		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: file}},
+		Target: &libvirtxml.DomainDiskTarget{Dev: target, Bus: "virtio"},
+	}
+	if readOnly {
+		d.ReadOnly = &libvirtxml.DomainDiskReadOnly{}
+	}
+	return d
+}
+
+// addNIC adds the NIC by which the job's VMs reach each other.
+func (p describer) addNIC(d *libvirtxml.Domain, vm plan.VM) {
+	d.Devices.Interfaces = append(d.Devices.Interfaces, onTap(vm.Tap, vm.MAC))
+}
+
+// onTap is a NIC on a tap that exists already: libvirt only opens it. No option
+// ROM: the guest boots from its disk.
+func onTap(tap, mac string) libvirtxml.DomainInterface {
+	return libvirtxml.DomainInterface{
+		MAC:    &libvirtxml.DomainInterfaceMAC{Address: mac},
+		Source: &libvirtxml.DomainInterfaceSource{Ethernet: &libvirtxml.DomainInterfaceSourceEthernet{}},
+		Target: &libvirtxml.DomainInterfaceTarget{Dev: tap, Managed: "no"},
+		Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
+		ROM:    &libvirtxml.DomainROM{Enabled: "no"},
+	}
+}
+
+// addPorts adds the console and the guest agent's channel. libvirt binds their
+// sockets and hands QEMU the listening descriptor, so that QEMU need not reach them:
+// nobody but root enters their directory. QEMU serves one connection, the agent's.
+func (p describer) addPorts(d *libvirtxml.Domain, vm plan.VM) {
+	d.Devices.Serials = append(d.Devices.Serials, libvirtxml.DomainSerial{
+		Source: bound(vm.Console),
+		Target: &libvirtxml.DomainSerialTarget{Type: "isa-serial", Port: new(uint)},
+	})
+	d.Devices.Channels = append(d.Devices.Channels, libvirtxml.DomainChannel{
+		Source: bound(vm.Channel),
+		Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: guest.PortName}},
+	})
+}
+
+func bound(path string) *libvirtxml.DomainChardevSource {
+	return &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "bind", Path: path}}
+}
+
+// MountTag is the 9p tag of the job's mount i.
+func MountTag(i int) string { return "slurmv" + strconv.Itoa(i) }
+
+// addMounts exports host directories over 9p. With accessmode squash, QEMU, which
+// runs as the owner, does with a file what the owner could do.
+func (p describer) addMounts(d *libvirtxml.Domain) {
+	for i, m := range p.Job.Spec.Mounts {
+		fs := libvirtxml.DomainFilesystem{
+			AccessMode: "squash",
+			MultiDevs:  "remap",
+			Source:     &libvirtxml.DomainFilesystemSource{Mount: &libvirtxml.DomainFilesystemSourceMount{Dir: m.Host}},
+			Target:     &libvirtxml.DomainFilesystemTarget{Dir: MountTag(i)},
+		}
+		if m.ReadOnly {
+			fs.ReadOnly = &libvirtxml.DomainFilesystemReadOnly{}
+		}
+		d.Devices.Filesystems = append(d.Devices.Filesystems, fs)
+	}
+}
+
+func (p describer) addEntropy(d *libvirtxml.Domain) {
+	d.Devices.RNGs = append(d.Devices.RNGs, libvirtxml.DomainRNG{
+		Model:   "virtio",
+		Backend: &libvirtxml.DomainRNGBackend{Random: &libvirtxml.DomainRNGBackendRandom{Device: "/dev/urandom"}},
+	})
+}

@@ -1,0 +1,97 @@
+package hypervisor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/vfpool"
+	"github.com/slurm-v/slurm-v/vfpool/device"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
+)
+
+func TestDomainRunsAsTheOwner(t *testing.T) {
+	p := plantest.Plan(t)
+	for _, vm := range p.VMs {
+		want := []libvirtxml.DomainSecLabel{{Type: "static", Model: "dac", Relabel: "no", Label: "+6001:+6001"}}
+		if diff := cmp.Diff(want, Describe(p, vm, nil).SecLabel); diff != "" {
+			t.Errorf("label differs (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestDomainOfMounts(t *testing.T) {
+	p := plantest.Plan(t)
+	filesystems := Describe(p, p.VMs[0], nil).Devices.Filesystems
+	if len(filesystems) != 2 {
+		t.Fatalf("%d file systems", len(filesystems))
+	}
+	if filesystems[0].ReadOnly != nil || filesystems[1].ReadOnly == nil {
+		t.Error("the wrong mount is read-only")
+	}
+	if got := filesystems[1].Source.Mount.Dir; got != "/data" {
+		t.Errorf("second mount exports %s", got)
+	}
+}
+
+// A user's path stays a value: no text of his can end an XML element.
+func TestDomainEscapesPaths(t *testing.T) {
+	p := plantest.Plan(t)
+	p.Job.Spec.Mounts[0].Host = `/home/<a>'&"/</source><evil/>`
+	text, err := Describe(p, p.VMs[0], nil).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back libvirtxml.Domain
+	if err := back.Unmarshal(text); err != nil {
+		t.Fatal(err)
+	}
+	if got := back.Devices.Filesystems[0].Source.Mount.Dir; got != p.Job.Spec.Mounts[0].Host {
+		t.Errorf("path became %q", got)
+	}
+	if strings.Contains(text, "<evil") {
+		t.Error("the path became an element")
+	}
+}
+
+func TestDomainIsPausedByNothingAndStopsOnPowerOff(t *testing.T) {
+	p := plantest.Plan(t)
+	d := Describe(p, p.VMs[0], nil)
+	if d.OnPoweroff != "destroy" || d.OnCrash != "destroy" || d.OnReboot != "restart" {
+		t.Errorf("life cycle is %s, %s, %s", d.OnPoweroff, d.OnCrash, d.OnReboot)
+	}
+	if d.Features.TCG == nil {
+		t.Error("nothing bounds the memory of TCG's translated code")
+	}
+	if d.Type != "qemu" || d.CPU.Mode != "maximum" {
+		t.Errorf("TCG domain is %s with CPU %s", d.Type, d.CPU.Mode)
+	}
+	p.Hardware.Accel = config.AccelKVM
+	if d := Describe(p, p.VMs[0], nil); d.Type != "kvm" || d.CPU.Mode != "host-passthrough" {
+		t.Errorf("KVM domain is %s with CPU %s", d.Type, d.CPU.Mode)
+	}
+}
+
+func TestDomainHasItsVFs(t *testing.T) {
+	p := plantest.WithVFs(t)
+	d := Describe(p, p.VMs[0], []vfpool.Grant{
+		{VF: device.VF{Kind: device.SRIOV, PCI: "0000:81:10.3", Device: "0000:81:10.3"}, Settings: device.Settings{MAC: "06:00:00:00:00:01"}},
+		{VF: device.VF{Kind: device.Software, Device: "svf0"}, Settings: device.Settings{MAC: "0a:00:00:00:00:01"}},
+	})
+	text, err := d.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		`<hostdev mode="subsystem" type="pci" managed="no">`, `<driver name="vfio"></driver>`,
+		`<address domain="0x0000" bus="0x81" slot="0x10" function="0x3"></address>`,
+		`<mac address="0a:00:00:00:00:01"></mac>`, `<target dev="svf0" managed="no"></target>`,
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s is missing in\n%s", part, text)
+		}
+	}
+}

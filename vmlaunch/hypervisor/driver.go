@@ -1,0 +1,166 @@
+package hypervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"libvirt.org/go/libvirt"
+	"libvirt.org/go/libvirtxml"
+)
+
+// A Driver is a connection to a libvirt driver.
+type Driver struct {
+	conn *libvirt.Connect
+	root string // the directory of its files
+}
+
+// qemuConf configures the embedded driver. libvirt must not move QEMU out of the
+// step's cgroup, nor relabel a user's files, nor rely on a log daemon. Its own
+// user stays root because it decides with it whether the capabilities it probed
+// still hold; every domain says by its label whose it is. It would make a directory for
+// each job on every hugetlbfs of the node and leave it there; huge pages come by memfd.
+// Of a QEMU that can list the features its processor lacks, it asks for each feature there
+// is, a question at a time: a fifth of a second for each VM. Otherwise it asks twice.
+const qemuConf = `cgroup_controllers = []
+namespaces = []
+security_driver = "none"
+stdio_handler = "file"
+dynamic_ownership = 0
+remember_owner = 0
+user = "root"
+group = "root"
+max_core = 0
+seccomp_sandbox = 1
+hugetlbfs_mount = []
+capability_filters = ["cpu-unavailable-features"]
+`
+
+// eventLoop serves libvirt's timers and monitors; the embedded driver stalls
+// without it. One per process, started before the first connection.
+var eventLoop = sync.OnceValue(func() error {
+	if err := libvirt.EventRegisterDefaultImpl(); err != nil {
+		return err
+	}
+	go func() {
+		for {
+			_ = libvirt.EventRunDefaultImpl()
+		}
+	}()
+	return nil
+})
+
+// Open opens libvirt's QEMU driver inside this process, rooted at root.
+// What libvirt learns about the emulator, which takes seconds, it keeps in cache
+// for the jobs to come. What QEMU prints goes to logs: root is in memory, and a user
+// who traces their QEMU can have it print without end.
+func Open(root, cache, logs string) (*Driver, error) {
+	if err := layOutRoot(root, cache, logs); err != nil {
+		return nil, fmt.Errorf("lay out libvirt's root: %w", err)
+	}
+	conn, err := connect(uri(root))
+	return &Driver{conn, root}, err
+}
+
+// Close closes the connection. VMs go on.
+func (d *Driver) Close() { _, _ = d.conn.Close() }
+
+func connect(uri string) (*libvirt.Connect, error) {
+	if err := eventLoop(); err != nil {
+		return nil, fmt.Errorf("start libvirt's event loop: %w", err)
+	}
+	conn, err := libvirt.NewConnect(uri)
+	if err != nil {
+		return nil, fmt.Errorf("open libvirt's %s: %w", uri, plain(err))
+	}
+	return conn, nil
+}
+
+// layOutRoot makes the directories below root, through which QEMU must pass. It gets
+// its log as a descriptor, and the cache is libvirt's alone.
+func layOutRoot(root, cache, logs string) error {
+	err := errors.Join(
+		os.MkdirAll(filepath.Join(root, "etc"), 0o711),
+		os.MkdirAll(cache, 0o711),
+		os.MkdirAll(logs, 0o700),
+		linkIfMissing(cache, filepath.Join(root, "cache")),
+		os.MkdirAll(filepath.Join(root, "log"), 0o700),
+		linkIfMissing(logs, filepath.Join(root, "log", "qemu")))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, "etc", "qemu.conf"), []byte(qemuConf), 0o600)
+}
+
+func linkIfMissing(to, name string) error {
+	if err := os.Symlink(to, name); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// Versions tells which QEMU and libvirt run VMs here.
+func (d *Driver) Versions() (string, error) {
+	qemu, err := d.conn.GetVersion()
+	if err != nil {
+		return "", fmt.Errorf("ask libvirt for QEMU's version: %w", plain(err))
+	}
+	lib, err := d.conn.GetLibVersion()
+	return fmt.Sprintf("%d libvirt %d", qemu, lib), err
+}
+
+// Define makes the VM that a description is of known to libvirt without starting it.
+func (d *Driver) Define(vm *libvirtxml.Domain) (*Domain, error) {
+	text, err := vm.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	domain, err := d.conn.DomainDefineXML(text)
+	if err != nil {
+		return nil, fmt.Errorf("define domain %s: %w", vm.Name, plain(err))
+	}
+	return &Domain{vm: domain, name: vm.Name, uuid: vm.UUID, root: d.root}, nil
+}
+
+// OnStop has stopped called with the UUID of each domain whose guest ends, and the reason as
+// the end of a sentence that begins with the VM.
+func (d *Driver) OnStop(stopped func(uuid, reason string)) error {
+	_, err := d.conn.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, vm *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
+		if e.Event != libvirt.DOMAIN_EVENT_STOPPED {
+			return
+		}
+		if uuid, err := vm.GetUUIDString(); err == nil {
+			stopped(uuid, stopReason(libvirt.DomainEventStoppedDetailType(e.Detail)))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("watch domains: %w", plain(err))
+	}
+	return nil
+}
+
+// QEMUEnded is all that libvirt knows when QEMU is gone without a word.
+const QEMUEnded = "failed: its QEMU process ended"
+
+func stopReason(detail libvirt.DomainEventStoppedDetailType) string {
+	switch detail {
+	case libvirt.DOMAIN_EVENT_STOPPED_SHUTDOWN:
+		return "powered itself off"
+	case libvirt.DOMAIN_EVENT_STOPPED_CRASHED:
+		return "crashed"
+	case libvirt.DOMAIN_EVENT_STOPPED_FAILED:
+		return QEMUEnded
+	}
+	return "was stopped"
+}
+
+// plain leaves out the numbers that libvirt's errors begin with.
+func plain(err error) error {
+	var e libvirt.Error
+	if errors.As(err, &e) && e.Message != "" {
+		return errors.New(e.Message)
+	}
+	return err
+}

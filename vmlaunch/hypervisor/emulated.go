@@ -1,0 +1,20 @@
+package hypervisor
+
+import "libvirt.org/go/libvirtxml"
+
+// translatedCode bounds what TCG keeps of the code it has translated, in MiB. Its
+// own bound, 1 GiB, is more than the memory that most jobs have asked for.
+const translatedCode = 64
+
+// slow are features that a kernel uses because they are fast in a real processor. Emulated,
+// they are slow: memory is copied and cleared byte by byte (erms, fsrm), addresses are
+// looked up in five levels instead of four (la57).
+var slow = []string{"erms", "fsrm", "la57"}
+
+// inlineQueues has the thread that emulates a processor look after a queue itself when the
+// guest rings for it. It would wake another one for that, which then waits for the same lock.
+var inlineQueues = []string{"-global", "virtio-pci.ioeventfd=off"}
+
+// oneArena has QEMU's threads share what they allocate from. Those of their own, the C
+// library makes larger and smaller by a page at a time.
+var oneArena = []libvirtxml.DomainQEMUCommandlineEnv{{Name: "MALLOC_ARENA_MAX", Value: "1"}}

@@ -1,0 +1,51 @@
+package hypervisor
+
+import (
+	"math/bits"
+
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slurm-v/slurm-v/ivshmem"
+)
+
+// ivshmemBridge is libvirt's number of the PCI bridge that the devices are plugged
+// into: they are no PCI Express devices, which alone go into q35's other slots. The
+// port that the bridge itself is plugged into has to be named, too, if the bridge is.
+const (
+	ivshmemPort   = 1
+	ivshmemBridge = 2
+)
+
+// shmemDevice describes a region as a device. Its slot tells the guest which one
+// it is; slot 0 is the bridge's own.
+func shmemDevice(r ivshmem.Region) *libvirtxml.DomainShmem {
+	bus, slot := uint(ivshmemBridge), uint(1+r.Index)
+	return &libvirtxml.DomainShmem{
+		Name:    r.Name,
+		Model:   &libvirtxml.DomainShmemModel{Type: "ivshmem-plain"},
+		Size:    &libvirtxml.DomainShmemSize{Value: uint(r.Size >> 20), Unit: "M"},
+		Address: &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{Bus: &bus, Slot: &slot}},
+	}
+}
+
+// addSharedMemory makes room for the devices: a bridge behind a port of its own, and
+// addresses. Regions are aligned to their size, so twice their sum always has a place
+// for them.
+func (p describer) addSharedMemory(d *libvirtxml.Domain) {
+	shared := p.Job.Spec.IVShmem
+	if shared.Devices == 0 {
+		return
+	}
+	if hole := p.PCIHole(); hole != 0 {
+		d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{
+			Type: "pci", Model: "pcie-root", Index: new(uint),
+			PCI: &libvirtxml.DomainControllerPCI{Hole64: &libvirtxml.DomainControllerPCIHole64{
+				Size: 1 << bits.Len64(uint64(hole-1)) << 10, Unit: "KiB",
+			}},
+		})
+	}
+	port, bridge := uint(ivshmemPort), uint(ivshmemBridge)
+	d.Devices.Controllers = append(d.Devices.Controllers,
+		libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port", Index: &port},
+		libvirtxml.DomainController{Type: "pci", Model: "pcie-to-pci-bridge", Index: &bridge})
+}

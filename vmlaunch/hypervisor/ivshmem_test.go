@@ -1,0 +1,80 @@
+package hypervisor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/ivshmem"
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
+)
+
+func TestDomainHasRoomForSharedMemory(t *testing.T) {
+	const port, bridge = "pcie-root-port 1", "pcie-to-pci-bridge 2"
+	tests := map[string]struct {
+		shared jobspec.IVShmem
+		want   []string // the PCI controllers
+	}{
+		"none":                 {jobspec.IVShmem{}, nil},
+		"some":                 {jobspec.IVShmem{Devices: 2, SizeMiB: 16}, []string{port, bridge}},
+		"as much as fits":      {jobspec.IVShmem{Devices: 1, SizeMiB: 16 << 10}, []string{port, bridge}},
+		"more than fits":       {jobspec.IVShmem{Devices: 2, SizeMiB: 16 << 10}, []string{"pcie-root 0 67108864 KiB", port, bridge}},
+		"a sum that is uneven": {jobspec.IVShmem{Devices: 3, SizeMiB: 16 << 10}, []string{"pcie-root 0 134217728 KiB", port, bridge}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := plantest.Job()
+			job.Spec.IVShmem = tt.shared
+			p := plantest.New(t, config.Default(), job, plan.Hardware{Accel: config.AccelTCG, NUMA: -1})
+			text, err := Describe(p, p.VMs[0], nil).Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, pciControllers(t, text)); diff != "" {
+				t.Errorf("controllers differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func pciControllers(t *testing.T, text string) (controllers []string) {
+	t.Helper()
+	var d libvirtxml.Domain
+	if err := d.Unmarshal(text); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range d.Devices.Controllers {
+		switch {
+		case c.Type != "pci":
+		case c.PCI != nil && c.PCI.Hole64 != nil:
+			controllers = append(controllers, fmt.Sprint(c.Model, " ", *c.Index, " ", c.PCI.Hole64.Size, " ", c.PCI.Hole64.Unit))
+		default:
+			controllers = append(controllers, fmt.Sprint(c.Model, " ", *c.Index))
+		}
+	}
+	return controllers
+}
+
+// The slot tells a guest which device it is, and every region has one.
+func TestSharedMemoryIsInOrder(t *testing.T) {
+	for index, slot := range map[int]string{0: "0x01", 1: "0x02", config.MaxIVShmem - 1: "0x1f"} {
+		text, err := shmemDevice(ivshmem.Region{Name: "slurmv-x", Index: index, Size: 16 << 20}).Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range []string{
+			`<shmem name="slurmv-x">`, `<model type="ivshmem-plain"></model>`, `<size unit="M">16</size>`,
+			`<address type="pci" bus="0x02" slot="` + slot + `"></address>`,
+		} {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s is missing in\n%s", part, text)
+			}
+		}
+	}
+}

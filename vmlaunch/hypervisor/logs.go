@@ -1,0 +1,59 @@
+package hypervisor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	// maxLog is how long what a QEMU prints may get, in bytes. A QEMU that is well
+	// prints its command line.
+	maxLog = 4 << 20
+
+	// logPause is between two looks at the logs.
+	logPause = 5 * time.Second
+)
+
+// BoundLogs keeps what QEMU prints into the directory logs from filling the disk, until
+// ctx ends. It tells log.
+func BoundLogs(ctx context.Context, logs string, log *slog.Logger) {
+	tick := time.NewTicker(logPause)
+	defer tick.Stop()
+	for {
+		cut, err := truncateBeyond(logs, maxLog)
+		for _, name := range cut {
+			log.Warn("what QEMU has printed was too much, and is cut off", "log", name)
+		}
+		if err != nil {
+			log.Warn("what QEMU prints is not bounded", "error", err)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// truncateBeyond empties the files of dir that are longer than limit, and returns their
+// names. Who writes to them goes on at the beginning: libvirt opens them for appending.
+func truncateBeyond(dir string, limit int64) (cut []string, failed error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || info.Size() <= limit {
+			continue
+		}
+		cut = append(cut, e.Name())
+		failed = errors.Join(failed, os.Truncate(filepath.Join(dir, e.Name()), 0))
+	}
+	return cut, failed
+}

@@ -1,0 +1,88 @@
+package hypervisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/slurm-v/slurm-v/internal/process"
+)
+
+// emulators returns the pids of the QEMU processes below proc by the UUIDs of their
+// domains. They are found by what the kernel says of them, not by a pid that was
+// written down: a crash can come before the writing.
+func emulators(proc string) (map[string][]int, error) {
+	dirs, err := filepath.Glob(filepath.Join(proc, "[0-9]*"))
+	if err != nil {
+		return nil, err
+	}
+	pids := map[string][]int{}
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if uuid := domainOf(dir); err == nil && uuid != "" {
+			pids[uuid] = append(pids[uuid], pid)
+		}
+	}
+	return pids, nil
+}
+
+// domainOf is the UUID that a process got as the word after -uuid, "" if none.
+func domainOf(dir string) string {
+	line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+	_, rest, _ := bytes.Cut(line, []byte("\x00-uuid\x00"))
+	uuid, _, _ := bytes.Cut(rest, []byte{0})
+	return string(uuid)
+}
+
+// demand is how long the threads of the process with that directory below /proc have run,
+// and waited to: the first two numbers of schedstat, in nanoseconds (Linux,
+// Documentation/scheduler/sched-stats.rst). Threads that have ended are left out.
+func demand(dir string) (sum time.Duration, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "task", "*", "schedstat"))
+	if err == nil && len(files) == 0 {
+		err = fs.ErrNotExist
+	}
+	for _, file := range files {
+		var ran, waited time.Duration
+		text, _ := os.ReadFile(file)
+		_, _ = fmt.Sscan(string(text), &ran, &waited)
+		sum += ran + waited
+	}
+	return sum, err
+}
+
+// Kill ends every QEMU process of the domains, at once, and tells ended of
+// each domain that has none any more.
+func Kill(ctx context.Context, uuids []string, ended func(uuid string) error) error {
+	running, err := emulators("/proc")
+	if err != nil {
+		return err
+	}
+	failed := make([]error, len(uuids))
+	var each sync.WaitGroup
+	for i, uuid := range uuids {
+		each.Go(func() {
+			if failed[i] = killDomain(ctx, uuid, running[uuid]); failed[i] == nil {
+				failed[i] = ended(uuid)
+			}
+		})
+	}
+	each.Wait()
+	return errors.Join(failed...)
+}
+
+func killDomain(ctx context.Context, uuid string, pids []int) (err error) {
+	for _, pid := range pids {
+		err = errors.Join(err, process.Kill(ctx, pid, func() bool {
+			return domainOf(filepath.Join("/proc", strconv.Itoa(pid))) == uuid
+		}))
+	}
+	return err
+}

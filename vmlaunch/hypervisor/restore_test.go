@@ -1,0 +1,160 @@
+package hypervisor
+
+import (
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/ivshmem"
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
+)
+
+// templatePlan is a plan with two mounts, and the description of a template for it as
+// libvirt saves it: with addresses, and with what it has found out about the disks.
+func templatePlan(t *testing.T) (plan.Plan, *libvirtxml.Domain, template.Template) {
+	t.Helper()
+	p := plan.Plan{Run: "/run/j", Job: plan.Job{Spec: jobspec.Spec{MemoryMiB: 384, VCPUs: 1}}, Owner: owner.Owner{UID: 1001, GID: 100}}
+	p.VMs = []plan.VM{{Name: "vm0", Domain: "slurmv-7.0-vm0", UUID: p.UUID(0), MAC: "02:00:00:00:07:00", Tap: "svt7-0",
+		Address: netip.MustParsePrefix("172.30.0.1/16"), Overlay: "/s/vm0/overlay.qcow2", Console: "/run/j/vm0.console", Channel: "/run/j/vm0.channel"}}
+	from := template.Template{Dir: "/s/templates/1001/k"}
+	p.Warm = config.Warm{MountSlots: 3, DeviceSlots: 2}
+	d := DescribeTemplate(p, p.TemplateVM(template.Template{Dir: "/s/templates/1001/7.0.draft"}), "/nothing", ivshmem.Region{Name: "room", Size: TemplateRoom << 20})
+	d.Devices.Shmems = nil // unplugged before it is saved
+	slot := uint(4)
+	d.Devices.Filesystems[1].Address = &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{Slot: &slot}}
+	d.Devices.Disks[0].BackingStore = &libvirtxml.DomainDiskBackingStore{}
+	p.Job.Spec.Mounts = []jobspec.Mount{{Host: "/home/a", Guest: "/home/a"}, {Host: "/data", Guest: "/d", ReadOnly: true}}
+	return p, d, from
+}
+
+func TestClone(t *testing.T) {
+	p, d, from := templatePlan(t)
+	generation := d.GenID.Value
+	before, err := d.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (describer{p}).clone(d, p.VMs[0], from); err != nil {
+		t.Fatal(err)
+	}
+	text, err := d.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<name>slurmv-7.0-vm0<", p.VMs[0].UUID, "/s/vm0/overlay.qcow2", "/s/templates/1001/k/seed.iso",
+		"02:00:00:00:07:00", "/run/j/vm0.console", "/run/j/vm0.channel", `dir="/home/a"`, `dir="/data"`, `dir="/s/templates/1001/k/nothing"`,
+		"memory-backend=template.ram", `&#34;mem-path&#34;:&#34;/s/templates/1001/k/memory&#34;`, `&#34;share&#34;:false`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is missing in\n%s", want, text)
+		}
+	}
+	for _, of := range []string{plan.TemplateMAC, "draft", "template.channel", "template.console", "backingStore", generation, p.UUID(-1)} {
+		if !strings.Contains(before, of) {
+			t.Errorf("the template itself has no %s", of)
+		}
+		if strings.Contains(text, of) {
+			t.Errorf("the template's %s is left in\n%s", of, text)
+		}
+	}
+	mounts := d.Devices.Filesystems
+	if len(mounts) != 3 || mounts[0].ReadOnly != nil || mounts[1].ReadOnly == nil || mounts[2].ReadOnly == nil {
+		t.Errorf("mounts = %+v", mounts)
+	}
+	if mounts[1].Address == nil || *mounts[1].Address.PCI.Slot != 4 {
+		t.Error("a device is at another place than in the saved VM")
+	}
+}
+
+// What a template boots with is room for as much shared memory as a VM can be restored with.
+func TestTemplateHasRoom(t *testing.T) {
+	p, _, _ := templatePlan(t)
+	room := ivshmem.Region{Name: "room", Size: TemplateRoom << 20}
+	d := DescribeTemplate(p, p.VMs[0], "/nothing", room)
+	if len(d.Devices.Shmems) != 1 || d.Devices.Shmems[0].Size.Value != TemplateRoom {
+		t.Errorf("shared memory: %+v", d.Devices.Shmems)
+	}
+	for mib, cold := range map[int]bool{TemplateRoom: false, TemplateRoom + 1: true} {
+		job := plantest.Job()
+		job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: int64(mib)}
+		cfg := config.Default()
+		if why := plantest.New(t, cfg, job, plan.Hardware{Accel: config.AccelTCG, NUMA: -1}).Cold; (why != "") != cold {
+			t.Errorf("%d MiB: boots cold because %q", mib, why)
+		}
+	}
+}
+
+// Under KVM queues are the kernel's business.
+func TestQueuesAreInlineWhereEmulated(t *testing.T) {
+	for accel, want := range map[config.Accel]bool{config.AccelTCG: true, config.AccelKVM: false} {
+		p := plan.Plan{Hardware: plan.Hardware{Accel: accel}}
+		has := func(a libvirtxml.DomainQEMUCommandlineArg) bool { return a.Value == inlineQueues[1] }
+		if got := slices.ContainsFunc(describer{p}.commandLine().Args, has); got != want {
+			t.Errorf("%s: %v", accel, got)
+		}
+	}
+}
+
+func TestCloneRefusesAnotherTemplate(t *testing.T) {
+	p, d, from := templatePlan(t)
+	d.Devices.Filesystems = d.Devices.Filesystems[:1]
+	if err := (describer{p}).clone(d, p.VMs[0], from); err == nil {
+		t.Error("two mounts in one slot")
+	}
+}
+
+// The stream comes through the pipe behind the new head, whole.
+func TestFeed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "saved")
+	stream := strings.Repeat("page of memory, ", 200_000)
+	if err := os.WriteFile(path, []byte("old head"+stream), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	saved, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer saved.Close()
+	if _, err := saved.Seek(8, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fed := make(chan error, 1)
+	go func() { fed <- feed(w, template.SaveFile{XML: []byte("<domain/>")}, saved) }()
+	head, err := template.ReadSaveFile(r)
+	if err != nil || string(head.XML) != "<domain/>" {
+		t.Errorf("head = %q, %v", head.XML, err)
+	}
+	rest, err := io.ReadAll(r)
+	if err != nil || string(rest) != stream {
+		t.Errorf("%d bytes of %d came: %v", len(rest), len(stream), err)
+	}
+	if err := <-fed; err != nil {
+		t.Error(err)
+	}
+}
+
+// When QEMU goes away, so does whoever feeds it.
+func TestFeedWithoutReader(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	if err := feed(w, template.SaveFile{XML: []byte("<domain/>")}, os.Stdin); err == nil {
+		t.Error("nobody read, and there is no error")
+	}
+}

@@ -1,0 +1,37 @@
+package hypervisor
+
+import (
+	"fmt"
+
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/slurm-v/slurm-v/vfpool"
+	"github.com/slurm-v/slurm-v/vfpool/device"
+)
+
+// addVFs passes the VFs to the VM: those of a card as PCI devices, those of a
+// bridge as NICs. The pool has set and attached them: libvirt's own <interface
+// type='hostdev'> would reset the VLAN and cannot set rates.
+func addVFs(d *libvirtxml.Domain, vfs []vfpool.Grant) {
+	for _, g := range vfs {
+		if g.VF.Kind == device.Software {
+			d.Devices.Interfaces = append(d.Devices.Interfaces, onTap(g.VF.Device, g.Settings.MAC))
+			continue
+		}
+		d.Devices.Hostdevs = append(d.Devices.Hostdevs, libvirtxml.DomainHostdev{
+			Managed: "no",
+			SubsysPCI: &libvirtxml.DomainHostdevSubsysPCI{
+				Driver: &libvirtxml.DomainHostdevSubsysPCIDriver{Name: "vfio"},
+				Source: &libvirtxml.DomainHostdevSubsysPCISource{Address: pciAddress(g.VF.PCI)},
+			},
+			ROM: &libvirtxml.DomainROM{Enabled: "no"},
+		})
+	}
+}
+
+// pciAddress reads "0000:01:10.0", which comes from the kernel.
+func pciAddress(text string) *libvirtxml.DomainAddressPCI {
+	var domain, bus, slot, function uint
+	_, _ = fmt.Sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function)
+	return &libvirtxml.DomainAddressPCI{Domain: &domain, Bus: &bus, Slot: &slot, Function: &function}
+}

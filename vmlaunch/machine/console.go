@@ -1,0 +1,122 @@
+package machine
+
+import (
+	"io"
+	"net"
+	"sync"
+
+	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
+)
+
+// A Console is the serial console of one VM: kept in a bounded log, and passed
+// on to whoever follows it.
+type Console struct {
+	log  *Log
+	conn net.Conn
+
+	mu        sync.Mutex
+	followers map[chan []byte]struct{}
+	closed    bool
+}
+
+// openConsole connects to the socket on which QEMU offers the console and
+// records to path what comes.
+func openConsole(socket, path string) (*Console, error) {
+	log, err := CreateLog(path)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := hypervisor.Dial(socket)
+	if err != nil {
+		return nil, err
+	}
+	c := &Console{log: log, conn: conn, followers: map[chan []byte]struct{}{}}
+	go c.record()
+	return c, nil
+}
+
+func (c *Console) record() {
+	buffer := make([]byte, 4096)
+	for {
+		n, err := c.conn.Read(buffer)
+		if n > 0 {
+			c.spread(append([]byte(nil), buffer[:n]...))
+		}
+		if err != nil {
+			c.end()
+			return
+		}
+	}
+}
+
+// spread never waits: a follower that does not keep up loses what it misses,
+// as on a real serial line.
+func (c *Console) spread(p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _ = c.log.Write(p)
+	for f := range c.followers {
+		select {
+		case f <- p:
+		default:
+		}
+	}
+}
+
+func (c *Console) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for f := range c.followers {
+		close(f)
+		delete(c.followers, f)
+	}
+	_ = c.log.Close()
+}
+
+// Close ends the recording.
+func (c *Console) Close() error { return c.conn.Close() }
+
+// CopyTo writes what the console has printed to w and, if follow is set, what it
+// prints from then on, until w fails or the VM is gone.
+func (c *Console) CopyTo(w io.Writer, follow bool) error {
+	past, live, err := c.subscribe()
+	if err != nil {
+		return err
+	}
+	defer c.unsubscribe(live)
+	if _, err := w.Write(past); err != nil || !follow {
+		return err
+	}
+	for p := range live {
+		if _, err := w.Write(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Console) subscribe() (past []byte, live chan []byte, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	past, err = ReadLog(c.log.path)
+	live = make(chan []byte, 256)
+	if c.closed {
+		close(live)
+		return past, live, err
+	}
+	c.followers[live] = struct{}{}
+	return past, live, err
+}
+
+func (c *Console) unsubscribe(live chan []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.followers, live)
+}
+
+// TypeFrom writes what a person types to the console.
+func (c *Console) TypeFrom(r io.Reader) error {
+	_, err := io.Copy(c.conn, r)
+	return err
+}

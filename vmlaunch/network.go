@@ -1,0 +1,178 @@
+package vmlaunch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/vmnet"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+)
+
+// A Slurm answers what only slurmctld knows of a job's nodes.
+type Slurm struct {
+	// Hosts returns which nodes the job has, and the host name of each in the network by
+	// the node's name.
+	Hosts func(context.Context, config.Network) (map[string]string, error)
+	// NodeAddrs returns the host names or addresses by which slurmctld knows nodes.
+	NodeAddrs func(ctx context.Context, nodes []string) (map[string]string, error)
+}
+
+// A network is this node's part of the network that connects the VMs of a job.
+type network struct {
+	plan  plan.Plan
+	slurm Slurm
+
+	job   vmnet.Network     // zero where the VMs are on a bridge of the site
+	hosts map[string]string // of the job's nodes, by their names; see Slurm.Hosts
+	mtu   int               // of the VMs' NICs
+}
+
+// create makes the job's network on this node, with a tap for every VM.
+func (w *network) create(ctx context.Context) error {
+	if err := w.createBridge(ctx); err != nil {
+		return err
+	}
+	taps, err := taps(w.plan)
+	if err != nil {
+		return err
+	}
+	w.mtu, err = vmnet.AddTaps(ctx, w.plan.Job.ID, taps...)
+	return err
+}
+
+// createBridge makes the bridge of a job's own network. A bridge of the site is there
+// already.
+func (w *network) createBridge(ctx context.Context) error {
+	if w.plan.Network.Type != config.NetworkJob {
+		return nil
+	}
+	w.job = vmnet.Network{ID: w.plan.Job.ID, Nodes: w.plan.Job.Nodes, Port: uint16(w.plan.Network.VXLANPort)}
+	if w.plan.HasPeers() {
+		underlay, err := vmnet.AutoUnderlay(w.plan.Network.Underlay)
+		if err != nil {
+			return err
+		}
+		w.job.Underlay = underlay
+	}
+	return vmnet.Create(ctx, w.job)
+}
+
+// underlay is the address by which other nodes reach this one; "" where none has to.
+func (w *network) underlay() string {
+	if !w.job.Underlay.Addr.IsValid() {
+		return ""
+	}
+	return w.job.Underlay.Addr.String()
+}
+
+// taps are the host's ends of the VMs' NICs.
+func taps(p plan.Plan) (all []vmnet.Tap, err error) {
+	for _, vm := range p.VMs {
+		mac, err := net.ParseMAC(vm.MAC)
+		if err != nil {
+			return nil, err
+		}
+		t := vmnet.Tap{Index: vm.Index, MAC: mac}
+		if p.Network.Type == config.NetworkJob {
+			t.Address = vm.Address.Addr()
+		} else {
+			t.Bridge = p.Network.Bridge
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// askHosts asks early: the answer is there when the map comes.
+func (w *network) askHosts(ctx context.Context) (err error) {
+	if !w.plan.ChecksPeers() {
+		return nil
+	}
+	if w.hosts, err = w.slurm.Hosts(ctx, w.plan.Network); err != nil {
+		return fmt.Errorf("ask Slurm which nodes the job has: %w", err)
+	}
+	return nil
+}
+
+// connect connects this node's VMs to those of the others, if that is what they are.
+func (w *network) connect(ctx context.Context, peers []plan.Peer) error {
+	if !w.plan.HasPeers() {
+		return nil
+	}
+	if err := w.checkPeers(ctx, peers); err != nil {
+		return err
+	}
+	var addrs []netip.Addr
+	for _, p := range peers {
+		addrs = append(addrs, p.Addr)
+	}
+	return vmnet.SetPeers(ctx, w.job, addrs)
+}
+
+// checkPeers compares where the peers are said to be with what their names resolve to.
+// Where that is not it, and the site has no other names for them, it is where slurmctld
+// has them: only then is it asked, as its answer is the table of all nodes.
+func (w *network) checkPeers(ctx context.Context, peers []plan.Peer) error {
+	if !w.plan.ChecksPeers() {
+		return nil
+	}
+	err := w.checkPeersAt(ctx, peers, w.hosts)
+	if err == nil || w.plan.Network.Peers != "" {
+		return err
+	}
+	addrs, err := w.slurm.NodeAddrs(ctx, slices.Sorted(maps.Keys(w.hosts)))
+	if err != nil {
+		return fmt.Errorf("ask Slurm where the job's nodes are: %w", err)
+	}
+	return w.checkPeersAt(ctx, peers, addrs)
+}
+
+func (w *network) checkPeersAt(ctx context.Context, peers []plan.Peer, hosts map[string]string) error {
+	each, ctx := errgroup.WithContext(ctx)
+	each.SetLimit(lookupsAtOnce)
+	for _, p := range peers {
+		each.Go(func() error { return CheckPeer(ctx, p, hosts, w.plan.NetName) })
+	}
+	return each.Wait()
+}
+
+// lookupsAtOnce bounds the questions to the resolver.
+const lookupsAtOnce = 16
+
+// CheckPeer compares where a peer is with where it ought to be: at the host names or
+// addresses of nodes in a network.
+func CheckPeer(ctx context.Context, p plan.Peer, hosts map[string]string, network string) error {
+	host, known := hosts[p.Node]
+	if !known {
+		return fmt.Errorf("%q, which is to be at %v, is no node of this job", p.Node, p.Addr)
+	}
+	addrs, err := lookUp(ctx, host)
+	if err != nil {
+		return fmt.Errorf("look up where node %s is: %w; see peers in [network.%s] of the configuration", p.Node, err, network)
+	}
+	if !slices.Contains(addrs, p.Addr) {
+		return fmt.Errorf("node %s is said to be at %v, but %s is at %v; if it is there in the underlay, set peers in [network.%s] of the configuration",
+			p.Node, p.Addr, host, addrs, network)
+	}
+	return nil
+}
+
+// lookUp returns the IPv4 addresses of a host name, or the address that it is.
+func lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", host)
+	for i := range addrs {
+		addrs[i] = addrs[i].Unmap()
+	}
+	if err == nil && len(addrs) == 0 {
+		err = errors.New(host + " has no IPv4 address")
+	}
+	return addrs, err
+}

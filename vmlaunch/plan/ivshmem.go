@@ -1,0 +1,17 @@
+package plan
+
+// FirmwareHole is how much address space above the VM's memory q35 sets aside for
+// devices by itself, in MiB.
+const FirmwareHole = 32 << 10
+
+// PCIHole is how much address space devices need above the VM's memory, in MiB; 0 if
+// what they have anyway is enough.
+func (p Plan) PCIHole() int64 {
+	if hole := 2 * int64(p.Job.Spec.IVShmem.Devices) * p.Job.Spec.IVShmem.SizeMiB; hole > FirmwareHole {
+		return hole
+	}
+	return 0
+}
+
+// RegionSize is the size of each of the job's regions of shared memory, in bytes.
+func (p Plan) RegionSize() int64 { return p.Job.Spec.IVShmem.SizeMiB << 20 }

@@ -1,0 +1,164 @@
+package plan
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/internal/vmnet"
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+// A Plan is all that one node will do for a job. Nothing else of the site's configuration
+// is needed to carry it out.
+type Plan struct {
+	Job       Job
+	Owner     owner.Owner
+	Image     string // absolute path of the base image
+	Catalogue bool   // the image is one of the site's catalogue
+	Site      bool   // root makes a template for all users; there is no job
+	Network   config.Network
+	NetName   string // what --vm-network calls Network
+	Hardware  Hardware
+	QEMU      config.QEMU
+	VLAN      uint16 // of the job's VFs; 0 is none
+	VFSubnet  string // in which VFs have addresses; "" is none
+	Unpinned  string // why the VMs have no CPUs to themselves; "" if they have
+	Cold      string // why the VMs can only be booted; "" if they can be restored from a template
+
+	Programs    int           // that may run at once in one VM
+	Images      config.Images // where images may lie
+	Launch      config.Launch
+	Measure     config.Measure
+	Warm        config.Warm
+	RegionPage  config.Size // size of the pages of shared memory; 0 is ordinary ones
+	RegionLimit config.Size // of the shared memory of all jobs on the node
+
+	State string // directory of the job's files on this node, until reclaim
+	Run   string // directory of its sockets and libvirt's own state
+	VMs   []VM
+}
+
+// A VM is one virtual machine, decided.
+type VM struct {
+	Number  int    // in the job
+	Index   int    // on the node
+	Name    string // in the job, and the guest's host name
+	Domain  string // in libvirt
+	UUID    string
+	MAC     string
+	Address netip.Prefix // invalid where the site's DHCP server decides
+	Tap     string
+	VFs     []VF
+	Pinning Pinning
+
+	Dir     string // of the files below
+	Overlay string
+	Seed    string
+	Console string // socket of the serial console
+	Channel string // socket of the guest agent's port
+}
+
+// A VF is the guest's end of a virtual function.
+type VF struct {
+	MAC     string
+	Address netip.Prefix // invalid where the site gives VFs none
+}
+
+// New decides what node will do for job. It touches nothing.
+func New(cfg config.Config, job Job, who owner.Owner, hw Hardware) (Plan, error) {
+	image, err := images.Resolve(cfg, job.Spec.Image)
+	if err != nil {
+		return Plan{}, err
+	}
+	network, found := cfg.Network[job.Spec.Network]
+	if !found {
+		return Plan{}, fmt.Errorf("--vm-network: %q is not a network of this site; it has %s",
+			job.Spec.Network, config.Names(cfg.Network))
+	}
+	p := Plan{
+		Job: job, Owner: who, Image: image, Catalogue: images.InCatalogue(cfg.Images, image), Network: network, NetName: job.Spec.Network,
+		Hardware: hw, QEMU: cfg.QEMU, VLAN: cfg.VF.VLAN(job.ID.Job), VFSubnet: cfg.VF.Subnet,
+		Programs: cfg.Limits.ProgramsPerVM, Images: cfg.Images, Launch: cfg.Launch, Measure: cfg.Measure, Warm: cfg.Warm,
+		RegionPage: cfg.IVShmem.HugePage, RegionLimit: cfg.Limits.IVShmemPerNode,
+		State: journal.Dir(cfg.StateDir(job.Node), job.ID),
+		Run:   filepath.Join(cfg.RunDir(job.Node), "jobs", job.ID.String()),
+	}
+	if err := p.addVMs(); err != nil {
+		return Plan{}, err
+	}
+	p.Cold = cmp.Or(p.coldHere(), job.Spec.ColdBecause(cfg))
+	return p, nil
+}
+
+func (p *Plan) addVMs() error {
+	pinnings, unpinned := pin(p.Hardware, p.Job.Spec.VMsPerNode, p.Job.Spec.VCPUs)
+	p.Unpinned = unpinned
+	for i := range p.Job.Spec.VMsPerNode {
+		vm, err := p.vm(i)
+		if err != nil {
+			return err
+		}
+		vm.Pinning = pinnings[i]
+		p.VMs = append(p.VMs, vm)
+	}
+	return nil
+}
+
+func (p Plan) vm(index int) (VM, error) {
+	number := p.Job.Rank*p.Job.Spec.VMsPerNode + index
+	name := "vm" + strconv.Itoa(number)
+	dir := filepath.Join(p.State, "vm"+strconv.Itoa(index))
+	vm := VM{
+		Number: number, Index: index, Name: name,
+		Domain: "slurmv-" + p.Job.ID.String() + "-" + name,
+		UUID:   p.UUID(number),
+		MAC:    vmnet.MAC(p.Job.ID.Job, number).String(),
+		Tap:    vmnet.TapName(p.Job.ID.Job, index),
+		Dir:    dir,
+
+		Overlay: filepath.Join(dir, "overlay.qcow2"),
+		Seed:    filepath.Join(dir, "seed.iso"),
+		Console: filepath.Join(p.Ports(), name+".console"),
+		Channel: filepath.Join(p.Ports(), name+".channel"),
+	}
+	vfs, err := p.vfs(number)
+	if err != nil {
+		return VM{}, err
+	}
+	vm.VFs = vfs
+	if p.Network.Type != config.NetworkJob {
+		return vm, nil
+	}
+	subnet, err := netip.ParsePrefix(p.Network.Subnet)
+	if err != nil {
+		return VM{}, fmt.Errorf("network %s: %w", p.NetName, err)
+	}
+	addr, err := vmnet.Address(subnet, number)
+	vm.Address = netip.PrefixFrom(addr, subnet.Bits())
+	return vm, err
+}
+
+// Ports is the directory of the VMs' sockets, which root alone enters.
+func (p Plan) Ports() string { return filepath.Join(p.Run, "ports") }
+
+// EmulatorLogs is the directory of what QEMU prints.
+func (p Plan) EmulatorLogs() string { return filepath.Join(p.State, "qemu") }
+
+// UUID is the same whenever the VM with that number in the job is planned. So a process is
+// found to be the VM's without having been written down. RFC 9562, version 8.
+func (p Plan) UUID(number int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "slurm-v %s %s %s %d", p.Job.Cluster, p.Job.ID, p.Job.Node, number))
+	u := uuid.UUID(sum[:16])
+	u[6] = u[6]&0x0f | 0x80
+	u[8] = u[8]&0x3f | 0x80
+	return u.String()
+}

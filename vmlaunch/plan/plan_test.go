@@ -1,0 +1,49 @@
+package plan_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
+)
+
+func TestPlanNumbersVMsThroughTheJob(t *testing.T) {
+	p := plantest.Plan(t)
+	var got []string
+	for _, vm := range p.VMs {
+		got = append(got, vm.Name+" "+vm.Domain+" "+vm.Address.String()+" "+vm.MAC)
+	}
+	want := []string{
+		"vm2 slurmv-42.1-vm2 172.30.0.3/16 02:00:00:0a:80:02",
+		"vm3 slurmv-42.1-vm3 172.30.0.4/16 02:00:00:0a:80:03",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("VMs differ (-want +got):\n%s", diff)
+	}
+	if p.VMs[0].UUID == p.VMs[1].UUID {
+		t.Error("two VMs have the same UUID")
+	}
+	if p.State != "/var/lib/slurmv/n2/jobs/42.1" || p.Run != "/run/slurmv/n2/jobs/42.1" {
+		t.Errorf("directories are %s and %s", p.State, p.Run)
+	}
+}
+
+func TestPlanIsTheSameEveryTime(t *testing.T) {
+	if diff := cmp.Diff(plantest.Plan(t).VMs[1].UUID, plantest.Plan(t).VMs[1].UUID); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPlanRefusesAnUnknownNetwork(t *testing.T) {
+	job := plantest.Job()
+	job.Spec.Network = "fabric"
+	_, err := plan.New(config.Default(), job, owner.Owner{}, plan.Hardware{Accel: config.AccelTCG, NUMA: -1})
+	if err == nil || !strings.Contains(err.Error(), `"fabric"`) {
+		t.Errorf("error = %v", err)
+	}
+}

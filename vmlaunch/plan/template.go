@@ -1,0 +1,23 @@
+package plan
+
+import (
+	"path/filepath"
+
+	"github.com/slurm-v/slurm-v/images/template"
+)
+
+// TemplateMAC is what a template's NIC has: no VM of a job has it, and the bridge drops
+// what comes from it.
+const TemplateMAC = "02:73:76:2d:74:6d"
+
+// TemplateVM is the VM that becomes the template t. No other of the job runs yet, so it
+// borrows the tap of the first.
+func (p Plan) TemplateVM(t template.Template) VM {
+	return VM{
+		Number: p.VMs[0].Number, Name: "template", Domain: "slurmv-" + p.Job.ID.String() + "-template",
+		UUID: p.UUID(-1), MAC: TemplateMAC, Tap: p.VMs[0].Tap,
+		Dir: t.Dir, Overlay: t.Disk(), Seed: t.Seed(),
+		Console: filepath.Join(p.Ports(), "template.console"),
+		Channel: filepath.Join(p.Ports(), "template.channel"),
+	}
+}

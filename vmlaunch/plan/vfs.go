@@ -1,0 +1,44 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/internal/vmnet"
+)
+
+// vfHosts names the VFs of the job's VM with that number, vm3-vf0.
+func (p Plan) vfHosts(number int) ([]guest.Host, error) {
+	vfs, err := p.vfs(number)
+	var hosts []guest.Host
+	for i, vf := range vfs {
+		if vf.Address.IsValid() {
+			hosts = append(hosts, guest.Host{Name: fmt.Sprintf("vm%d-vf%d", number, i), Address: vf.Address.Addr().String()})
+		}
+	}
+	return hosts, err
+}
+
+// vfs gives the VFs of a VM their addresses, which depend on nothing but its
+// number in the job.
+func (p Plan) vfs(number int) ([]VF, error) {
+	wanted := p.Job.Spec.SRIOV.VFs
+	vfs := make([]VF, len(wanted))
+	for i := range wanted {
+		vfs[i].MAC = vmnet.VFMAC(p.Job.ID.Job, number, i).String()
+		if p.VFSubnet == "" {
+			continue
+		}
+		subnet, err := netip.ParsePrefix(p.VFSubnet)
+		if err != nil {
+			return nil, fmt.Errorf("vf.subnet: %w", err)
+		}
+		addr, err := vmnet.Address(subnet, number*len(wanted)+i)
+		if err != nil {
+			return nil, fmt.Errorf("vf.subnet: %w", err)
+		}
+		vfs[i].Address = netip.PrefixFrom(addr, subnet.Bits())
+	}
+	return vfs, nil
+}

@@ -1,0 +1,212 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/pmi"
+)
+
+// devices are the IVShmem devices of this node's VMs and the runs that use them.
+//
+// A node does not hear of it when a claim ends; but the first program of a later
+// claim on the same device is the proof. What is left of the earlier run is ended
+// then, and the device zeroed once the guests have confirmed that, before the program
+// starts. So no run finds anything of another, and nodes need not speak to each other.
+type devices struct {
+	mu   sync.Mutex
+	vms  int
+	all  []ivshmemDevice
+	wipe func(device int) error // zeroes the device's region
+}
+
+type ivshmemDevice struct {
+	over uint64 // no claim up to this number may come any more
+	use  *use   // the newest; nil before the first
+	lost error  // why nobody can have it again: somebody may still write to it
+}
+
+// A use is what a run does with a device on this node.
+type use struct {
+	claim nodeagent.Claim
+	vm    []int // of each share of its tasks
+	loads []int // tasks in each VM
+	tasks int   // that will come
+
+	begun, running int // programs so far, and now
+	programs       sync.WaitGroup
+
+	over    context.Context // ends with the claim
+	end     context.CancelFunc
+	ready   chan struct{} // closed when the device is zeroed, or err is set
+	err     error
+	devices *devices
+}
+
+func newDevices(count, vms int, wipe func(int) error) *devices {
+	return &devices{vms: vms, all: make([]ivshmemDevice, count), wipe: wipe}
+}
+
+// enter counts a program of a run in and returns when its device is ready. The caller
+// must leave.
+func (d *devices) enter(ctx context.Context, r nodeagent.Request) (*use, error) {
+	u, err := d.join(r)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-u.ready:
+		err = u.err
+	case <-u.over.Done():
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if u.over.Err() != nil {
+		err = errOver(u.claim)
+	}
+	if err != nil {
+		u.leave(nil)
+		return nil, err
+	}
+	return u, nil
+}
+
+func errOver(c nodeagent.Claim) error {
+	return fmt.Errorf("the claim of this run on IVShmem device %d has ended", c.Device)
+}
+
+// join finds the use that a program belongs to, or begins it.
+func (d *devices) join(r nodeagent.Request) (*use, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := *r.Claim
+	if c.Device < 0 || c.Device >= len(d.all) {
+		return nil, fmt.Errorf("the job has no IVShmem device %d", c.Device)
+	}
+	dev := &d.all[c.Device]
+	if c.Number <= dev.over {
+		return nil, errOver(c)
+	}
+	if dev.use == nil || dev.use.claim != c {
+		d.begin(dev, r)
+	}
+	u := dev.use
+	u.begun++
+	u.running++
+	u.programs.Add(1)
+	return u, nil
+}
+
+// begin makes a newer claim the device's.
+func (d *devices) begin(dev *ivshmemDevice, r nodeagent.Request) {
+	earlier := dev.use
+	u := &use{claim: *r.Claim, tasks: 1, ready: make(chan struct{}), devices: d}
+	u.over, u.end = context.WithCancel(context.Background())
+	dev.use = u
+	dev.over = u.claim.Number - 1
+	if earlier != nil {
+		earlier.end()
+	}
+	if r.VM == nodeagent.ByPlacement {
+		u.tasks = r.LocalTasks
+		u.vm, u.loads = spread(r.LocalTasks, d.loads())
+	}
+	go d.prepare(u, earlier)
+}
+
+// prepare zeroes the device when nothing is left of the run before.
+func (d *devices) prepare(u, earlier *use) {
+	defer close(u.ready)
+	if earlier != nil {
+		<-earlier.ready
+		earlier.programs.Wait()
+	}
+	d.mu.Lock()
+	u.err = d.all[u.claim.Device].lost
+	d.mu.Unlock()
+	if u.err == nil {
+		u.err = d.wipe(u.claim.Device)
+	}
+}
+
+// loads counts the tasks of the runs in each VM.
+func (d *devices) loads() []int {
+	loads := make([]int, d.vms)
+	for i := range d.all {
+		if u := d.all[i].use; u != nil && u.live() {
+			for vm, tasks := range u.loads {
+				loads[vm] += tasks
+			}
+		}
+	}
+	return loads
+}
+
+// live reports whether tasks of the run are here or still to come.
+func (u *use) live() bool {
+	return u.over.Err() == nil && (u.running > 0 || u.begun < u.tasks)
+}
+
+// place is the VM on this node in which a task of the run belongs.
+func (u *use) place(r nodeagent.Request) (int, error) {
+	dist, err := pmi.ParseDistribution(r.Distribution)
+	if err != nil {
+		return 0, err
+	}
+	if u.vm == nil || r.LocalTasks != u.tasks {
+		return 0, errors.New("the tasks of a run do not agree on how many they are")
+	}
+	return u.vm[pmi.VMOf(r.LocalID, r.LocalTasks, len(u.vm), dist)], nil
+}
+
+// leave counts a program out; lost says that nobody knows what is left of it.
+func (u *use) leave(lost error) {
+	u.devices.mu.Lock()
+	u.running--
+	if dev := &u.devices.all[u.claim.Device]; lost != nil && dev.lost == nil {
+		dev.lost = fmt.Errorf("IVShmem device %d may still be in use by an earlier run: %w", u.claim.Device, lost)
+	}
+	u.devices.mu.Unlock()
+	u.programs.Done()
+}
+
+// end ends the programs of a claim and those before it, lets no further one come, and
+// returns when they have ended.
+func (d *devices) end(c nodeagent.Claim) {
+	d.mu.Lock()
+	dev := &d.all[c.Device]
+	dev.over = max(dev.over, c.Number)
+	u := dev.use
+	if u != nil && u.claim.Number > c.Number {
+		u = nil
+	}
+	d.mu.Unlock()
+	if u != nil {
+		u.end()
+		u.programs.Wait()
+	}
+}
+
+// busy reports whether programs of a claim run on this node.
+func (d *devices) busy(c nodeagent.Claim) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	u := d.all[c.Device].use
+	return u != nil && u.claim == c && u.running > 0
+}
+
+// claims are those under which programs may run here.
+func (d *devices) claims() []nodeagent.Claim {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []nodeagent.Claim
+	for i := range d.all {
+		if u := d.all[i].use; u != nil && u.over.Err() == nil {
+			all = append(all, u.claim)
+		}
+	}
+	return all
+}

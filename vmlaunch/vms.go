@@ -1,0 +1,115 @@
+package vmlaunch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+	"github.com/slurm-v/slurm-v/vmlaunch/serve"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// VMs are the running VMs of one job on one node, from launch until the step ends.
+type VMs struct {
+	*machine.Set
+
+	store    store
+	journal  *journal.Journal
+	driver   *hypervisor.Driver
+	versions string // of QEMU and libvirt
+	network  *network
+	shared   *sharedMemory
+	warmer   *warmer
+	userData []byte        // for cloud-init, the same in every VM
+	up       time.Duration // when all VMs of this node were, on the record's clock
+}
+
+func newVMs(s store, p plan.Plan, slurm Slurm, j *journal.Journal, clock *machine.Stopwatch, progress func(vmstep.Progress)) *VMs {
+	v := &VMs{
+		Set: machine.NewSet(p, clock, progress), store: s, journal: j,
+		network: &network{plan: p, slurm: slurm},
+	}
+	v.shared, v.warmer = newSharedMemory(v), &warmer{VMs: v}
+	return v
+}
+
+// close ends what this process holds open. The VMs are the journal's business.
+func (v *VMs) close() {
+	v.Close()
+	v.shared.close()
+}
+
+// Serve answers on the job's socket until the step ends: a stop request, or ctx. It
+// gives up the privileges that this does not take, and calls ready once callers can
+// connect. It leaves the VMs running; [Reclaim] ends them.
+func (v *VMs) Serve(ctx context.Context, ready func()) error {
+	defer v.close()
+	return serve.New(v.Set, v.connect, v.shared.wipe).Serve(ctx, ready)
+}
+
+// connect tells every VM of this node of all VMs of the job, and the network of the nodes
+// that they are on.
+func (v *VMs) connect(ctx context.Context, all []nodeagent.NodeVMs) error {
+	hosts, peers, err := v.Plan.ReadMap(all)
+	if err != nil {
+		return err
+	}
+	if err := v.network.connect(ctx, peers); err != nil {
+		return err
+	}
+	if err := v.nameHosts(ctx, hosts); err != nil {
+		return err
+	}
+	v.noteMapped()
+	return nil
+}
+
+// nameHosts writes the names of the job's VMs into every VM.
+func (v *VMs) nameHosts(ctx context.Context, hosts []guest.Host) error {
+	each, ctx := errgroup.WithContext(ctx)
+	each.SetLimit(hostsAtOnce)
+	for _, m := range v.Machines {
+		each.Go(func() error {
+			if err := m.Session().SetHosts(ctx, hosts); err != nil {
+				return fmt.Errorf("write the hosts of the job into %s: %w", m.Plan.Name, err)
+			}
+			return nil
+		})
+	}
+	return each.Wait()
+}
+
+// hostsAtOnce bounds the copies of the job's names, megabytes in the largest jobs, on
+// their way to the VMs.
+const hostsAtOnce = 16
+
+// noteMapped completes the record of the launch. Failing to record must not fail the job.
+func (v *VMs) noteMapped() {
+	v.Clock.Note(machine.StageNetwork, v.up, v.Clock.Now())
+	if err := v.recordStages(); err != nil {
+		v.Log.Warn("the record of the launch is not complete", "error", err)
+	}
+}
+
+// stagesFile is where a node's record lies in the job's directory.
+const stagesFile = "stages.json"
+
+// recordStages leaves for people when the stages of the launch began and ended.
+func (v *VMs) recordStages() error {
+	text, err := json.MarshalIndent(v.Describe(), "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(v.Plan.State, stagesFile), text, 0o600)
+}
