@@ -18,7 +18,10 @@ BUILD   ?= build
 GO      ?= go
 CC      ?= cc
 CFLAGS  ?= -O2 -g
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unreleased)
+# 0.1.0+COMMIT, with -dirty for uncommitted changes. A tarball has no .git: there it is 0.1.0.
+RELEASE := 0.1.0
+COMMIT  := $(shell test -e .git && git describe --always --dirty --exclude='*' 2>/dev/null)
+VERSION := $(RELEASE)$(COMMIT:%=+%)
 
 MODULE  := github.com/slurm-v/slurm-v
 CONF    := $(SYSCONFDIR)/slurm-v/slurmv.toml
@@ -96,6 +99,7 @@ $(LINT):
 	GOBIN=$(abspath $(BUILD)/tools) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 
 lint: $(LINT)
+	scripts/changelog | diff CHANGELOG.md -
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags $(TAGS),cluster,soak ./test
@@ -104,7 +108,12 @@ lint: $(LINT)
 	$(LINT) run --build-tags $(TAGS) ./...
 	shellcheck -x $(SCRIPTS)
 
-SCRIPTS := .ci/run $(wildcard scripts/bench-image-cache scripts/bench-apps scripts/bench-ivshmem scripts/bench-plugin scripts/bench-scale scripts/bench-scale.d/srun scripts/bench-scale.d/job.sh scripts/bench-vf scripts/bench-vf-nodes scripts/census scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/soak scripts/sriov-node scripts/sriov-node.d/* scripts/test)
+# CHANGELOG.md joins the fragments of the releases; CONTRIBUTING.md says how one is made.
+.PHONY: changelog
+changelog:
+	scripts/changelog >CHANGELOG.md
+
+SCRIPTS := .ci/run $(wildcard scripts/bench-image-cache scripts/bench-apps scripts/bench-ivshmem scripts/bench-plugin scripts/bench-scale scripts/bench-scale.d/srun scripts/bench-scale.d/job.sh scripts/bench-vf scripts/bench-vf-nodes scripts/census scripts/changelog scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/soak scripts/sriov-node scripts/sriov-node.d/* scripts/test)
 
 unit:
 	$(GO) test -race -tags $(TAGS) ./...

@@ -25,7 +25,7 @@ import (
 var (
 	Path    = "/etc/slurm-v/slurmv.toml"   // the configuration file
 	Libexec = "/usr/local/libexec/slurm-v" // the programs that users do not call
-	Version = "unreleased"
+	Version = "unreleased"                 // 0.1.0+COMMIT, if the Makefile built it
 )
 
 // Commented is the file that make install puts in place: every key, with its

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/config"
 )
 
 func main() {
@@ -28,6 +30,7 @@ func newRoot() *cobra.Command {
 		Use:           "slurmv-agent",
 		Short:         "The node agent of Slurm-V",
 		Long:          "The node agent of Slurm-V. Slurm's plugin starts it; people use slurmv.",
+		Version:       config.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
