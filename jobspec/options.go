@@ -52,15 +52,15 @@ var Options = []Option{
 		parse: parseImage, check: checkImage,
 	}, {
 		Name: "vm-image-mode", Arg: "MODE", Env: "SLURMV_VM_IMAGE_MODE",
-		Usage: "[slurm-v] cache: a copy on the node that jobs share; direct: the image where it lies; copy: a copy for each VM",
+		Usage: "[slurm-v] cache: jobs share a copy on the node; direct: read the image where it lies; copy: each VM has a copy",
 		parse: parseImageMode, check: checkImageMode,
 	}, {
 		Name: "sriov", Arg: "N[:SETTINGS][+...]", Env: "SLURMV_SRIOV",
-		Usage: "[slurm-v] SR-IOV virtual functions of each VM, as in 2, or 1:min=10g+2:max=5g for different ones",
+		Usage: "[slurm-v] SR-IOV virtual functions of each VM: 2, or 1:min=10g+2:max=5g for different VFs",
 		parse: parseSRIOV, check: checkSRIOV,
 	}, {
 		Name: "ivshmem", Arg: "N[:SIZE]", Env: "SLURMV_IVSHMEM",
-		Usage: "[slurm-v] shared-memory devices of each VM: MPI jobs that may run at once",
+		Usage: "[slurm-v] shared-memory devices of each VM; as many slurm-v-run can use one at once",
 		parse: parseIVShmem, check: checkIVShmem,
 	}, {
 		Name: "vm-network", Arg: "NAME", Env: "SLURMV_VM_NETWORK",
@@ -68,7 +68,7 @@ var Options = []Option{
 		parse: parseNetwork, check: checkNetwork,
 	}, {
 		Name: "vm-mount", Arg: "HOST[:GUEST][:ro][,...]", Env: "SLURMV_VM_MOUNT",
-		Usage: "[slurm-v] directories to see in the VMs, beside the working directory; none leaves that out",
+		Usage: "[slurm-v] directories to see in the VMs, beside the working directory; none leaves out the latter",
 		parse: parseMountOption, check: checkMounts,
 	}, {
 		Name: "vm-user-data", Arg: "FILE", Env: "SLURMV_VM_USER_DATA",
@@ -76,11 +76,11 @@ var Options = []Option{
 		parse: parseUserData, check: checkUserData,
 	}, {
 		Name: "vm-ready-timeout", Arg: "SECONDS", Env: "SLURMV_VM_READY_TIMEOUT",
-		Usage: "[slurm-v] how long to wait for all VMs to be up",
+		Usage: "[slurm-v] how long all VMs may take to be up",
 		parse: parseReadyTimeout, check: checkReadyTimeout,
 	}, {
 		Name: "vm-start", Arg: "auto|warm|cold", Env: "SLURMV_VM_START",
-		Usage: "[slurm-v] restore the VMs from a template (warm), boot them (cold), or what is possible (auto)",
+		Usage: "[slurm-v] start VMs from a template (warm), by booting (cold), or from a template if one fits (auto)",
 		parse: parseStart, check: checkStart,
 	},
 }

@@ -6,14 +6,14 @@ static struct spank_option options[] = {
 	{"memory-per-vm", "SIZE", "[slurm-v] memory of each VM, such as 8G", 1, 2, keep_option},
 	{"disk-size", "SIZE", "[slurm-v] disk of each VM, such as 20G; 0 for the size of the image", 1, 3, keep_option},
 	{"vm-image", "PATH|NAME", "[slurm-v] disk image to start from: a file, or a name of the site's catalogue", 1, 4, keep_option},
-	{"vm-image-mode", "MODE", "[slurm-v] cache: a copy on the node that jobs share; direct: the image where it lies; copy: a copy for each VM", 1, 5, keep_option},
-	{"sriov", "N[:SETTINGS][+...]", "[slurm-v] SR-IOV virtual functions of each VM, as in 2, or 1:min=10g+2:max=5g for different ones", 1, 6, keep_option},
-	{"ivshmem", "N[:SIZE]", "[slurm-v] shared-memory devices of each VM: MPI jobs that may run at once", 1, 7, keep_option},
+	{"vm-image-mode", "MODE", "[slurm-v] cache: jobs share a copy on the node; direct: read the image where it lies; copy: each VM has a copy", 1, 5, keep_option},
+	{"sriov", "N[:SETTINGS][+...]", "[slurm-v] SR-IOV virtual functions of each VM: 2, or 1:min=10g+2:max=5g for different VFs", 1, 6, keep_option},
+	{"ivshmem", "N[:SIZE]", "[slurm-v] shared-memory devices of each VM; as many slurm-v-run can use one at once", 1, 7, keep_option},
 	{"vm-network", "NAME", "[slurm-v] network of the VMs, by its name at the site", 1, 8, keep_option},
-	{"vm-mount", "HOST[:GUEST][:ro][,...]", "[slurm-v] directories to see in the VMs, beside the working directory; none leaves that out", 1, 9, keep_option},
+	{"vm-mount", "HOST[:GUEST][:ro][,...]", "[slurm-v] directories to see in the VMs, beside the working directory; none leaves out the latter", 1, 9, keep_option},
 	{"vm-user-data", "FILE", "[slurm-v] cloud-init user data for the VMs", 1, 10, keep_option},
-	{"vm-ready-timeout", "SECONDS", "[slurm-v] how long to wait for all VMs to be up", 1, 11, keep_option},
-	{"vm-start", "auto|warm|cold", "[slurm-v] restore the VMs from a template (warm), boot them (cold), or what is possible (auto)", 1, 12, keep_option},
+	{"vm-ready-timeout", "SECONDS", "[slurm-v] how long all VMs may take to be up", 1, 11, keep_option},
+	{"vm-start", "auto|warm|cold", "[slurm-v] start VMs from a template (warm), by booting (cold), or from a template if one fits (auto)", 1, 12, keep_option},
 };
 
 enum { OPTION_COUNT = sizeof(options) / sizeof(*options) };
