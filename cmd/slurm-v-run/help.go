@@ -5,22 +5,23 @@ const help = `Usage: slurm-v-run [srun options] program [arguments]
 
 Run a program in the VMs of this Slurm job, as srun would on the bare nodes.
 
-The first slurm-v-run of a job starts its VMs and waits until they are ready;
-the others find them. All other options are srun's and mean the same: -n, --label,
---input, --output ... Tasks are spread over nodes by srun, and the tasks of a node
-over its VMs.
+The first slurm-v-run of a job starts its VMs and waits until they are ready. Later
+ones find the VMs there. All options but those below are srun's and mean the same: -n,
+--label, --input, --output ... srun spreads tasks over nodes; slurm-v-run spreads the
+tasks of a node over its VMs.
 
 OPTIONS
 =======
 
     --vm-distribution=block|cyclic   fill one VM after the other (block, the
                                      default), or deal the tasks out in turn
-    --start                          only start the VMs, and do not wait for
-                                     them: the next slurm-v-run does. VMs that
-                                     have failed or ended are started again
+    --start                          only start the VMs; the next slurm-v-run
+                                     waits for them. VMs that have failed or
+                                     ended are started again
     --launcher=srun|ssh              who starts the tasks: srun (the default),
-                                     or your own mpirun, which is run once, in
-                                     the first VM, and reaches the others by ssh
+                                     or your own mpirun, which runs once, in
+                                     the first VM, and reaches the other VMs by
+                                     ssh
     --no-wait                        if the job has IVShmem devices and all are
                                      claimed, fail instead of waiting
     -Q, --quiet                      say nothing while the VMs start, or while
@@ -31,22 +32,22 @@ OPTIONS
 EXIT STATUS
 ===========
 
-    srun's own: the highest of the tasks', 128 + N for signal N
-    1   the VMs could not be started, or there is no job with VMs
+    srun's: the highest of the tasks', 128 + N for signal N
+    1   the VMs could not be started, or this is no job with VMs
     2   the command line cannot be run
     75  with --no-wait: every IVShmem device is claimed
 
 IVSHMEM
 =======
 
-In a job with --ivshmem=N, N slurm-v-run run at once, each with a device of its own
-for its life. A further one waits. Its programs find the device by these variables:
+In a job with --ivshmem=N, N slurm-v-run can run at once, each with a device of its
+own. The next one waits. Programs find the device of their run in these variables:
 
     SLURMV_IVSHMEM        the file to map, such as /dev/slurmv/ivshmem0
     SLURMV_IVSHMEM_SIZE   its size in bytes
     SLURMV_IVSHMEM_PEERS  the ranks that share it, on one node, such as 0-3,8
 
-A device is all zero when a run gets it.
+A run gets its device filled with zeros.
 
 EXAMPLES
 ========

@@ -30,8 +30,8 @@ func newClaim() *cobra.Command {
 		Long: `Hold an IVShmem device of the job for a slurm-v-run, on the job's first node.
 
 slurm-v-run starts it through srun. It says on standard output when it has a device,
-and holds it until the end of standard input, which is the end of slurm-v-run. No
-signal ends it: those to the whole job are for the programs.`,
+and holds the device until the end of standard input, which is the end of slurm-v-run.
+No signal ends it, because signals to the job are for its programs.`,
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE:   func(*cobra.Command, []string) error { return runClaim(o) },

@@ -19,17 +19,17 @@ func newClean() *cobra.Command {
 	var path, node string
 	c := &cobra.Command{
 		Use:   "clean",
-		Short: "Reclaim what jobs that have ended left on this node",
-		Long: `Reclaim what jobs that have ended left on this node, such as after a power cut.
+		Short: "Reclaim what ended jobs left on this node",
+		Long: `Reclaim what ended jobs left on this node, for example after a power cut.
 
-It asks Slurm which jobs run on the node and reclaims the journals of all others.
-A HealthCheckProgram, and the start of a node, are good times for it. A node that
-was drained for what a job left is resumed when it is clean.
+It asks Slurm which jobs run on the node and reclaims the journals of all other jobs.
+Run it as HealthCheckProgram and when the node boots. If the node was drained because a
+job left something, it is resumed when it is clean.
 
 EXIT STATUS
 ===========
 
-    0   nothing is left of jobs that have ended
+    0   nothing is left of ended jobs
     1   something is left, or Slurm did not say what runs`,
 		Example: "  slurmv-agent clean --node n1",
 		Args:    cobra.NoArgs,

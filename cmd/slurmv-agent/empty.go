@@ -16,7 +16,7 @@ func newEmpty() *cobra.Command {
 	var path, node string
 	c := &cobra.Command{
 		Use:    "empty --node NODE",
-		Short:  "Remove files that ended jobs left, without being waited for",
+		Short:  "Remove files that ended jobs left, in the background",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -52,7 +52,7 @@ PMI go to and from the program; its exit code or signal becomes the task's.`,
 	flags.SetInterspersed(false)
 	flags.StringVar(&o.config, "config", config.Path, "read the configuration from this `file`")
 	flags.StringVar(&o.distribution, "vm-distribution", string(pmi.DistBlock), "spread the tasks over VMs by `block|cyclic`")
-	flags.IntVar(&o.vm, "vm", nodeagent.ByPlacement, "use the VM with this `number` in the job, wherever the task belongs")
+	flags.IntVar(&o.vm, "vm", nodeagent.ByPlacement, "use the VM with this `number` in the job, not the task's own")
 	flags.BoolVar(&o.terminal, "terminal", false, "give the program a terminal")
 	flags.BoolVar(&o.mpirun, "mpirun", false, "give the program the environment of an mpirun that starts its tasks by ssh")
 	flags.StringVar(&o.claim, "claim", "", "run the program under this `claim` on an IVShmem device")

@@ -22,8 +22,8 @@ func newHold() *cobra.Command {
 		Long: `Be the task of the VM step on this node, as the job's user.
 
 slurm-v-run starts it. It tells slurm-v-run's keeper which VMs this node has,
-takes the map of all VMs to the agent, and stays until the step ends. Every
-signal but TERM is ignored: the VMs live through what is meant for programs.`,
+takes the map of all VMs to the agent, and stays until the step ends. It ignores
+every signal but TERM, because signals to the job are for its programs.`,
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(*cobra.Command, []string) error {

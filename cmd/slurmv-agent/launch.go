@@ -23,14 +23,14 @@ func newLaunch() *cobra.Command {
 		Short: "Launch the VMs of a job on this node and look after them",
 		Long: `Launch the VMs of a job on this node and look after them until the step ends.
 
-Slurm's plugin starts it as root in the VM step. What Slurm says about the job is
-in SLURMV_ variables; file descriptor 3 carries the outcome back, one line each:
+Slurm's plugin starts it as root in the VM step. SLURMV_ variables have what Slurm says
+about the job. File descriptor 3 carries the outcome back, one line each:
 
     say TEXT     shown to the user as it is
     error TEXT   why the launch failed
     ready        the VMs are up; the agent lives on
 
-With --task a user starts it by sudo, see slurmv launch.`,
+With --task a user starts it with sudo, see slurmv launch.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if task {
@@ -40,7 +40,7 @@ With --task a user starts it by sudo, see slurmv launch.`,
 		},
 	}
 	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`")
-	c.Flags().BoolVar(&task, "task", false, "launch for the user who runs this by sudo in a step of his job; --config does not count")
+	c.Flags().BoolVar(&task, "task", false, "launch for the user who runs this with sudo in a step of their job; --config is ignored")
 	return c
 }
 

@@ -29,7 +29,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "slurmv-agent",
 		Short:         "The node agent of Slurm-V",
-		Long:          "The node agent of Slurm-V. Slurm's plugin starts it; people use slurmv.",
+		Long:          "The node agent of Slurm-V. Slurm's plugin starts it; users call slurmv.",
 		Version:       config.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -30,7 +30,7 @@ func newQuery() *cobra.Command {
 	q := &query{}
 	c := &cobra.Command{
 		Use:    "query",
-		Short:  "Ask the agent of this task's job; slurmv for people does",
+		Short:  "Ask the agent of this task's job; slurmv starts it",
 		Hidden: true,
 	}
 	c.PersistentFlags().StringVar(&q.config, "config", config.Path, "read the configuration from `file`")

@@ -31,23 +31,24 @@ func newReclaim() *cobra.Command {
 	o := reclaimOptions{}
 	c := &cobra.Command{
 		Use:   "reclaim --job JOB",
-		Short: "Give back all that a job holds on this node",
-		Long: `Give back all that a job holds on this node: its VMs, network and files.
+		Short: "Give back everything that a job holds on this node",
+		Long: `Give back everything that a job holds on this node: its VMs, network and files.
 
-It works from the job's journal, whatever has become of the agent that wrote it,
-and may run any number of times; a job without a journal is already clean.
-With --step only the journal of that VM step is reclaimed, as only the step that
-launched the VMs may end them. With --task a user starts it by sudo in a step of
-his job, whose VMs it ends; no other option counts then.
+It works from the job's journal, even if the agent that wrote it is dead, and may run
+any number of times. A job without a journal is clean.
 
-With --last this is the last try of Slurm's own: if more than files is left, the node
-is drained with a reason that names the job, until slurmv clean succeeds. Files that
-take longer are removed in the background, for some minutes.
+With --step it reclaims only the journal of this VM step: only the step that launched
+the VMs may end them. With --task a user starts it with sudo in a step of their job,
+and it ends this job's VMs; all other options are ignored.
+
+With --last this is Slurm's last try. If more than files is left, the node is drained
+with a reason that names the job, until slurmv clean succeeds. Files that take longer
+are removed in the background, for some minutes.
 
 EXIT STATUS
 ===========
 
-    0   nothing of the job is left, but perhaps files in the trash
+    0   nothing of the job is left, except perhaps files in the trash
     1   something is left; the journal keeps it for the next try`,
 		Example: "  slurmv-agent reclaim --job 4217 --deadline 2m --last",
 		Args:    cobra.NoArgs,
@@ -64,7 +65,7 @@ EXIT STATUS
 	f.Uint32Var(&o.job, "job", 0, "reclaim the job with this `id`")
 	f.Uint32Var(&o.restart, "restart", 0, "only this `restart` of the job")
 	f.Uint32Var(&o.step, "step", 0, "only if this `step` launched the VMs")
-	f.BoolVar(&o.task, "task", false, "reclaim the job of the user who runs this by sudo")
+	f.BoolVar(&o.task, "task", false, "reclaim the job of the user who runs this with sudo")
 	f.DurationVar(&o.deadline, "deadline", 0, "stop after this `duration`; what is left stays in the journal")
 	f.BoolVar(&o.last, "last", false, "drain the node if something is left")
 	return c

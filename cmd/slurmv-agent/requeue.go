@@ -113,15 +113,15 @@ func newRequeue() *cobra.Command {
 	var o requeueOptions
 	c := &cobra.Command{
 		Use:    "requeue --job JOB --node NODE",
-		Short:  "Send a job that does not fit on this node to others",
+		Short:  "Requeue a job that does not fit on this node, for other nodes",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE:   func(c *cobra.Command, _ []string) error { return runRequeue(c.Context(), o) },
 	}
 	c.Flags().Uint32Var(&o.job, "job", 0, "the job's `id`")
-	c.Flags().StringVar(&o.node, "node", "", "the `node` that it does not fit on")
+	c.Flags().StringVar(&o.node, "node", "", "the `node` on which the job does not fit")
 	c.Flags().StringVar(&slurmBin, "slurm-bin", "", "the `directory` of Slurm's commands")
-	c.Flags().StringVar(&o.reason, "reason", "", "the `words` that tell why")
+	c.Flags().StringVar(&o.reason, "reason", "", "the `words` that say why")
 	return c
 }
 

@@ -22,12 +22,12 @@ func newCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check [flags]",
 		Short: "Say what this node lacks for VM jobs",
-		Long: `Look at this node, before the first VM job does, and say what it lacks and what to
-do: libvirt, QEMU, KVM, IOMMU and VFs, the kernel's networks, limits, directories,
-the plugin against Slurm's release, and Slurm's settings.
+		Long: `Say what this node lacks for VM jobs, and what to do: libvirt, QEMU, KVM, IOMMU and
+VFs, the kernel's networks, limits, directories, the plugin against Slurm's release,
+and Slurm's settings.
 
-Nothing is changed. As root it also tries what can only be tried: it opens
-libvirt, and makes a network in a namespace of its own.
+Nothing is changed. As root it also opens libvirt, and makes a network in a namespace
+of its own, because only a try shows whether these work.
 
 With --output json it prints a list of objects with the keys name, status (ok,
 warning, error or skipped), seen and advice.

@@ -14,18 +14,18 @@ func newClean() *cobra.Command {
 	var o nodeOptions
 	c := &cobra.Command{
 		Use:   "clean [flags]",
-		Short: "Reclaim what jobs that have ended left on this node",
-		Long: `Reclaim what jobs that have ended left on this node, such as after a power cut:
-VMs, networks and files.
+		Short: "Reclaim what ended jobs left on this node",
+		Long: `Reclaim what ended jobs left on this node, for example after a power cut: VMs,
+networks and files.
 
-It asks Slurm which jobs run here and gives back what all others hold. Jobs that
-run are not touched. It may run at any time, as root on the node: as
+It asks Slurm which jobs run here and gives back what all other jobs hold. It does
+not touch running jobs. It may run at any time, as root on the node: as
 HealthCheckProgram, when the node boots, or by hand.
 
 EXIT STATUS
 ===========
 
-    0   nothing is left of jobs that have ended
+    0   nothing is left of ended jobs
     1   something is left, or Slurm did not say what runs
     2   the command line cannot be run`,
 		Example: `  slurmv clean

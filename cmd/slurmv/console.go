@@ -28,8 +28,8 @@ func newConsole() *cobra.Command {
 		Long: `Show what a VM has printed on its serial console: the messages of its kernel
 and of its boot.
 
-With --follow it goes on with what the VM prints from then on. If standard input
-is a terminal, its keys are typed on the console; Ctrl-] leaves it.
+With --follow it also shows what the VM prints from now on. If standard input is a
+terminal, you type on the console; Ctrl-] leaves it.
 
 EXIT STATUS
 ===========
@@ -48,7 +48,7 @@ EXIT STATUS
 			return runConsole(c.Context(), t, follow, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes, and type on the console")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "show new output as it comes, and type on the console")
 	return c
 }
 

@@ -22,9 +22,9 @@ func newExec() *cobra.Command {
 		Short: "Run a command in a VM",
 		Long: `Run a command in a VM of a running job, as the job's owner.
 
-Standard input, output and error are the command's own, and so is the exit
-status. The working directory is this one if the VM has it. The command ends with
-slurmv, and with the job at the latest.
+Standard input, output and error are connected to the command, and its exit status
+is slurmv's. The working directory is this one, if the VM has it. The command ends
+when slurmv or the job ends.
 
 EXIT STATUS
 ===========

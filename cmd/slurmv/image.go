@@ -23,7 +23,7 @@ func newImage() *cobra.Command {
 		Long: `See and manage what this node keeps of VM images: copies of their files (cache, forget), and
 templates, which are VMs that were booted and saved (warm, templates, drop).
 
-All but warm look at the node that they run on, as root.`,
+Run all of these but warm as root, on the node.`,
 	}
 	c.AddCommand(newImageCache(), newImageForget(), newImageWarm(), newImageTemplates(), newImageDrop())
 	return c
@@ -44,12 +44,12 @@ func newImageCache() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cache [flags]",
 		Short: "List the copies of images on this node",
-		Long: `List the copies of images that this node keeps for jobs (--vm-image-mode=cache): of
-which file, whose, how large, last used when, and by which jobs now.
+		Long: `List the copies of images that this node keeps for jobs (--vm-image-mode=cache): the
+file, the owner, the size, the last use, and the jobs that use it now.
 
-A copy is of a file as it was at one moment: one that has changed since is listed
-again when it is used. OWNER is the user who alone can use the copy, or "everybody"
-for images of the site's catalogue.
+A copy is of a file as it was at one moment. If the file changes and is used again, it
+is listed again. Only OWNER can use the copy; "everybody" stands for images of the
+site's catalogue.
 
 With --output json it prints a list of objects with the keys key, source, owner,
 bytes, missing (bytes that are still to be copied), whole, used and holders.
@@ -121,8 +121,8 @@ func newImageForget() *cobra.Command {
 		Use:   "forget [flags] KEY|FILE...",
 		Short: "Remove copies of images that no job uses",
 		Long: `Remove copies of images from this node, by the key that slurmv image cache shows or
-by the path of the file that they are copies of. Copies that jobs use stay. Images
-are copied again when jobs ask for them.
+by the path of the copied file. Copies that jobs use stay. Images are copied again
+when jobs ask for them.
 
 EXIT STATUS
 ===========

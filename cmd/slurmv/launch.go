@@ -27,31 +27,32 @@ func newLaunch() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "launch --vm-per-node=N [VM options]",
 		Short: "Start the VMs of this job, on a cluster without the plugin",
-		Long: `Start the VMs of this job on this node and hold them, on a cluster that does not
-have the plugin. A batch script has three steps of its own instead: launch, run
-and reclaim. Launch is one task on every node of the job, in the background; it
-ends with reclaim, or with the job. The script asks for the CPUs and memory of the
-VMs itself; slurmv resources says how many.
+		Long: `Start the VMs of this job on this node and hold them, on a cluster without the
+plugin. There a batch script has three steps of its own: launch, run and reclaim.
+Launch is one task on every node of the job, in the background. It ends with
+reclaim, or with the job. The script asks for the CPUs and memory of the VMs itself;
+slurmv resources says how many.
 
-The step of launch is called slurm-v: by this name the other commands find its
-VMs. The options are those of sbatch with the plugin.
+Call the step of launch slurm-v: the other commands find its VMs by this name. The
+options are those of sbatch with the plugin.
 
-The agent needs root's rights, which the administrator gives to it with these lines
-in the sudoers file of every node:
+The agent needs root's rights. The administrator gives them with these lines in the
+sudoers file of every node:
 
     ` + securePathLine() + `
     ` + sudoersLine() + `
 
-It takes the user from sudo, the job from the cgroup that Slurm has put the caller
-in, and the job's CPUs and memory from slurmctld, so it starts nothing beyond what
+The agent takes the user from sudo, the job from the caller's cgroup, which Slurm
+sets, and the job's CPUs and memory from slurmctld. So it starts nothing beyond what
 the caller's own job has. squeue and scontrol must work for root there.
 
-When a job is killed, its last processes may have no time to clean up. With
+When a job is killed, its last processes may have no time to clean up. If the site's
+epilog script calls
 
     Epilog=` + agentPath() + ` reclaim --job $SLURM_JOB_ID --deadline 2m --last
 
-called by the site's epilog script nothing is left; without it, network devices
-and files of such a job stay until slurmv clean runs on the node.
+nothing is left. Otherwise network devices and files of such a job stay until slurmv
+clean runs on the node.
 
 EXIT STATUS
 ===========
@@ -214,7 +215,7 @@ func newReclaim() *cobra.Command {
 		Use:   "reclaim",
 		Short: "End the VMs that slurmv launch has started on this node",
 		Long: `End the VMs that slurmv launch has started for this job on this node, and give
-back all that they hold. It may run any number of times. See slurmv launch.
+back everything that they hold. It may run any number of times. See slurmv launch.
 
 EXIT STATUS
 ===========

@@ -31,11 +31,11 @@ func newLogs() *cobra.Command {
 		Long: `Show what the node agents of a job have logged and what its VMs have printed
 on their consoles.
 
-While the VMs run, their consoles are asked for. When a node gives a job's
-resources back, all logs go to the directory slurmv-JOB/NODE beside the job's
-output, and are read there from then on. Where that directory could not be
-written, they stay on the node in the directory logs of its state directory
-(/var/lib/slurmv/NODE by default), which only root can read.
+While the VMs run, slurmv asks for their consoles. When a node gives a job's
+resources back, it writes all logs to the directory slurmv-JOB/NODE beside the job's
+output, and slurmv reads them there. If this directory cannot be written, the logs
+stay on the node, in the directory logs of its state directory (/var/lib/slurmv/NODE
+by default), which only root can read.
 
 EXIT STATUS
 ===========
@@ -55,8 +55,8 @@ EXIT STATUS
 			return runLogs(c.Context(), o, c.OutOrStdout())
 		},
 	}
-	c.Flags().StringVar(&o.node, "node", "", "only of the node with this `name`")
-	c.Flags().IntVar(&o.vm, "vm", -1, "only the console of the VM with this `number`")
+	c.Flags().StringVar(&o.node, "node", "", "show only the node with this `name`")
+	c.Flags().IntVar(&o.vm, "vm", -1, "show only the console of the VM with this `number`")
 	return c
 }
 

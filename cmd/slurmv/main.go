@@ -40,12 +40,12 @@ func newRoot() *cobra.Command {
 		Short: "See and use the virtual machines of Slurm jobs",
 		Long: `See and use the virtual machines of Slurm jobs.
 
-A job has VMs when it is submitted with --vm-per-node and starts a program with
-slurm-v-run(1). These commands work while the job runs, from the host that it was
-submitted from as well as inside it; logs and report work after its end, too.
+A job has VMs if it was submitted with --vm-per-node and has started a program with
+slurm-v-run(1). These commands work while the job runs, on the submit host and inside
+the job. logs and report work after its end, too.
 
 A VM is named JOB/VM, as in 4217/vm3 or 4217/3. Without /VM it is the job's first
-VM. Inside a job, JOB may be left out.`,
+VM. Inside a job you may leave out JOB.`,
 		Version:           config.Version,
 		SilenceUsage:      true,
 		SilenceErrors:     true,

@@ -30,14 +30,14 @@ func newPS() *cobra.Command {
 		Short: "List my VMs",
 		Long: `List the VMs of my running jobs: job, VM, node, address, state and age.
 
-Inside a job these are the VMs of that job. The agent on each node is asked, so
-what is shown is what runs there now. A job whose VMs are still being started
-has one line per node with the state "starting".
+Inside a job, list the VMs of this job only. slurmv asks the agent on each node, so
+the list shows what runs there now. A job whose VMs are still starting has one line
+per node with the state "starting".
 
 With --output json it prints a list of objects, one per VM, with the keys job,
-job_id, user, vm, number, node, address, mac, state, started, age_seconds, stages
-(of the VM's own launch, see slurmv report), cpus and emulator_cpus (those of the node
-to which the vCPUs and QEMU's other threads are pinned) or unpinned (why they are not).
+job_id, user, vm, number, node, address, mac, state, started, age_seconds and stages
+(of the VM's own launch, see slurmv report). cpus and emulator_cpus are the node's CPUs
+to which the vCPUs and QEMU's other threads are pinned; unpinned says why they are not.
 
 EXIT STATUS
 ===========
@@ -54,8 +54,8 @@ EXIT STATUS
 		},
 	}
 	f := c.Flags()
-	f.BoolVarP(&o.all, "all", "a", false, "list all jobs with VMs, not only this one; as root, of all users")
-	f.BoolVarP(&o.long, "long", "l", false, "show also user, MAC address, the time of the launch and the CPUs of the node that are the VM's own")
+	f.BoolVarP(&o.all, "all", "a", false, "list all my jobs with VMs, not only this one; as root, those of all users")
+	f.BoolVarP(&o.long, "long", "l", false, "show also user, MAC address, time of the launch, and the node's CPUs that only this VM uses")
 	addOutput(c, &o.output)
 	return c
 }

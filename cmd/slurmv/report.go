@@ -33,13 +33,13 @@ func newReport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report [flags] JOB",
 		Short: "Show how long the VMs of a job took to start, stage by stage",
-		Long: `Show how long each stage of the launch took: the least, the median and the most
-of all VMs of a job. Stages that the VMs of a node share count for each of them,
-and several stages go on at once, so the last line, from the request until a VM is
-of use, is less than their sum.
+		Long: `Show how long each stage of the launch took: the least, the median and the greatest
+time of all VMs of a job. A stage that the VMs of a node share counts for each of them.
+The last line is the time from the request until a VM is ready. It is less than the sum
+of the stages, because several stages run at the same time.
 
-While the VMs run, their agents are asked; afterwards the record beside the logs
-is read (see slurmv logs). A picture has a bar for every stage of every node and VM.
+While the VMs run, slurmv asks their agents. Afterwards it reads the record beside the
+logs (see slurmv logs). A picture has a bar for every stage of every node and VM.
 
 With --output json it prints a list of objects, one per node: node, began (when the
 launch began there), stages (those that its VMs share) and vms, each with its own
@@ -71,7 +71,7 @@ EXIT STATUS
 	f := c.Flags()
 	f.BoolVarP(&o.long, "long", "l", false, "show also a line per VM")
 	f.StringVar(&o.svg, "svg", "", "draw the launch into this `file`")
-	f.StringVar(&o.html, "html", "", "write picture and tables into this `file`, as a page that needs nothing else")
+	f.StringVar(&o.html, "html", "", "write picture and tables into this `file`, as one page without other files")
 	addOutput(c, &o.output)
 	return c
 }

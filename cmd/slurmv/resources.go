@@ -21,7 +21,8 @@ func newResources() *cobra.Command {
 		Short:  "Print what a request for VMs needs of Slurm on each node",
 		Hidden: true,
 		Long: `Print what a request for VMs needs of Slurm on each node: one line with CPUs and
-memory (MiB), and with VFs and the bandwidth they reserve (Mb/s) if there are any.
+memory (MiB). If the request has VFs, the line also has their number and the bandwidth
+that they reserve (Mb/s).
 
 EXIT STATUS
 ===========
@@ -40,7 +41,7 @@ EXIT STATUS
 		values[o.Name] = c.Flags().String(o.Name, "", o.Usage)
 	}
 	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`")
-	c.Flags().BoolVar(&lines, "directives", false, "print the #SBATCH lines that ask for them")
+	c.Flags().BoolVar(&lines, "directives", false, "print the #SBATCH lines that ask for these resources")
 	return c
 }
 

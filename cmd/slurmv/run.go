@@ -27,13 +27,12 @@ func newRun() *cobra.Command {
 		Use:   "run [flags] -- PROGRAM [ARGUMENT...]",
 		Short: "Be a task whose program runs in a VM, on a cluster without the plugin",
 		Long: `Be a task of a step whose program runs in a VM of the task's node, on a cluster
-that does not have the plugin. srun starts it, once for each task; with --mpi=pmi2
-MPI programs find each other. Standard streams, signals and the exit status are
-the program's.
+without the plugin. srun starts it, once for each task. With --mpi=pmi2 MPI programs
+find each other. Standard streams, signals and the exit status are the program's.
 
-It waits for VMs that slurmv launch is still starting, and not longer if launch
-has failed: the step's first task looks after that, so give srun
---kill-on-bad-exit=1 for the others. See slurmv launch.
+It waits while slurmv launch starts the VMs. If launch fails, the step's first task
+ends; give srun --kill-on-bad-exit=1, so that the other tasks end, too. See slurmv
+launch.
 
 EXIT STATUS
 ===========

@@ -25,10 +25,9 @@ func newSSH() *cobra.Command {
 		Short: "Log in to a VM with ssh",
 		Long: `Log in to a VM of a running job with ssh, as the job's owner.
 
-The connection goes through Slurm and the VM's own channel, so it needs no
-network between this host and the VM. It uses the guest's own sshd with keys that
-are made for this login and forgotten after it. An image without sshd can be
-entered with slurmv exec -t.
+The connection goes through Slurm and the VM's own channel, so it needs no network
+between this host and the VM. It uses the guest's own sshd, with keys that are made
+for this login and forgotten after it. If the image has no sshd, use slurmv exec -t.
 
 EXIT STATUS
 ===========

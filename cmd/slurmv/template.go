@@ -28,14 +28,15 @@ func newImageWarm() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "warm [flags]",
 		Short: "Make a template on this node, or on the nodes of a job",
-		Long: `Make a template.
+		Long: `Make a template: a VM that was booted once and saved, from which VMs are restored.
 
-In a job with VM options, on each of its nodes: of the job's own image, for VMs of the size
-that the job has asked for. The job's VMs are started for it, from the template, and can be
-used. Where there is a template already nothing is made.
+In a job with VM options, it makes a template on each of the job's nodes, of the job's own image,
+for VMs of the size that the job has asked for. It makes none where one exists. The job's VMs
+start from the template and can be used.
 
-As root on a node, outside of jobs: of an image of the catalogue, for all users who may read
-the image. The VM that becomes the template takes CPUs and memory that Slurm does not count.
+As root on a node, outside of jobs, it makes a template of an image of the catalogue, for all
+users who may read the image. The VM that becomes the template takes CPUs and memory that Slurm
+does not count.
 
 EXIT STATUS
 ===========
@@ -107,9 +108,9 @@ func newImageTemplates() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "templates [flags]",
 		Short: "List the templates of this node",
-		Long: `List the templates of this node, as root: whose they are, of which image, for VMs of which
-size, how much of the disk they take and when they were used last. The one not used for
-longest comes first, and is the first to go when room is wanted.
+		Long: `List the templates of this node, as root: the owner, the image, the size of the VMs, the disk
+space, and the last use. The template that was unused for longest comes first, and is removed
+first when room is wanted.
 
 EXIT STATUS
 ===========
@@ -180,7 +181,7 @@ func newImageDrop() *cobra.Command {
 		Use:   "drop [flags] ID...",
 		Short: "Remove templates of this node",
 		Long: `Remove templates of this node, as root. An ID is as slurmv image templates shows it, or "all".
-A template from which a job's VMs were restored is left alone as long as they run.
+A template stays while VMs run that were restored from it.
 
 EXIT STATUS
 ===========

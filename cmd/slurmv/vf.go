@@ -20,8 +20,7 @@ func newVF() *cobra.Command {
 		Short: "See this node's virtual functions",
 		Long: `See the SR-IOV virtual functions (VFs) of this node, and let Slurm count them.
 
-The commands look at the node that they run on, as root. Jobs ask for VFs with
---sriov.`,
+Run the commands as root, on the node. Jobs ask for VFs with --sriov.`,
 	}
 	c.AddCommand(newVFList(), newVFGRES())
 	return c
@@ -37,11 +36,11 @@ func newVFList() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list [flags]",
 		Short: "List physical and virtual functions, their owners and rates",
-		Long: `List this node's physical functions (PFs), their virtual functions (VFs), which jobs
-have them, the rates they were promised, and the bandwidth that is left.
+		Long: `List this node's physical functions (PFs), their virtual functions (VFs), the jobs that
+have the VFs, the rates that the jobs were promised, and the bandwidth that is left.
 
-A PF of the kind "sriov" is a network card's; one of the kind "software" is a bridge
-that the configuration declares to be one. Rates are in Mb/s.
+A PF of the kind "sriov" is a network card's. A PF of the kind "software" is a bridge
+that the configuration declares to be a PF. Rates are in Mb/s.
 
 With --output json it prints a list of PFs. name, used_tx_rate, capacity_tx_rate,
 used_vfs, capacity_vfs and vfs, and of a VF vf, mac, vlan, spoof_check, trust,
@@ -74,12 +73,11 @@ func newVFGRES() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gres-conf [flags]",
 		Short: "Write the lines of gres.conf that let Slurm count this node's VFs",
-		Long: `Write the lines of gres.conf by which Slurm counts this node's VFs (gres/vf) and
-their bandwidth in Mb/s (gres/vfbw), so that a job waits in the queue while they are
-taken.
+		Long: `Write the lines of gres.conf that make Slurm count this node's VFs (gres/vf) and their
+bandwidth in Mb/s (gres/vfbw). A job then waits in the queue while they are taken.
 
-slurm.conf needs GresTypes=vf,vfbw and the same counts on the node's line, which are
-printed as a comment.
+slurm.conf needs GresTypes=vf,vfbw, and the same counts on the node's line. A comment
+in the output has this line's counts.
 
 EXIT STATUS
 ===========
