@@ -14,7 +14,7 @@ func TestCPUs(t *testing.T) {
 	tests := map[string]struct {
 		cgroups string
 		files   map[string]string // below /sys/fs/cgroup
-		want    []int // nil is an error
+		want    []int             // nil is an error
 	}{
 		"cgroup v1": {"5:memory:" + v1 + "\n4:cpuset:" + v1 + "\n0::/\n",
 			map[string]string{"cpuset" + v1 + "/cpuset.cpus": "1-2,5\n"}, want},
@@ -49,7 +49,6 @@ func TestCPUs(t *testing.T) {
 		})
 	}
 }
-
 
 // write makes a file with its directories.
 func write(t *testing.T, path, text string) {
