@@ -15,14 +15,16 @@ import (
 const (
 	version = 1
 
-	// maxLine bounds an entry, in bytes. The largest is the header, which holds
-	// the job's spec.
+	// maxLine bounds an entry, in bytes. The largest that this program writes is a
+	// record with Data. Programs before it wrote the job's spec, of up to 96 KiB,
+	// into the header.
 	maxLine = 1 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A Header says whose journal it is. It is written once.
+// A Header says whose journal it is. It is written once. Fields that it does not
+// know, which older programs wrote, are ignored.
 type Header struct {
 	Version int       `json:"version"` // of the file's format
 	Job     uint32    `json:"job"`
@@ -30,12 +32,9 @@ type Header struct {
 	Step    uint32    `json:"step"` // the VM step; only its end, or the job's, reclaims
 	UID     uint32    `json:"uid"`
 	GID     uint32    `json:"gid"`
-	Node    string    `json:"node"` // name in Slurm
-	Cluster string    `json:"cluster,omitempty"`
-	JobName string    `json:"job_name,omitempty"`
-	WorkDir string    `json:"work_dir,omitempty"`
-	Spec    string    `json:"spec,omitempty"` // as the caller encodes it
-	BootID  string    `json:"boot_id"`        // the kernel's, see [BootID]
+	Node    string    `json:"node"`               // name in Slurm
+	WorkDir string    `json:"work_dir,omitempty"` // of the job, where its logs are saved
+	BootID  string    `json:"boot_id"`            // the kernel's, see [BootID]
 	Created time.Time `json:"created"`
 }
 

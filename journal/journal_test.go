@@ -22,7 +22,7 @@ var job = ID{Job: 4217, Restart: 1}
 
 func create(t *testing.T, state string) *Journal {
 	t.Helper()
-	j, err := Create(state, job, Header{Step: 3, UID: 1000, GID: 100, Node: "n1", Spec: `{"vms":2}`})
+	j, err := Create(state, job, Header{Step: 3, UID: 1000, GID: 100, Node: "n1", WorkDir: "/home/u"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestHeldSurvivesTheProcess(t *testing.T) {
 	header := again.Header()
 	boot, err := BootID()
 	must(t, err)
-	if header.ID() != job || header.Step != 3 || header.Node != "n1" || header.BootID != boot || header.Created.IsZero() {
+	if header.ID() != job || header.Step != 3 || header.Node != "n1" || header.WorkDir != "/home/u" || header.BootID != boot || header.Created.IsZero() {
 		t.Errorf("header = %+v", header)
 	}
 	var path struct{ Path string }

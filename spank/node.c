@@ -174,7 +174,8 @@ static void add_nodes(const char *name, const char *variable)
 		add("%s=%s", name, value);
 }
 
-static void begin_environment(spank_t sp)
+/* All that reclaim needs: its arguments name the job. */
+static void begin_environment(void)
 {
 	memset(environment.list, 0, sizeof(environment.list));
 	environment.count = environment.used = 0;
@@ -182,19 +183,18 @@ static void begin_environment(spank_t sp)
 	add("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
 	add_nodes("SLURM_CONF", "SLURM_CONF");
 	add_nodes("SLURMV_NODE", "SLURMD_NODENAME");
+}
+
+/* Which job it is, whose, and this node's place in it. */
+static void add_job(spank_t sp)
+{
 	add("SLURMV_JOB=%" PRIu32, number(sp, S_JOB_ID));
 	add("SLURMV_UID=%" PRIu32, number(sp, S_JOB_UID));
 	add("SLURMV_GID=%" PRIu32, number(sp, S_JOB_GID));
-}
-
-static void add_step(spank_t sp)
-{
 	add("SLURMV_STEP=%" PRIu32, number(sp, S_JOB_STEPID));
 	add("SLURMV_RESTART=%" PRIu32, restart_count(sp));
 	add("SLURMV_NODE_RANK=%" PRIu32, number(sp, S_JOB_NODEID));
 	add("SLURMV_NODES=%" PRIu32, number(sp, S_JOB_NNODES));
-	add_users(sp, "SLURMV_CLUSTER", "SLURM_CLUSTER_NAME");
-	add_users(sp, "SLURMV_JOB_NAME", "SLURM_JOB_NAME");
 }
 
 /* What the job owns on this node, whatever size the step was given. */
@@ -234,8 +234,8 @@ int launch(spank_t sp, const struct settings *s)
 
 	if (refuse_launch(sp, s) < 0)
 		return -1;
-	begin_environment(sp);
-	add_step(sp);
+	begin_environment();
+	add_job(sp);
 	add_allocation(sp);
 	add_users(sp, "SLURMV_SPEC", "SLURM_SPANK_SLURMV_SPEC");
 	add_users(sp, "SLURMV_REQUESTED", "SLURMV_REQUESTED");
@@ -261,8 +261,7 @@ void reclaim_step(spank_t sp, const struct settings *s)
 	snprintf(job, sizeof(job), "%" PRIu32, number(sp, S_JOB_ID));
 	snprintf(restart, sizeof(restart), "%" PRIu32, restart_count(sp));
 	snprintf(step, sizeof(step), "%" PRIu32, number(sp, S_JOB_STEPID));
-	begin_environment(sp);
-	add_step(sp);
+	begin_environment();
 	agent_run(&agent);
 }
 
@@ -319,7 +318,6 @@ void reclaim_job(spank_t sp, const struct settings *s)
 	if (!may_hold_something(s, number(sp, S_JOB_ID)))
 		return;
 	snprintf(job, sizeof(job), "%" PRIu32, number(sp, S_JOB_ID));
-	begin_environment(sp);
-	add_nodes("SLURMV_CLUSTER", "SLURM_CLUSTER_NAME");
+	begin_environment();
 	agent_run(&agent);
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -177,14 +178,29 @@ echo ready >&3`)
 		"log: arguments launch --config /c", "log: directory /", "log: session 1", "log: blocked 0000",
 		"log: descriptor 0 /dev/null", "log: descriptor 1 /dev/null", "log: descriptor 2 /dev/null", "log: descriptor 7 closed",
 		"log: PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"log: SLURMV_CLUSTER=c1", "log: SLURMV_CPUS=8", "log: SLURMV_GID=100",
-		"log: SLURMV_JOB=4217", "log: SLURMV_JOB_NAME=my job", "log: SLURMV_MEM=4096", "log: SLURMV_NODE=n1",
+		"log: SLURMV_CPUS=8", "log: SLURMV_GID=100",
+		"log: SLURMV_JOB=4217", "log: SLURMV_MEM=4096", "log: SLURMV_NODE=n1",
 		"log: SLURMV_NODES=2", "log: SLURMV_NODE_RANK=1", "log: SLURMV_REQUESTED=1700000000000", "log: SLURMV_RESTART=5", "log: SLURMV_SPEC={}",
 		"log: SLURMV_STEP=3", "log: SLURMV_UID=1000", "log: SLURM_CONF=/etc/slurm.conf",
 		"task_init_privileged: 0",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the agent saw (-want +got):\n%s", diff)
+	}
+}
+
+func TestReclaimGetsOnlyWhatItReads(t *testing.T) {
+	const say = "env -u PWD -u OLDPWD -u SHLVL -u _ | sort | sed 's/^/say /' >&3"
+	want := []string{
+		"log: PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"log: SLURMV_NODE=n1", "log: SLURM_CONF=/etc/slurm.conf",
+	}
+	for hook, context := range map[string]string{"task_exit": stepd, "job_epilog": jobScript} {
+		n := newNode(t, say)
+		got := n.run(t, "hold", []string{spec, "SLURM_CONF=/etc/slurm.conf", "SLURM_CLUSTER_NAME=c1", "JOB:SLURM_JOB_NAME=my job"}, context, hook)
+		if diff := cmp.Diff(append(slices.Clone(want), hook+": 0"), got); diff != "" {
+			t.Errorf("the agent saw, by %s (-want +got):\n%s", hook, diff)
+		}
 	}
 }
 

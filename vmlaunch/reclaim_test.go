@@ -3,6 +3,7 @@ package vmlaunch
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -74,6 +75,34 @@ func TestReclaimOfFilesInTheUsersHand(t *testing.T) {
 			})
 			mustHaveNothing(t, cfg)
 		})
+	}
+}
+
+// oldJournal is what the version before this one wrote: its header also has the job's
+// cluster, name and spec.
+const oldJournal = `a35da07e {"op":"holder","holder":{"pid":26160,"start":1508096}}
+6156cf8d {"op":"header","header":{"version":1,"job":42,"restart":1,"step":3,"uid":1000,"gid":100,"node":"n2","cluster":"c1","job_name":"my job","work_dir":"/nowhere","spec":"{\"vms_per_node\":2,\"vcpus\":1,\"work_dir\":\"/nowhere\"}","boot_id":"3ba9007b-43ec-4513-bbad-864cbcd6bd44","created":"2026-11-22T22:55:22.675866921Z"}}
+eee5b3cd {"op":"intend","kind":"files","name":"/var/lib/slurmv/n2/jobs/42.1"}
+f00c6f6a {"op":"done","kind":"files","name":"/var/lib/slurmv/n2/jobs/42.1"}
+f168f1b9 {"op":"intend","kind":"template","name":"/gone"}
+`
+
+// Jobs run while a node gets another version: what they hold must be given back.
+func TestReclaimOfAJournalOfTheVersionBefore(t *testing.T) {
+	dir := t.TempDir()
+	cfg := stateIn(filepath.Join(dir, "state"))
+	cfg.Paths.Run = filepath.Join(dir, "run", "%n")
+	id := journal.ID{Job: 42, Restart: 1}
+	job := journal.Dir(cfg.StateDir("n2"), id)
+	must(t, os.MkdirAll(filepath.Join(job, "vm0"), 0o700))
+	must(t, os.WriteFile(filepath.Join(job, "journal"), []byte(oldJournal), 0o600))
+	before, err := journal.Read(cfg.StateDir("n2"), id)
+	if err != nil || before.Header.Step != 3 || before.Header.WorkDir != "/nowhere" || len(before.Held) != 2 {
+		t.Fatalf("read %+v, %v", before, err)
+	}
+	must(t, Reclaim(t.Context(), cfg, "n2", id))
+	if _, err := os.Stat(job); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the job's directory: %v", err)
 	}
 }
 

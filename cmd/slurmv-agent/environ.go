@@ -14,22 +14,20 @@ import (
 
 // jobFromEnvironment reads what the plugin says about the job. Slurm vouches for
 // its number, step, owner, node and what it owns there. The rest has been in the
-// user's hands: names, the restart count (in a step of Slurm 22.05), and SLURMV_SPEC,
-// which is checked again at launch.
+// user's hands: the restart count (in a step of Slurm 22.05), and SLURMV_SPEC, which
+// Launch validates.
 func jobFromEnvironment() (plan.Job, error) {
 	e := environment{}
 	job := plan.Job{
-		ID:      journal.ID{Job: e.number("SLURMV_JOB"), Restart: e.number("SLURMV_RESTART")},
-		Step:    e.number("SLURMV_STEP"),
-		Cluster: os.Getenv("SLURMV_CLUSTER"),
-		Name:    os.Getenv("SLURMV_JOB_NAME"),
-		Node:    e.text("SLURMV_NODE"),
-		Rank:    int(e.number("SLURMV_NODE_RANK")),
-		Nodes:   int(e.number("SLURMV_NODES")),
-		UID:     e.number("SLURMV_UID"),
-		GID:     e.number("SLURMV_GID"),
-		CPUs:    int(e.number("SLURMV_CPUS")),
-		Memory:  int64(e.number("SLURMV_MEM")),
+		ID:     journal.ID{Job: e.number("SLURMV_JOB"), Restart: e.number("SLURMV_RESTART")},
+		Step:   e.number("SLURMV_STEP"),
+		Node:   e.text("SLURMV_NODE"),
+		Rank:   int(e.number("SLURMV_NODE_RANK")),
+		Nodes:  int(e.number("SLURMV_NODES")),
+		UID:    e.number("SLURMV_UID"),
+		GID:    e.number("SLURMV_GID"),
+		CPUs:   int(e.number("SLURMV_CPUS")),
+		Memory: int64(e.number("SLURMV_MEM")),
 
 		Requested: vmstep.RequestedAt(os.Getenv),
 	}

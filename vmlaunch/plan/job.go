@@ -13,20 +13,18 @@ import (
 // A Job is one job as one of its nodes sees it. All but Spec comes from Slurm
 // and is trusted; Spec is the user's.
 type Job struct {
-	ID      journal.ID
-	Step    uint32 // the VM step
-	Cluster string
-	Name    string
-	Node    string // this node's name in Slurm
-	Rank    int    // this node's position in the job, from 0
-	Nodes   int    // how many nodes the job has
-	UID     uint32
-	GID     uint32
-	CPUs    int    // that the job owns on this node
-	Memory  int64  // MiB that the job owns on this node; 0 where Slurm does not manage memory
-	VFs     int    // that the job owns on this node, where Slurm counts them
-	VFMbps  uint32 // of their bandwidth that it owns
-	Spec    jobspec.Spec
+	ID     journal.ID
+	Step   uint32 // the VM step
+	Node   string // this node's name in Slurm
+	Rank   int    // this node's position in the job, from 0
+	Nodes  int    // how many nodes the job has
+	UID    uint32
+	GID    uint32
+	CPUs   int    // that the job owns on this node
+	Memory int64  // MiB that the job owns on this node; 0 where Slurm does not manage memory
+	VFs    int    // that the job owns on this node, where Slurm counts them
+	VFMbps uint32 // of their bandwidth that it owns
+	Spec   jobspec.Spec
 
 	// Requested is when the VM step was, as its user's keeper says; zero if it does not.
 	Requested time.Time
