@@ -7,20 +7,13 @@ import (
 	"strings"
 
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 	"github.com/slurm-v/slurm-v/vfpool/lease"
 	"github.com/slurm-v/slurm-v/vfpool/place"
 )
 
-// A Request is one VF that a VM wants.
-type Request struct {
-	VM    int // on the node
-	Index int // among the VFs of the VM
-	NUMA  int // node of the VM's cores; -1 if they have none or several
-	MAC   string
-	VF    jobspec.VF
-}
+// A Request is one VF that a VM asks for, from the plan to the lease.
+type Request = place.Request
 
 // ErrNoFit matches the refusal of a claim that this node has no VFs for, now.
 var ErrNoFit = errors.New("VFs do not fit")
@@ -107,11 +100,7 @@ func choose(uses []use, c Claim, soft bool) ([]Grant, error) {
 			MinRate: u.Caps.MinRate, MaxRate: u.Caps.MaxRate,
 		}
 	}
-	requests := make([]place.Request, len(c.Requests))
-	for i, r := range c.Requests {
-		requests[i] = place.Request{VM: r.VM, NUMA: r.NUMA, VF: r.VF}
-	}
-	chosen, err := place.Place(free, requests, soft)
+	chosen, err := place.Place(free, c.Requests, soft)
 	if errors.Is(err, place.ErrNoFit) {
 		return nil, &NoFitError{Reason: err.Error(), Unused: unused}
 	}

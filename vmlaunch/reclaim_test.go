@@ -94,13 +94,18 @@ func TestReclaimOfAJournalOfTheVersionBefore(t *testing.T) {
 	cfg.Paths.Run = filepath.Join(dir, "run", "%n")
 	id := journal.ID{Job: 42, Restart: 1}
 	job := journal.Dir(cfg.StateDir("n2"), id)
-	must(t, os.MkdirAll(filepath.Join(job, "vm0"), 0o700))
-	must(t, os.WriteFile(filepath.Join(job, "journal"), []byte(oldJournal), 0o600))
+	err := errors.Join(os.MkdirAll(filepath.Join(job, "vm0"), 0o700),
+		os.WriteFile(filepath.Join(job, "journal"), []byte(oldJournal), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
 	before, err := journal.Read(cfg.StateDir("n2"), id)
 	if err != nil || before.Header.Step != 3 || before.Header.WorkDir != "/nowhere" || len(before.Held) != 2 {
 		t.Fatalf("read %+v, %v", before, err)
 	}
-	must(t, Reclaim(t.Context(), cfg, "n2", id))
+	if err := Reclaim(t.Context(), cfg, "n2", id); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := os.Stat(job); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the job's directory: %v", err)
 	}

@@ -104,10 +104,10 @@ func randomCase(r *rand.Rand) (free []Free, requests []Request, soft bool) {
 		numa := pick(r, -1, 0, 1)
 		for i := range 1 + r.IntN(3) {
 			if many && vm > 0 && i < len(requests) && requests[i].VM == 0 {
-				requests = append(requests, Request{vm, numa, requests[i].VF}) // as in a job
+				requests = append(requests, Request{VM: vm, NUMA: numa, VF: requests[i].VF}) // as in a job
 				continue
 			}
-			requests = append(requests, Request{vm, numa, randomVF(r)})
+			requests = append(requests, Request{VM: vm, NUMA: numa, VF: randomVF(r)})
 		}
 	}
 	return free, requests[:min(len(requests), 6)], r.IntN(3) == 0

@@ -17,11 +17,14 @@ package place
 
 import "github.com/slurm-v/slurm-v/jobspec"
 
-// A Request is a VF that a VM asks for.
+// A Request is one VF that a VM asks for. [Place] reads VM, NUMA and VF; Index and MAC
+// are for the lease and the settings of the VF that the request gets.
 type Request struct {
-	VM   int
-	NUMA int // node of the VM's CPUs; -1 if it is not known
-	VF   jobspec.VF
+	VM    int // on the node
+	Index int // among the VFs of the VM
+	NUMA  int // node of the VM's CPUs; -1 if they have none or several
+	MAC   string
+	VF    jobspec.VF
 }
 
 // Free is what a PF has left.
