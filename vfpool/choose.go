@@ -46,7 +46,7 @@ func (u use) left() uint32 { return u.capacity - min(u.used, u.capacity) }
 func (u use) free() []device.VF {
 	var vfs []device.VF
 	for _, vf := range u.VFs {
-		if _, taken := u.records[vf.Index]; !taken && vf.Unusable == "" {
+		if _, taken := u.records[vf.Index]; !taken && vf.Unusable.Seen == "" {
 			vfs = append(vfs, vf)
 		}
 	}
@@ -115,7 +115,7 @@ func choose(uses []use, c Claim, soft bool) ([]Grant, error) {
 func split(uses []use, vlan uint16) (usable []use, unused []string) {
 	for _, u := range uses {
 		switch {
-		case u.Unusable != "":
+		case u.Unusable.Seen != "":
 			unused = append(unused, fmt.Sprintf("%s: %s", u.Name, u.Unusable))
 		case vlan != 0 && !u.Caps.VLAN:
 			unused = append(unused, fmt.Sprintf("%s: its driver, %s, cannot put VFs into the job's VLAN", u.Name, u.Driver))

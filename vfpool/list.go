@@ -74,11 +74,14 @@ func (u use) describe() PF {
 	pf := PF{
 		Name: u.Name, Used: u.used, Capacity: u.capacity, UsedVFs: len(u.records), VFs: []VF{},
 		Kind: u.Kind, PCI: u.PCI, Driver: u.Driver, LinkLayer: u.LinkLayer, Speed: u.Speed, Up: u.Up,
-		NUMA: u.NUMA, TotalVFs: u.TotalVFs, Unusable: u.Unusable, Notes: u.Notes,
+		NUMA: u.NUMA, TotalVFs: u.TotalVFs, Unusable: u.Unusable.String(),
+	}
+	for _, note := range u.Notes {
+		pf.Notes = append(pf.Notes, note.String())
 	}
 	for _, vf := range u.VFs {
 		r, taken := u.records[vf.Index]
-		if taken || vf.Unusable == "" {
+		if taken || vf.Unusable.Seen == "" {
 			pf.CapVFs++
 		}
 		pf.VFs = append(pf.VFs, describeVF(vf, r, taken))
@@ -87,7 +90,7 @@ func (u use) describe() PF {
 }
 
 func describeVF(vf device.VF, r lease.Record, taken bool) VF {
-	d := VF{Index: vf.Index, PCI: vf.PCI, Group: vf.Group, VM: -1, Unusable: vf.Unusable}
+	d := VF{Index: vf.Index, PCI: vf.PCI, Group: vf.Group, VM: -1, Unusable: vf.Unusable.String()}
 	if !taken {
 		return d
 	}

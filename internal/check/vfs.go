@@ -40,7 +40,7 @@ func cards(pfs []device.PF, findings []sriov.Finding) []Result {
 		results = append(results, warning(name, seen, f.Advice))
 	}
 	for _, pf := range pfs {
-		if pf.Unusable == "" {
+		if pf.Unusable.Seen == "" {
 			results = append(results, ok(name, fmt.Sprintf("%s: %d of %d VFs", pf.Name, len(pf.VFs), pf.TotalVFs)))
 		}
 	}
@@ -59,13 +59,13 @@ func bridges(i *inspection) []Result {
 	}
 	var results []Result
 	for _, pf := range pfs {
-		if pf.Unusable != "" {
-			results = append(results, warning(name, pf.Name+": "+pf.Unusable, "jobs that ask for VFs do not get them of it"))
+		if pf.Unusable.Seen != "" {
+			results = append(results, warning(name, pf.Name+": "+pf.Unusable.String(), "jobs that ask for VFs do not get them of it"))
 			continue
 		}
 		results = append(results, ok(name, fmt.Sprintf("%s: %d VFs", pf.Name, len(pf.VFs))))
 		for _, note := range pf.Notes {
-			results = append(results, ok(name, pf.Name+": "+note))
+			results = append(results, ok(name, pf.Name+": "+note.String()))
 		}
 	}
 	return results

@@ -69,7 +69,7 @@ var vfMutants = []Mutant{
 		Name:    "vf-alone-in-its-group",
 		Defence: "A VF that shares its IOMMU group with other devices is given to no VM.",
 		File:    "vfpool/sriov/sriov.go",
-		Old:     `if vf.Unusable != "" {`,
+		Old:     `if vf.Unusable.Seen != "" {`,
 		New:     "if false {",
 		Package: "vfpool/sriov",
 		Test:    "TestAttach",

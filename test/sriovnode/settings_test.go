@@ -27,14 +27,14 @@ func TestInventory(t *testing.T) {
 	groups := map[int]string{}
 	for i, pf := range pfs {
 		if pf.Name != fmt.Sprintf("eth%d", i) || pf.PCI != fmt.Sprintf("0000:%02x:00.0", i+1) || pf.Driver != "igb" ||
-			pf.LinkLayer != "ether" || pf.Speed != 1000 || !pf.Up || pf.TotalVFs != vfsPerPF || pf.Unusable != "" {
+			pf.LinkLayer != "ether" || pf.Speed != 1000 || !pf.Up || pf.TotalVFs != vfsPerPF || pf.Unusable.Seen != "" {
 			t.Errorf("%+v", pf)
 		}
 		if len(pf.VFs) != vfsPerPF {
 			t.Errorf("%s has %d VFs", pf.Name, len(pf.VFs))
 		}
 		for j, vf := range pf.VFs {
-			if vf.Index != j || vf.PF != pf.Name || vf.Unusable != "" || vf.Group < 0 || groups[vf.Group] != "" {
+			if vf.Index != j || vf.PF != pf.Name || vf.Unusable.Seen != "" || vf.Group < 0 || groups[vf.Group] != "" {
 				t.Errorf("%+v, and the group is also %q's", vf, groups[vf.Group])
 			}
 			groups[vf.Group] = vf.PCI

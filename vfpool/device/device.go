@@ -27,8 +27,8 @@ type PF struct {
 	TotalVFs  int // that the card could have
 	Caps      Caps
 	VFs       []VF     // that exist, by their Index
-	Unusable  string   // why no VF of it can be used and what to do; "" if some can
-	Notes     []string // what its VFs lack, though they can be used
+	Unusable  Reason   // why no VF of it can be used; zero if some can
+	Notes     []Reason // what its VFs lack, though they can be used
 }
 
 // A VF is one virtual function.
@@ -40,7 +40,22 @@ type VF struct {
 	NUMA     int
 	Group    int    // IOMMU group; -1 if it has none
 	Device   string // what a VM is given: the PCI address, or the tap's name
-	Unusable string // why it cannot be given to a VM and what to do; "" if it can
+	Unusable Reason `json:"-"` // why it cannot be given to a VM; zero if it can. A leased VF can
+}
+
+// A Reason says what is wrong with a function and what to do about it. The zero
+// Reason is none.
+type Reason struct {
+	Seen   string // what is there
+	Advice string // what to do; "" where Seen tells it
+}
+
+// String returns "it has no VFs: make them at boot", or "" for the zero Reason.
+func (r Reason) String() string {
+	if r.Advice == "" {
+		return r.Seen
+	}
+	return r.Seen + ": " + r.Advice
 }
 
 // Caps is what a driver lets the PF set for a VF (Linux 6.12).

@@ -97,7 +97,6 @@ func (r Record) bounded() Record {
 		}
 		r.Quarantine = r.Quarantine[:cut] + "…"
 	}
-	r.VF.Unusable = "" // it was usable, and the text is long
 	return r
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/internal/bridgeport"
 	"github.com/slurm-v/slurm-v/internal/netdump"
+	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
 // A bridgeError says why a declared bridge is none, and what to do.
@@ -152,7 +153,7 @@ func without(links []netlink.Link, kind string) (others []netlink.Link) {
 }
 
 // vlanNotes says where VLANs end at this node.
-func (p pf) vlanNotes() ([]string, error) {
+func (p pf) vlanNotes() ([]device.Reason, error) {
 	bridge, err := p.findBridge()
 	if err != nil || filtersVLANs(bridge) {
 		return nil, err
@@ -163,10 +164,10 @@ func (p pf) vlanNotes() ([]string, error) {
 	}
 	const end = "; VMs in a VLAN reach those on this node only"
 	if up.link == nil {
-		return []string{up.none + end}, nil
+		return []device.Reason{{Seen: up.none + end}}, nil
 	}
 	if !has8021Q(up.link) {
-		return []string{"the kernel has no 802.1Q (module 8021q)" + end}, nil
+		return []device.Reason{{Seen: "the kernel has no 802.1Q (module 8021q)" + end}}, nil
 	}
 	return nil, nil
 }

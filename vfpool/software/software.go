@@ -61,7 +61,7 @@ func (n *Node) PFs() ([]device.PF, error) {
 		if err != nil {
 			return nil, fmt.Errorf("software PF %s: %w", name, err)
 		}
-		if described.Unusable == "" && n.cfg.VLANs != "" {
+		if described.Unusable.Seen == "" && n.cfg.VLANs != "" {
 			if described.Notes, err = p.vlanNotes(); err != nil {
 				return nil, fmt.Errorf("software PF %s: %w", name, err)
 			}
@@ -169,14 +169,14 @@ func (p pf) describe() (device.PF, error) {
 	var unusable *bridgeError
 	switch {
 	case errors.As(err, &unusable):
-		d.Unusable = unusable.Error()
+		d.Unusable = device.Reason{Seen: unusable.Error()}
 		return d, nil
 	case err != nil:
 		return d, err
 	}
 	d.Up = bridge.Attrs().Flags&net.FlagUp != 0
 	if !d.Up {
-		d.Unusable = fmt.Sprintf("bridge %s is down; set it up: ip link set %s up", p.Bridge, p.Bridge)
+		d.Unusable = device.Reason{Seen: fmt.Sprintf("bridge %s is down; set it up: ip link set %s up", p.Bridge, p.Bridge)}
 	}
 	return d, nil
 }

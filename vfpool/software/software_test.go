@@ -64,7 +64,7 @@ func TestPFs(t *testing.T) {
 		want := device.PF{
 			Name: "soft0", Kind: device.Software, Driver: "bridge br0", LinkLayer: "ether", Speed: 100, Up: true, NUMA: 1, TotalVFs: 4,
 			Caps:  device.Caps{MAC: true, VLAN: true, SpoofCheck: true, MinRate: true, MaxRate: true},
-			Notes: []string{"bridge br0 has no port that leads to other nodes; VMs in a VLAN reach those on this node only"},
+			Notes: []device.Reason{{Seen: "bridge br0 has no port that leads to other nodes; VMs in a VLAN reach those on this node only"}},
 		}
 		vfs := pfs[0].VFs
 		pfs[0].VFs = nil
@@ -92,7 +92,7 @@ func TestAPFThatCannotBeUsedSaysWhy(t *testing.T) {
 		l.do(change)
 		l.do(func() error {
 			pfs, err := l.pool.PFs()
-			if err == nil && pfs[0].Unusable != want {
+			if err == nil && pfs[0].Unusable.String() != want {
 				t.Errorf("unusable: %q, want %q", pfs[0].Unusable, want)
 			}
 			return err

@@ -3,17 +3,15 @@ package sriov
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
 // A Finding is a reason why VFs may not be usable.
 type Finding struct {
-	PF     string // "" is the whole node
-	Seen   string // what is there
-	Advice string // what to do
-	Fatal  bool   // no VF of the PF, or of the node, can be used
+	PF string // "" is the whole node
+	device.Reason
+	Fatal bool // no VF of the PF, or of the node, can be used
 }
 
 // Explain returns the reasons why VFs of the machine below root may not be usable,
@@ -27,22 +25,23 @@ func Explain(root string) []Finding {
 	return node.Explain(node.PFs())
 }
 
+var noCard = device.Reason{
+	Seen:   "there is no network card with SR-IOV",
+	Advice: "switch SR-IOV on in the machine's firmware and in the card's, and load the card's driver; without such a card, VFs can be made of software ([vf.software] of the configuration)",
+}
+
 // Explain is the function of that name, of what [Node.PFs] has returned.
 func (n *Node) Explain(pfs []device.PF, err error) []Finding {
 	if err != nil {
-		return []Finding{{Seen: err.Error(), Advice: "mount sysfs on /sys", Fatal: true}}
+		return []Finding{{Reason: device.Reason{Seen: err.Error(), Advice: "mount sysfs on /sys"}, Fatal: true}}
 	}
 	if len(pfs) == 0 {
-		return []Finding{{
-			Seen:   "there is no network card with SR-IOV",
-			Advice: "switch SR-IOV on in the machine's firmware and in the card's, and load the card's driver; without such a card, VFs can be made of software ([vf.software] of the configuration)",
-			Fatal:  true,
-		}}
+		return []Finding{{Reason: noCard, Fatal: true}}
 	}
 	findings := n.explainIOMMU()
 	nodeSaysIt := len(findings) > 0
 	for _, pf := range pfs {
-		if !nodeSaysIt || !strings.HasSuffix(pf.Unusable, iommuOff) {
+		if !nodeSaysIt || pf.Unusable.Advice != iommuOff.Advice {
 			findings = append(findings, n.explainPF(pf)...)
 		}
 	}
@@ -53,19 +52,16 @@ func (n *Node) explainIOMMU() []Finding {
 	if len(n.sys.list(n.sys.path("sys/kernel/iommu_groups"))) > 0 {
 		return nil
 	}
-	_, advice, _ := strings.Cut(iommuOff, ": ")
-	return []Finding{{Seen: "the IOMMU is off", Advice: advice, Fatal: true}}
+	return []Finding{{Reason: device.Reason{Seen: "the IOMMU is off", Advice: iommuOff.Advice}, Fatal: true}}
 }
 
 func (n *Node) explainPF(pf device.PF) []Finding {
-	if pf.Unusable != "" {
-		seen, advice, _ := strings.Cut(pf.Unusable, ": ")
-		return []Finding{{pf.Name, seen, advice, true}}
+	if pf.Unusable.Seen != "" {
+		return []Finding{{pf.Name, pf.Unusable, true}}
 	}
 	findings := append(explainVFs(pf), n.explainDrivers(pf)...)
 	for _, note := range pf.Notes {
-		seen, advice, _ := strings.Cut(note, ": ")
-		findings = append(findings, Finding{pf.Name, seen, advice, false})
+		findings = append(findings, Finding{pf.Name, note, false})
 	}
 	return findings
 }
@@ -75,10 +71,10 @@ func (n *Node) explainPF(pf device.PF) []Finding {
 func (n *Node) explainDrivers(pf device.PF) []Finding {
 	for _, vf := range pf.VFs {
 		if driver := n.sys.target(n.sys.device(vf.PCI), "driver"); driver != "" && driver != vfioPCI {
-			return []Finding{{
-				PF: pf.Name, Seen: fmt.Sprintf("its VFs are bound to the driver %s, from which each job takes them", driver),
+			return []Finding{{PF: pf.Name, Reason: device.Reason{
+				Seen:   fmt.Sprintf("its VFs are bound to the driver %s, from which each job takes them", driver),
 				Advice: fmt.Sprintf("jobs start sooner if, at boot, before the VFs are made: echo 0 > /sys/bus/pci/devices/%s/sriov_drivers_autoprobe", pf.PCI),
-			}}
+			}}}
 		}
 	}
 	return nil
@@ -86,10 +82,10 @@ func (n *Node) explainDrivers(pf device.PF) []Finding {
 
 // explainVFs joins the VFs that cannot be used for the same reason.
 func explainVFs(pf device.PF) (findings []Finding) {
-	var reasons []string
-	vfs := map[string][]string{}
+	var reasons []device.Reason
+	vfs := map[device.Reason][]string{}
 	for _, vf := range pf.VFs {
-		if vf.Unusable == "" {
+		if vf.Unusable.Seen == "" {
 			continue
 		}
 		if !slices.Contains(reasons, vf.Unusable) {
@@ -98,8 +94,8 @@ func explainVFs(pf device.PF) (findings []Finding) {
 		vfs[vf.Unusable] = append(vfs[vf.Unusable], fmt.Sprint(vf.Index))
 	}
 	for _, reason := range reasons {
-		seen, advice, _ := strings.Cut(reason, ": ")
-		findings = append(findings, Finding{pf.Name, fmt.Sprintf("VF %s: %s", some(vfs[reason]), seen), advice, false})
+		seen := fmt.Sprintf("VF %s: %s", some(vfs[reason]), reason.Seen)
+		findings = append(findings, Finding{PF: pf.Name, Reason: device.Reason{Seen: seen, Advice: reason.Advice}})
 	}
 	return findings
 }
@@ -109,5 +105,8 @@ func (n *Node) explainVFIO(pfs []device.PF) []Finding {
 	if n.sys.exists(n.sys.driver(vfioPCI, "")) || !slices.ContainsFunc(pfs, func(pf device.PF) bool { return len(pf.VFs) > 0 }) {
 		return nil
 	}
-	return []Finding{{Seen: "the module vfio-pci is not loaded", Advice: "modprobe vfio-pci, and list it in /etc/modules-load.d; a launch tries to load it"}}
+	return []Finding{{Reason: device.Reason{
+		Seen:   "the module vfio-pci is not loaded",
+		Advice: "modprobe vfio-pci, and list it in /etc/modules-load.d; a launch tries to load it",
+	}}}
 }

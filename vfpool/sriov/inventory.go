@@ -53,7 +53,10 @@ func (n *Node) function(pci string) device.PF {
 	}
 	if pf.Name == "" {
 		pf.Name = pci
-		pf.Unusable = fmt.Sprintf("it has no network interface here: load its driver, or move the interface back from the network namespace it is in (PCI %s, driver %q)", pci, pf.Driver)
+		pf.Unusable = device.Reason{
+			Seen:   "it has no network interface here",
+			Advice: fmt.Sprintf("load its driver, or move the interface back from the network namespace it is in (PCI %s, driver %q)", pci, pf.Driver),
+		}
 	}
 	n.readLink(&pf)
 	pf.Caps = capsOf(pf)
@@ -62,15 +65,18 @@ func (n *Node) function(pci string) device.PF {
 }
 
 // notes says what the owners of VMs, and of the machine, should not count on.
-func notes(pf device.PF) (notes []string) {
+func notes(pf device.PF) (notes []device.Reason) {
 	if !known(pf.Driver) {
-		notes = append(notes, fmt.Sprintf("what its driver %s can is not known: its VFs have no VLAN and no rates", pf.Driver))
+		notes = append(notes, device.Reason{Seen: fmt.Sprintf("what its driver %s can is not known", pf.Driver), Advice: "its VFs have no VLAN and no rates"})
 	}
 	if !pf.Caps.SpoofCheck {
-		notes = append(notes, fmt.Sprintf("its driver %s does not check which addresses a VF sends from: only what the fabric does (partitions) keeps jobs apart", pf.Driver))
+		notes = append(notes, device.Reason{
+			Seen:   fmt.Sprintf("its driver %s does not check which addresses a VF sends from", pf.Driver),
+			Advice: "only what the fabric does (partitions) keeps jobs apart",
+		})
 	}
 	if pf.Caps.MinIsWeight {
-		notes = append(notes, "its minima are weights: a VF without one is left with next to nothing while others with one are busy")
+		notes = append(notes, device.Reason{Seen: "its minima are weights", Advice: "a VF without one is left with next to nothing while others with one are busy"})
 	}
 	return notes
 }
@@ -154,36 +160,44 @@ func (n *Node) vf(pf device.PF, index int, pci string) device.VF {
 	return vf
 }
 
-const iommuOff = "it has no IOMMU group: switch the IOMMU on in the firmware (VT-d, AMD-Vi) and boot with intel_iommu=on (on AMD with amd_iommu=on)"
+var iommuOff = device.Reason{
+	Seen:   "it has no IOMMU group",
+	Advice: "switch the IOMMU on in the firmware (VT-d, AMD-Vi) and boot with intel_iommu=on (on AMD with amd_iommu=on)",
+}
 
 // unusableGroup says why the VF's IOMMU group cannot be given to a VM: what is in
 // one group can reach one another's memory.
-func (n *Node) unusableGroup(vf device.VF) string {
+func (n *Node) unusableGroup(vf device.VF) device.Reason {
 	if vf.Group < 0 {
 		return iommuOff
 	}
 	others := n.sys.list(n.sys.path("sys/kernel/iommu_groups", strconv.Itoa(vf.Group), "devices"))
 	others = slices.DeleteFunc(others, func(pci string) bool { return pci == vf.PCI })
 	if len(others) == 0 {
-		return ""
+		return device.Reason{}
 	}
-	return fmt.Sprintf("its IOMMU group %d has other devices (%s): put the card into a slot whose root port has ACS, or switch ACS on in the firmware",
-		vf.Group, some(others))
+	return device.Reason{
+		Seen:   fmt.Sprintf("its IOMMU group %d has other devices (%s)", vf.Group, some(others)),
+		Advice: "put the card into a slot whose root port has ACS, or switch ACS on in the firmware",
+	}
 }
 
 // usedByHost says what on the host already uses the VF's network interface.
-func (n *Node) usedByHost(pci string) string {
+func (n *Node) usedByHost(pci string) device.Reason {
 	dir := n.sys.device(pci) + "/net"
 	names := n.sys.list(dir)
 	if len(names) == 0 && n.sys.exists(dir) {
-		return "its network interface is in another network namespace: a container has it; end that"
+		return device.Reason{Seen: "its network interface is in another network namespace", Advice: "a container has it; end that"}
 	}
 	for _, name := range names {
 		if master := n.sys.target(dir+"/"+name, "master"); master != "" {
-			return fmt.Sprintf("its network interface %s is a port of %s on this host: ip link set %s nomaster", name, master, name)
+			return device.Reason{
+				Seen:   fmt.Sprintf("its network interface %s is a port of %s on this host", name, master),
+				Advice: fmt.Sprintf("ip link set %s nomaster", name),
+			}
 		}
 	}
-	return ""
+	return device.Reason{}
 }
 
 // some names at most three.
@@ -195,21 +209,36 @@ func some(names []string) string {
 }
 
 // unusable says why none of a PF's VFs can be used.
-func (n *Node) unusable(pf device.PF) string {
+func (n *Node) unusable(pf device.PF) device.Reason {
 	switch {
 	case pf.TotalVFs == 0:
-		return "SR-IOV is switched off in the card: switch it on in its firmware settings (of NVIDIA cards: mlxconfig set SRIOV_EN=1 NUM_OF_VFS=…) and reboot"
+		return device.Reason{
+			Seen:   "SR-IOV is switched off in the card",
+			Advice: "switch it on in its firmware settings (of NVIDIA cards: mlxconfig set SRIOV_EN=1 NUM_OF_VFS=…) and reboot",
+		}
 	case len(pf.VFs) == 0:
-		return fmt.Sprintf("it has no VFs: make them at boot: echo 0 > %[1]s/sriov_drivers_autoprobe; echo %[2]d > %[1]s/sriov_numvfs", "/sys/bus/pci/devices/"+pf.PCI, pf.TotalVFs)
+		return device.Reason{
+			Seen:   "it has no VFs",
+			Advice: fmt.Sprintf("make them at boot: echo 0 > %[1]s/sriov_drivers_autoprobe; echo %[2]d > %[1]s/sriov_numvfs", "/sys/bus/pci/devices/"+pf.PCI, pf.TotalVFs),
+		}
 	case n.links != nil && n.links.Switchdev(pf.PCI):
-		return fmt.Sprintf("its switch is in switchdev mode, in which VFs are not set through the PF: devlink dev eswitch set pci/%s mode legacy", pf.PCI)
+		return device.Reason{
+			Seen:   "its switch is in switchdev mode, in which VFs are not set through the PF",
+			Advice: fmt.Sprintf("devlink dev eswitch set pci/%s mode legacy", pf.PCI),
+		}
 	case !pf.Up:
-		return fmt.Sprintf("its link is down: ip link set %s up, and look at the cable and the switch", pf.Name)
+		return device.Reason{Seen: "its link is down", Advice: fmt.Sprintf("ip link set %s up, and look at the cable and the switch", pf.Name)}
 	}
-	for _, vf := range pf.VFs {
-		if vf.Unusable == "" {
-			return ""
+	return noneUsable(pf.VFs)
+}
+
+// noneUsable is zero if one of the VFs can be used.
+func noneUsable(vfs []device.VF) device.Reason {
+	for _, vf := range vfs {
+		if vf.Unusable.Seen == "" {
+			return device.Reason{}
 		}
 	}
-	return "no VF can be used; for VF 0, " + pf.VFs[0].Unusable
+	first := vfs[0].Unusable
+	return device.Reason{Seen: "no VF can be used; for VF 0, " + first.Seen, Advice: first.Advice}
 }

@@ -23,7 +23,8 @@ func TestPFs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const off = "it has no IOMMU group: switch the IOMMU on in the firmware (VT-d, AMD-Vi) and boot with intel_iommu=on (on AMD with amd_iommu=on)"
+	const advice = "switch the IOMMU on in the firmware (VT-d, AMD-Vi) and boot with intel_iommu=on (on AMD with amd_iommu=on)"
+	off := device.Reason{Seen: "it has no IOMMU group", Advice: advice}
 	want := []device.PF{{
 		Name: "eth0", Kind: device.SRIOV, PCI: "0000:01:00.0", Driver: "igb", LinkLayer: "ether", Speed: 1000, Up: true, TotalVFs: 7,
 		Caps: device.Caps{MAC: true, VLAN: true, SpoofCheck: true, Trust: true, MaxRate: true, MaxNeedsLink: true},
@@ -35,8 +36,11 @@ func TestPFs(t *testing.T) {
 		Name: "ib0", Kind: device.SRIOV, PCI: "0000:05:00.0", Driver: "mlx5_core", LinkLayer: "infiniband", Speed: 100000, Up: true, NUMA: 1, TotalVFs: 1,
 		Caps:     device.Caps{LinkState: true},
 		VFs:      []device.VF{{PF: "ib0", Index: 0, Kind: device.SRIOV, PCI: "0000:05:10.0", Device: "0000:05:10.0", NUMA: 1, Group: -1, Unusable: off}},
-		Unusable: "no VF can be used; for VF 0, " + off,
-		Notes:    []string{"its driver mlx5_core does not check which addresses a VF sends from: only what the fabric does (partitions) keeps jobs apart"},
+		Unusable: device.Reason{Seen: "no VF can be used; for VF 0, it has no IOMMU group", Advice: advice},
+		Notes: []device.Reason{{
+			Seen:   "its driver mlx5_core does not check which addresses a VF sends from",
+			Advice: "only what the fabric does (partitions) keeps jobs apart",
+		}},
 	}}
 	if diff := cmp.Diff(want, pfs); diff != "" {
 		t.Errorf("PFs differ (-want +got):\n%s", diff)
@@ -106,9 +110,9 @@ func TestWhyVFsCannotBeUsed(t *testing.T) {
 			if err != nil || len(pfs) != 1 {
 				t.Fatalf("PFs = %v, %v", pfs, err)
 			}
-			checkReason(t, "the PF", pfs[0].Unusable, tt.pf)
+			checkReason(t, "the PF", pfs[0].Unusable.String(), tt.pf)
 			if len(pfs[0].VFs) > 0 {
-				checkReason(t, "VF 0", pfs[0].VFs[0].Unusable, tt.vf)
+				checkReason(t, "VF 0", pfs[0].VFs[0].Unusable.String(), tt.vf)
 			}
 		})
 	}

@@ -41,7 +41,7 @@ func (n *Node) begin(name string, vf device.VF) (*operation, error) {
 	// The interface may have been renamed since the VF was listed.
 	o.pf = n.function(physfn)
 	if o.pf.Name == physfn && o.pf.Caps != (device.Caps{}) {
-		return nil, o.fail("device", vf.PCI, fs.ErrNotExist, o.pf.Unusable)
+		return nil, o.fail("device", vf.PCI, fs.ErrNotExist, o.pf.Unusable.String())
 	}
 	return o, nil
 }

@@ -88,8 +88,8 @@ func (n *Node) Attach(ctx context.Context, vf device.VF, owner device.Owner) err
 	if err != nil {
 		return err
 	}
-	if vf.Unusable != "" {
-		return o.fail("vfio", vf.PCI, errors.New("it cannot be given to a VM"), vf.Unusable)
+	if vf.Unusable.Seen != "" {
+		return o.fail("vfio", vf.PCI, errors.New("it cannot be given to a VM"), vf.Unusable.String())
 	}
 	return o.run(ctx,
 		step{"load", o.load(vfioPCI)},
