@@ -140,8 +140,8 @@ type VM struct {
 	Name    string  `json:"name"`   // vm<Number>, its host name too
 	Address string  `json:"address,omitempty"`
 	MAC     string  `json:"mac,omitempty"`
-	State   string  `json:"state,omitempty"`  // the stage it is in, or "running", "off", "failed"
-	Cause   string  `json:"cause,omitempty"`  // how the guest ended, such as "powered itself off"; with State "off"
+	State   string  `json:"state,omitempty"`  // the stage it is in, or StateReady, StateFailed, StateOff
+	Cause   string  `json:"cause,omitempty"`  // how the guest ended, such as "powered itself off"; with StateOff
 	Stages  []Stage `json:"stages,omitempty"` // those it has been through, in order
 
 	// CPUs are those of the node to which the vCPUs are pinned, "0-3,8", and

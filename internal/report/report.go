@@ -16,27 +16,27 @@ import (
 
 // meanings say what goes on in a stage.
 var meanings = map[string]string{
-	"queue":    "Slurm starts the step on the node",
-	"plan":     "the request is checked, the VMs are planned",
-	"image":    "the image is found, and brought to the node",
-	"vf":       "virtual functions are leased and set",
-	"taps":     "the bridge and taps of the job's network are made",
-	"libvirt":  "libvirt's driver is opened, and finds out about QEMU if it is new on the node",
-	"ivshmem":  "the VMs' shared memory is allocated",
-	"wait":     "other VMs of the node come first",
-	"template": "a template to restore the VMs from is looked for, or made",
-	"disk":     "the VM's overlay and seed disk are made",
-	"restore":  "the VM is restored from the template, until its agent answers",
-	"define":   "the VM is described to libvirt",
-	"start":    "QEMU is started",
-	"boot":     "the guest boots, until its agent answers",
-	"agent":    "the guest agent sets up users, mounts, devices, addresses",
-	"network":  "the VMs of all nodes are told of each other",
-	ready:      "all of it, from the request for the VMs",
+	nodeagent.StageQueue:    "Slurm starts the step on the node",
+	nodeagent.StagePlan:     "the request is checked, the VMs are planned",
+	nodeagent.StageImage:    "the image is found, and brought to the node",
+	nodeagent.StageVF:       "virtual functions are leased and set",
+	nodeagent.StageTaps:     "the bridge and taps of the job's network are made",
+	nodeagent.StageLibvirt:  "libvirt's driver is opened, and finds out about QEMU if it is new on the node",
+	nodeagent.StageIVShmem:  "the VMs' shared memory is allocated",
+	nodeagent.StageWait:     "other VMs of the node come first",
+	nodeagent.StageTemplate: "a template to restore the VMs from is looked for, or made",
+	nodeagent.StageDisk:     "the VM's overlay and seed disk are made",
+	nodeagent.StageRestore:  "the VM is restored from the template, until its agent answers",
+	nodeagent.StageDefine:   "the VM is described to libvirt",
+	nodeagent.StageStart:    "QEMU is started",
+	nodeagent.StageBoot:     "the guest boots, until its agent answers",
+	nodeagent.StageAgent:    "the guest agent sets up users, mounts, devices, addresses",
+	nodeagent.StageNetwork:  "the VMs of all nodes are told of each other",
+	ready:                   "all of it, from the request for the VMs",
 }
 
 // ready is the row of the table that stands for the whole launch.
-const ready = "ready"
+const ready = nodeagent.StateReady
 
 // A Row says how long a stage took, over all VMs of the job. A stage that VMs
 // share counts for each of them.
@@ -96,7 +96,7 @@ func stagesOf(n nodeagent.NodeVMs, vm nodeagent.VM) []nodeagent.Stage {
 // of use; up is false if it never was.
 func untilReady(n nodeagent.NodeVMs, vm nodeagent.VM) (total time.Duration, up bool) {
 	stages := stagesOf(n, vm)
-	if len(stages) == 0 || vm.State == "failed" {
+	if len(stages) == 0 || vm.State == nodeagent.StateFailed {
 		return 0, false
 	}
 	return last(stages) - stages[0].Start, true

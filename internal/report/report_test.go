@@ -5,6 +5,8 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +72,14 @@ func TestRows(t *testing.T) {
 				t.Errorf("rows differ (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestEveryStageHasAMeaning(t *testing.T) {
+	want := append(slices.Clone(nodeagent.Stages), ready)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(meanings))); diff != "" {
+		t.Errorf("stages with a meaning (-want +got):\n%s", diff)
 	}
 }
 
