@@ -20,7 +20,7 @@ import (
 	"unsafe"
 )
 
-//go:generate go run ./internal/genoptions options.h
+//go:generate go run ./internal/genheaders options.h mark.h
 
 func main() {}
 

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 
 #include "agent.h"
+#include "mark.h"
 #include "shim.h"
 
 #include <dirent.h>
@@ -92,7 +93,7 @@ static int await_placement(void)
 		rc = placed ? sem_timedwait(placed, &until) : -1;
 	while (placed && rc < 0 && errno == EINTR);
 	if (rc < 0)
-		return refuse("slurmv: node %s: Slurm has not moved the VM step into its cgroups, "
+		return refuse(ERROR_MARK "node %s: Slurm has not moved the VM step into its cgroups, "
 			      "so its VMs would be outside of the job; see slurmd's log", node_name());
 	return 0;
 }
@@ -218,9 +219,9 @@ static int refuse_launch(spank_t sp, const struct settings *s)
 	if (s->wrong)
 		return refuse_settings(s);
 	if (users(sp, "SLURM_HET_SIZE", &value) != ESPANK_ENV_NOEXIST)
-		return refuse("slurmv: node %s: a heterogeneous job cannot have VMs", node_name());
+		return refuse(ERROR_MARK "node %s: a heterogeneous job cannot have VMs", node_name());
 	if (users(sp, "SLURM_SPANK_SLURMV_SPEC", &value) == ESPANK_ENV_NOEXIST)
-		return refuse("slurmv: node %s: job %" PRIu32 " has no VMs: submit it with --vm-per-node",
+		return refuse(ERROR_MARK "node %s: job %" PRIu32 " has no VMs: submit it with --vm-per-node",
 			      node_name(), number(sp, S_JOB_ID));
 	return 0;
 }
@@ -229,7 +230,7 @@ int launch(spank_t sp, const struct settings *s)
 {
 	char *argv[] = {(char *)s->agent, "launch", "--config", (char *)s->config, NULL};
 	const struct agent agent = {
-		.node = node_name(), .argv = argv, .envp = environment.list, .stays = true, .error = show_error, .say = show,
+		.node = node_name(), .argv = argv, .envp = environment.list, .stays = true, .error = show_node_error, .say = show,
 	};
 
 	if (refuse_launch(sp, s) < 0)
@@ -240,7 +241,7 @@ int launch(spank_t sp, const struct settings *s)
 	add_users(sp, "SLURMV_SPEC", "SLURM_SPANK_SLURMV_SPEC");
 	add_users(sp, "SLURMV_REQUESTED", "SLURMV_REQUESTED");
 	if (environment.full)
-		return refuse("slurmv: node %s: the VM options of the job are too long", node_name());
+		return refuse(ERROR_MARK "node %s: the VM options of the job are too long", node_name());
 	return await_placement() < 0 ? -1 : agent_run(&agent);
 }
 
@@ -255,7 +256,7 @@ void reclaim_step(spank_t sp, const struct settings *s)
 	char *argv[] = {(char *)s->agent, "reclaim", "--config", (char *)s->config, "--job", job,
 			"--restart", restart, "--step", step, "--deadline", "20s", NULL};
 	const struct agent agent = {
-		.node = node_name(), .argv = argv, .envp = environment.list, .seconds = 25, .error = show_error, .say = show,
+		.node = node_name(), .argv = argv, .envp = environment.list, .seconds = 25, .error = show_node_error, .say = show,
 	};
 
 	snprintf(job, sizeof(job), "%" PRIu32, number(sp, S_JOB_ID));
@@ -312,7 +313,7 @@ void reclaim_job(spank_t sp, const struct settings *s)
 	char *argv[] = {(char *)s->agent, "reclaim", "--config", (char *)s->config, "--job", job,
 			"--deadline", "2m", "--last", NULL};
 	const struct agent agent = {
-		.node = node_name(), .argv = argv, .envp = environment.list, .seconds = 200, .error = show_error, .say = show,
+		.node = node_name(), .argv = argv, .envp = environment.list, .seconds = 200, .error = show_node_error, .say = show,
 	};
 
 	if (!may_hold_something(s, number(sp, S_JOB_ID)))

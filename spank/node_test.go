@@ -63,18 +63,18 @@ func TestLaunch(t *testing.T) {
 		},
 		"the agent's error is the user's": {
 			agent: "echo 'error node n1: vm1: /x is not an image' >&3; exit 1",
-			want:  with("error: node n1: vm1: /x is not an image"),
+			want:  with("error: slurmv: node n1: vm1: /x is not an image"),
 		},
 		"a last line without an end is shown": {
 			agent: "printf 'error cut' >&3",
-			want:  with("error: cut"),
+			want:  with("error: slurmv: cut"),
 		},
 		"an agent without a word": {
 			agent: "exit 7",
-			want:  with("error: node n1: AGENT launch: exit status 7, and no reason given"),
+			want:  with("error: slurmv: node n1: AGENT launch: exit status 7, and no reason given"),
 		},
 		"no agent": {
-			want: with("error: node n1: AGENT launch: No such file or directory"),
+			want: with("error: slurmv: node n1: AGENT launch: No such file or directory"),
 		},
 		"a job that was submitted without VMs": {
 			agent: "echo ready >&3", noSpec: true,
@@ -82,7 +82,7 @@ func TestLaunch(t *testing.T) {
 		},
 		"an agent that is killed": {
 			agent: "kill -9 $$",
-			want:  with("error: node n1: AGENT launch: killed by signal 9"),
+			want:  with("error: slurmv: node n1: AGENT launch: killed by signal 9"),
 		},
 		"a cancel ends the agent at once and needs no words": {
 			agent: "trap 'exit 1' TERM; kill -TERM $PPID; while :; do sleep 0.02; done",
@@ -90,7 +90,7 @@ func TestLaunch(t *testing.T) {
 		},
 		"a cancel lets the agent say something": {
 			agent: "trap 'echo error vm1 stopped >&3; exit 1' TERM; kill -TERM $PPID; while :; do sleep 0.02; done",
-			want:  with("error: vm1 stopped"),
+			want:  with("error: slurmv: vm1 stopped"),
 		},
 		"a cancel wins over ready": {
 			agent: "trap 'exit 1' TERM; kill -TERM $PPID; echo ready >&3; while :; do sleep 0.02; done",
@@ -231,11 +231,11 @@ func TestReclaim(t *testing.T) {
 		},
 		"a failing reclaim is told and fails nothing": {
 			agent: "echo error vf 3 is stuck >&3; exit 3", context: stepd, hook: "task_exit",
-			want: []string{"error: vf 3 is stuck", "task_exit: 0"},
+			want: []string{"error: slurmv: vf 3 is stuck", "task_exit: 0"},
 		},
 		"a reclaim that dies is told": {
 			agent: "kill -9 $$", context: stepd, hook: "task_exit",
-			want: []string{"error: node n1: AGENT reclaim: killed by signal 9", "task_exit: 0"},
+			want: []string{"error: slurmv: node n1: AGENT reclaim: killed by signal 9", "task_exit: 0"},
 		},
 		"the epilog reclaims a job that holds something": {
 			agent: say, context: jobScript, hook: "job_epilog", jobs: []string{"17.0", "4217.1"},
@@ -251,7 +251,7 @@ func TestReclaim(t *testing.T) {
 		},
 		"a failing epilog does not drain the node": {
 			agent: "exit 3", context: jobScript, hook: "job_epilog",
-			want: []string{"error: node n1: AGENT reclaim: exit status 3, and no reason given", "job_epilog: 0"},
+			want: []string{"error: slurmv: node n1: AGENT reclaim: exit status 3, and no reason given", "job_epilog: 0"},
 		},
 	}
 	for name, tt := range tests {

@@ -21,6 +21,7 @@
  * The first line keeps this file out of the Go library.
  */
 
+#include "mark.h"
 #include "shim.h"
 
 #include <stdarg.h>
@@ -43,6 +44,12 @@ SPANK_PLUGIN(slurmv, 1)
 void show_error(const char *text)
 {
 	slurm_error("%s", text);
+}
+
+/* The keeper of the VMs tells it from Slurm's own errors by the mark. */
+void show_node_error(const char *text)
+{
+	slurm_error("%s%s", ERROR_MARK, text);
 }
 
 /* As it is, without a prefix: srun passes it on to whoever reads its stderr. */
@@ -87,7 +94,7 @@ static struct settings read_settings(int ac, char **av)
 
 int refuse_settings(const struct settings *s)
 {
-	return refuse("slurmv: the argument \"%s\" in plugstack.conf is none of config=, agent=, "
+	return refuse(ERROR_MARK "the argument \"%s\" in plugstack.conf is none of config=, agent=, "
 		      "state= with an absolute path", s->wrong);
 }
 

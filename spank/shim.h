@@ -16,6 +16,7 @@ struct settings {
 int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int refuse_settings(const struct settings *s);
 void show_error(const char *text);
+void show_node_error(const char *text); /* with ERROR_MARK, for the log of a step */
 void show(const char *text);
 
 /* submit.c: sbatch, salloc and srun */

@@ -79,6 +79,9 @@ func decideFor(cfg config.Config, job plan.Job, account owner.Owner) (plan.Plan,
 	return plan.New(cfg, job, account, hw)
 }
 
+// ErrAlreadyRunning matches the refusal of a second set of VMs for a job.
+var ErrAlreadyRunning = errors.New("are already running")
+
 // openJournal starts the job's journal. What the job left behind earlier, in
 // another step or before it was requeued, is reclaimed first; VMs that live are
 // somebody's. A step can lie about its restart count, so any of the job counts.
@@ -92,7 +95,7 @@ func (s store) openJournal(ctx context.Context, job plan.Job) (*journal.Journal,
 			continue
 		}
 		if inUse(s.state, id) {
-			return nil, fmt.Errorf("the VMs of job %d are already running", id.Job)
+			return nil, fmt.Errorf("the VMs of job %d %w", id.Job, ErrAlreadyRunning)
 		}
 		if err := s.reclaimJob(ctx, id); err != nil {
 			return nil, err

@@ -25,7 +25,7 @@ func TestASecondSetOfVMsIsRefused(t *testing.T) {
 	}
 	defer first.Close()
 	for _, restart := range []uint32{0, 1} {
-		if j, err := open(journal.ID{Job: 42, Restart: restart}); err == nil || !strings.Contains(err.Error(), "the VMs of job 42 are already running") {
+		if j, err := open(journal.ID{Job: 42, Restart: restart}); !errors.Is(err, ErrAlreadyRunning) || !strings.Contains(err.Error(), "the VMs of job 42 are already running") {
 			t.Errorf("restart %d of the same job: %v, %v", restart, j, err)
 		}
 	}

@@ -5,26 +5,34 @@ import (
 	"strings"
 )
 
-// stepdError matches what the agent says through Slurm's log, which slurmstepd
-// prints as an error of its own.
-var stepdError = regexp.MustCompile(`^slurmstepd[^:]*: error: (?:spank: )?(?:slurm-?v: )?(.*)$`)
+// ErrorMark begins the errors of the plugin and of the agent in the log of a step.
+// slurmstepd prints them as errors of its own, and none of its own begins so. The
+// plugin has it from spank/mark.h, which is made from this.
+const ErrorMark = "slurmv: "
+
+var markedError = regexp.MustCompile(`^slurmstepd[^:]*: error: (?:spank: )?` + ErrorMark + `(.*)$`)
+
+// execError matches what slurmstepd says if it cannot start the step's program, the
+// agent, which then has said nothing.
+var execError = regexp.MustCompile(`^slurmstepd[^:]*: error: (execve\(\): .*)$`)
 
 var srunError = regexp.MustCompile(`^srun: (?:error|fatal): (.*)$`)
 
-// consequence matches what Slurm says after a failure, never its cause.
-var consequence = regexp.MustCompile(`^(spank: required plugin|spank: slurmv\.so|task_g_|_exec_wait|` +
+// consequence matches what srun says after a failure, never its cause.
+var consequence = regexp.MustCompile(`^(spank: required plugin|spank: slurmv\.so|` +
 	`Exited with exit code|Timed out waiting|Terminat|Killed|` +
 	`\S+: tasks? [0-9,-]+: (Exited with|Terminated|Killed|Running)|` +
-	`.*: task_init_privileged\(\)|Unable to init|slurm_send|_send_|Application launch failed|Job step aborted)`)
+	`slurm_send|Application launch failed|Job step aborted)`)
 
 // cancelled matches the end that somebody or something else decided.
 var cancelled = regexp.MustCompile(`\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+[A-Z]).*)? \*\*\*`)
 
 // Cause picks from the output of the VM step's srun the one sentence that says
-// why the step ended, or "" if nothing does. The first error is the cause: what
-// follows it are its consequences.
+// why the step ended, or "" if nothing does. What the agent or the plugin says comes
+// before what Slurm says. Of several errors the first is the cause, and the others are
+// its consequences.
 func Cause(lines []string) string {
-	for _, pick := range []func(string) string{agentSentence, srunSentence, cancelSentence} {
+	for _, pick := range []func(string) string{agentSentence, execSentence, srunSentence, cancelSentence} {
 		for _, line := range lines {
 			if s := pick(strings.TrimSpace(line)); s != "" {
 				return s
@@ -34,13 +42,21 @@ func Cause(lines []string) string {
 	return ""
 }
 
-func agentSentence(line string) string { return sentence(stepdError, line) }
+func agentSentence(line string) string { return sentence(markedError, line) }
 
-func srunSentence(line string) string { return sentence(srunError, line) }
+func execSentence(line string) string { return sentence(execError, line) }
+
+func srunSentence(line string) string {
+	s := sentence(srunError, line)
+	if consequence.MatchString(s) || cancelled.MatchString(s) {
+		return ""
+	}
+	return s
+}
 
 func sentence(pattern *regexp.Regexp, line string) string {
 	m := pattern.FindStringSubmatch(line)
-	if m == nil || consequence.MatchString(m[1]) || cancelled.MatchString(m[1]) {
+	if m == nil {
 		return ""
 	}
 	return m[1]
@@ -65,9 +81,3 @@ func ownNoise(line string) bool {
 	return strings.HasPrefix(line, "srun: ") || strings.HasPrefix(line, "slurmstepd") ||
 		strings.HasPrefix(line, "slurmv-agent: ")
 }
-
-var alreadyRunning = regexp.MustCompile(`the VMs of job \S+ are already running`)
-
-// AlreadyRunning reports whether the step ended only because another one, started
-// from another host, already has the VMs.
-func AlreadyRunning(cause string) bool { return alreadyRunning.MatchString(cause) }

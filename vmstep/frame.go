@@ -18,7 +18,7 @@ const (
 	KindVMs      = "vms"      // hold to keeper: nodeagent.NodeVMs
 	KindMap      = "map"      // keeper to hold: []nodeagent.NodeVMs
 	KindReady    = "ready"    // hold to keeper: nothing; the node's VMs have the map
-	KindFailed   = "failed"   // hold to keeper: Failure
+	KindFailed   = "failed"   // agent or hold to keeper: Failure
 	KindClaim    = "claim"    // claim to slurm-v-run: nodeagent.ClaimMessage
 )
 
@@ -34,6 +34,9 @@ type Progress struct {
 // Failure is one sentence about why a node cannot go on.
 type Failure struct {
 	Error string `json:"error"`
+
+	// Elsewhere is set if another step of the job has the VMs.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 const (

@@ -45,7 +45,8 @@ func playSrun(act string) int {
 		fmt.Fprintln(os.Stderr, "srun: error: n1: task 0: Exited with exit code 1")
 		return 1
 	case "elsewhere":
-		fmt.Fprintln(os.Stderr, "slurmstepd-n1: error: the VMs of job 7 are already running")
+		WriteFrame(os.Stderr, "n1", KindFailed, Failure{Error: "node n1: the VMs of job 7 are already running", Elsewhere: true})
+		fmt.Fprintln(os.Stderr, "slurmstepd-n1: error: slurmv: node n1: the VMs of job 7 are already running")
 		return 1
 	case "silent":
 		return 3

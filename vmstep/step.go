@@ -25,7 +25,7 @@ type step struct {
 	mu       sync.Mutex // two streams come in at once
 	assembly *Assembly
 	ready    map[string]bool
-	failure  string // the first one that somebody put into words
+	failure  *Failure // the first one that somebody put into words
 	lines    []string
 	stdin    io.WriteCloser
 	srun     int // pid
@@ -101,7 +101,7 @@ func (s *step) message(m Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.take(m); err != nil {
-		s.fail(err.Error())
+		s.fail(Failure{Error: err.Error()})
 		s.kill()
 	}
 }
@@ -123,7 +123,8 @@ func (s *step) take(m Message) error {
 		if err := m.Decode(&f); err != nil {
 			return err
 		}
-		s.fail(onNode(m.Node, f.Error))
+		f.Error = onNode(m.Node, f.Error)
+		s.fail(f)
 	}
 	return nil
 }
@@ -167,9 +168,9 @@ func (s *step) takeReady(node string) {
 	}
 }
 
-func (s *step) fail(reason string) {
-	if s.failure == "" {
-		s.failure = reason
+func (s *step) fail(f Failure) {
+	if s.failure == nil {
+		s.failure = &f
 	}
 }
 
@@ -180,7 +181,7 @@ func (s *step) millis() int64 { return time.Since(s.began).Milliseconds() }
 func (s *step) outcome(err error) Event {
 	e := Event{State: StateFailed, Reason: s.reason(err), Millis: s.millis()}
 	switch {
-	case AlreadyRunning(e.Reason):
+	case s.failure != nil && s.failure.Elsewhere:
 		e.State = StateElsewhere
 	case s.rec.current().State == StateReady:
 		e.State = StateEnded
@@ -191,8 +192,8 @@ func (s *step) outcome(err error) Event {
 func (s *step) reason(err error) string {
 	var exit *exec.ExitError
 	switch cause := Cause(s.lines); {
-	case s.failure != "":
-		return s.failure
+	case s.failure != nil:
+		return s.failure.Error
 	case cause != "":
 		return cause
 	case errors.As(err, &exit):

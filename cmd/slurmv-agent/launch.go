@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -48,7 +49,7 @@ func runLaunch(ctx context.Context, path string) error {
 	status := newStatus(3)
 	node, err := launch(ctx, path, status)
 	if err != nil {
-		status.line("error", err.Error())
+		status.failed(err)
 		return err
 	}
 	err = node.Serve(ctx, func() {
@@ -56,7 +57,7 @@ func runLaunch(ctx context.Context, path string) error {
 		status.close()
 	})
 	if err != nil {
-		status.line("error", fmt.Sprintf("node %s: %v", os.Getenv("SLURMV_NODE"), err))
+		status.failed(fmt.Errorf("node %s: %w", os.Getenv("SLURMV_NODE"), err))
 	}
 	return err
 }
@@ -130,7 +131,19 @@ func newStatus(fd uintptr) *status {
 
 // line sends one line; text becomes one.
 func (s *status) line(word, text string) {
-	fmt.Fprintln(s.pipe, strings.TrimSpace(word+" "+strings.Join(strings.Fields(text), " ")))
+	fmt.Fprintln(s.pipe, strings.TrimSpace(word+" "+oneLine(text)))
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// failed tells the keeper why there are no VMs, and Slurm's log: the keeper reads the
+// whole sentence from a frame, where it is not mixed with Slurm's own.
+func (s *status) failed(err error) {
+	f := vmstep.Failure{Error: oneLine(err.Error()), Elsewhere: errors.Is(err, vmlaunch.ErrAlreadyRunning)}
+	if node := os.Getenv("SLURMV_NODE"); node != "" {
+		_ = vmstep.WriteFrame(frameWriter{s}, node, vmstep.KindFailed, f)
+	}
+	s.line("error", f.Error)
 }
 
 func (s *status) close() { s.pipe.Close() }

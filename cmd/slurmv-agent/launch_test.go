@@ -1,13 +1,19 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 // slurmstepd gives the agent the umask of the user, who could so take its directories from
@@ -36,4 +42,62 @@ func TestLaunchHasItsOwnUmask(t *testing.T) {
 			t.Errorf("with the user's umask %s:\n%s", umask, out)
 		}
 	}
+}
+
+// The keeper goes by the frame, people by the line in Slurm's log.
+func TestAFailureIsToldToTheKeeperAndToTheLog(t *testing.T) {
+	const running = "node n1: the VMs of job 7 are already running"
+	tests := map[string]struct {
+		node, log string
+		err       error
+		want      []vmstep.Failure
+	}{
+		"a failure": {"n1", "node n1: a b", errors.New("node n1: a\nb"), []vmstep.Failure{{Error: "node n1: a b"}}},
+		"another step has the VMs": {"n1", running, fmt.Errorf("node n1: the VMs of job 7 %w", vmlaunch.ErrAlreadyRunning),
+			[]vmstep.Failure{{Error: running, Elsewhere: true}}},
+		"a node without a name": {"", "x", errors.New("x"), nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("SLURMV_NODE", tt.node)
+			frames, log := told(t, func(s *status) { s.failed(tt.err) })
+			if diff := cmp.Diff(tt.want, frames); diff != "" || log != tt.log {
+				t.Errorf("the log has %q, the keeper gets (-want +got):\n%s", log, diff)
+			}
+		})
+	}
+}
+
+// told returns what the plugin is told on the status pipe: failures for the keeper, and
+// an error for the log.
+func told(t *testing.T, tell func(*status)) (failures []vmstep.Failure, log string) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s := &status{w}
+	tell(s)
+	s.close()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames := vmstep.Frames{Message: func(m vmstep.Message) {
+		var f vmstep.Failure
+		if err := m.Decode(&f); err != nil || m.Kind != vmstep.KindFailed {
+			t.Errorf("a message %s: %v", m.Kind, err)
+		}
+		failures = append(failures, f)
+	}}
+	for line := range strings.Lines(string(text)) {
+		switch word, rest, _ := strings.Cut(line, " "); word {
+		case "say":
+			_, _ = io.WriteString(&frames, rest)
+		case "error":
+			log = strings.TrimSpace(rest)
+		}
+	}
+	return failures, log
 }

@@ -10,17 +10,19 @@ import (
 	"github.com/slurm-v/slurm-v/jobspec"
 )
 
-func TestCommittedTableIsUpToDate(t *testing.T) {
-	committed, err := os.ReadFile("../../options.h")
-	if err != nil {
+func TestCommittedHeadersAreUpToDate(t *testing.T) {
+	var options strings.Builder
+	if err := writeOptions(&options, jobspec.Options); err != nil {
 		t.Fatal(err)
 	}
-	var want strings.Builder
-	if err := write(&want, jobspec.Options); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want.String(), string(committed)); diff != "" {
-		t.Errorf("spank/options.h is stale, run: go generate ./spank\n(-want +got):\n%s", diff)
+	for file, want := range map[string]string{"options.h": options.String(), "mark.h": mark()} {
+		committed, err := os.ReadFile("../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(committed)); diff != "" {
+			t.Errorf("spank/%s is stale, run: go generate ./spank\n(-want +got):\n%s", file, diff)
+		}
 	}
 }
 
@@ -35,8 +37,8 @@ func TestWriteRefusesWhatSlurmCannotShow(t *testing.T) {
 	}
 	for name, option := range tests {
 		t.Run(name, func(t *testing.T) {
-			if err := write(&strings.Builder{}, []jobspec.Option{option}); err == nil {
-				t.Errorf("write took %+v", option)
+			if err := writeOptions(&strings.Builder{}, []jobspec.Option{option}); err == nil {
+				t.Errorf("writeOptions took %+v", option)
 			}
 		})
 	}
