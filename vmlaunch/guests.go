@@ -8,6 +8,7 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
@@ -63,7 +64,7 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 	if err := v.reach(ctx, m); err != nil {
 		return err
 	}
-	m.Pass("agent")
+	m.Pass(nodeagent.StageAgent)
 	if err := v.shared.plug(ctx, m.Domain); err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/cpulist"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
@@ -48,7 +49,7 @@ func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurm, p
 	if err != nil {
 		return nil, err
 	}
-	clock.Note(machine.StagePlan, 0, clock.Now())
+	clock.Note(nodeagent.StagePlan, 0, clock.Now())
 	v := newVMs(s, p, slurm, j, clock, progress)
 	if err := v.launch(ctx); err != nil {
 		v.Log.Error("launch", "error", err)
@@ -65,13 +66,14 @@ func decide(cfg config.Config, job plan.Job) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	return decideFor(cfg, job, account)
-}
-
-func decideFor(cfg config.Config, job plan.Job, account owner.Owner) (plan.Plan, error) {
 	if err := job.Admit(cfg); err != nil {
 		return plan.Plan{}, err
 	}
+	return planHere(cfg, job, account)
+}
+
+// planHere plans for the machine that it runs on.
+func planHere(cfg config.Config, job plan.Job, account owner.Owner) (plan.Plan, error) {
 	hw, err := inspectHardware("/", cfg.QEMU.Accel, job.Spec)
 	if err != nil {
 		return plan.Plan{}, err
@@ -102,8 +104,7 @@ func (s store) openJournal(ctx context.Context, job plan.Job) (*journal.Journal,
 		}
 	}
 	return journal.Create(s.state, job.ID, journal.Header{
-		Step: job.Step, UID: job.UID, GID: job.GID, Node: job.Node, Cluster: job.Cluster,
-		JobName: job.Name, WorkDir: job.Spec.WorkDir, Spec: job.Spec.Encode(),
+		Step: job.Step, UID: job.UID, GID: job.GID, Node: job.Node, WorkDir: job.Spec.WorkDir,
 	})
 }
 
@@ -139,7 +140,7 @@ func (v *VMs) launch(ctx context.Context) error {
 // prepare makes what the VMs share, all of it at once.
 func (v *VMs) prepare(ctx context.Context) (image images.Info, err error) {
 	for _, m := range v.Machines {
-		m.Tell(machine.StageImage)
+		m.Tell(nodeagent.StageImage)
 	}
 	shared, ctx := errgroup.WithContext(ctx)
 	if v.Plan.Measure.NoOverlap {
@@ -149,13 +150,13 @@ func (v *VMs) prepare(ctx context.Context) (image images.Info, err error) {
 		shared.Go(func() error { return v.Clock.During(stage, do) })
 	}
 	shared.Go(func() error { return v.network.askHosts(ctx) })
-	atOnce(machine.StageImage, func() (err error) {
+	atOnce(nodeagent.StageImage, func() (err error) {
 		image, err = v.stageImage(ctx)
 		return err
 	})
-	atOnce(machine.StageTaps, func() error { return v.createNetwork(ctx) })
-	atOnce(machine.StageVF, func() error { return v.leaseVFs(ctx) })
-	atOnce(machine.StageLibvirt, func() error { return v.openHypervisor() })
+	atOnce(nodeagent.StageTaps, func() error { return v.createNetwork(ctx) })
+	atOnce(nodeagent.StageVF, func() error { return v.leaseVFs(ctx) })
+	atOnce(nodeagent.StageLibvirt, func() error { return v.openHypervisor() })
 	shared.Go(func() error { return v.readUserData(ctx) })
 	shared.Go(func() error { return v.shared.lease() })
 	return image, shared.Wait()
@@ -166,7 +167,7 @@ func (v *VMs) prepare(ctx context.Context) (image images.Info, err error) {
 func (v *VMs) startMachines(ctx context.Context, image images.Info) error {
 	each, ctx := errgroup.WithContext(ctx)
 	regions := func() error {
-		return v.Clock.During(machine.StageIVShmem, func() error { return v.shared.make(ctx) })
+		return v.Clock.During(nodeagent.StageIVShmem, func() error { return v.shared.make(ctx) })
 	}
 	if !v.Plan.Measure.NoOverlap {
 		each.Go(regions)
@@ -182,7 +183,7 @@ func (v *VMs) startMachines(ctx context.Context, image images.Info) error {
 			}
 			defer turn.end()
 			if err := v.startMachine(ctx, m, turn, image); err != nil {
-				m.Enter("failed")
+				m.Enter(nodeagent.StateFailed)
 				return fmt.Errorf("%s: %w", m.Plan.Name, err)
 			}
 			return nil
@@ -262,7 +263,7 @@ func (v *VMs) startMachine(ctx context.Context, m *machine.Machine, t turn, imag
 	err := v.warmer.restoreMachine(ctx, m)
 	switch {
 	case err == nil:
-		m.Enter("ready")
+		m.Enter(nodeagent.StateReady)
 	case ctx.Err() == nil && v.Plan.Job.Spec.Start != config.StartWarm:
 		v.Log.Warn("VM is booted, not restored", "vm", m.Plan.Name, "reason", err)
 		return v.bootMachine(ctx, m, t, image)
@@ -272,35 +273,35 @@ func (v *VMs) startMachine(ctx context.Context, m *machine.Machine, t turn, imag
 
 // bootMachine takes one VM from nothing to ready by booting.
 func (v *VMs) bootMachine(ctx context.Context, m *machine.Machine, t turn, image images.Info) error {
-	m.Pass("disk")
+	m.Pass(nodeagent.StageDisk)
 	if err := v.prepareDisks(ctx, m, image); err != nil {
 		return err
 	}
 	if err := v.startDomain(m, hypervisor.Describe(v.Plan, m.Plan, m.VFs)); err != nil {
 		return err
 	}
-	m.Enter("boot")
+	m.Enter(nodeagent.StageBoot)
 	wait, cancel := withPatience(ctx, v.Plan.Job.Spec.ReadyTimeout)
 	defer cancel()
 	go t.watch(wait, m.Domain.Demand)
 	if err := v.meetGuest(wait, m); err != nil {
 		return explainBoot(wait, v.Plan.Job, m, err)
 	}
-	m.Enter("ready")
+	m.Enter(nodeagent.StateReady)
 	return nil
 }
 
 // startDomain defines the domain, writes it down and only then starts it: a start
 // that is still under way when the job is reclaimed is found by its UUID.
 func (v *VMs) startDomain(m *machine.Machine, described *libvirtxml.Domain) (err error) {
-	m.Pass("define")
+	m.Pass(nodeagent.StageDefine)
 	if m.Domain, err = v.driver.Define(described); err != nil {
 		return err
 	}
 	if err := v.journal.Intend(recordDomain, m.Plan.UUID, m.Plan.Domain); err != nil {
 		return err
 	}
-	m.Enter("start")
+	m.Enter(nodeagent.StageStart)
 	if err := m.Domain.Start(); err != nil {
 		return err
 	}

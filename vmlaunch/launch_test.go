@@ -1,6 +1,7 @@
 package vmlaunch
 
 import (
+	"errors"
 	"strings"
 	"testing"
 

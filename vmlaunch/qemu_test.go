@@ -125,7 +125,6 @@ func addAccounts(t *testing.T, dir string) {
 func vmsWithLibvirt(t *testing.T, dir string) *VMs {
 	t.Helper()
 	job := plantest.Job()
-	job.Cluster = dir // QEMU is known by a UUID that is made of this
 	job.Spec.VMsPerNode, job.Spec.VCPUs, job.Spec.MemoryMiB, job.Spec.Mounts = 1, 1, 64, nil
 	account, err := owner.Lookup(play.Owner, play.Owner)
 	must(t, err)

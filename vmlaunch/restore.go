@@ -14,6 +14,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/sshkey"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
@@ -35,11 +36,11 @@ func (w *warmer) restoreMachine(ctx context.Context, m *machine.Machine) error {
 
 func (w *warmer) restore(ctx context.Context, m *machine.Machine) error {
 	m.Restoring()
-	m.Enter("disk")
+	m.Enter(nodeagent.StageDisk)
 	if err := images.CopyFor(w.from.Blank(), m.Plan.Overlay, w.Plan.Owner); err != nil {
 		return err
 	}
-	m.Enter("restore")
+	m.Enter(nodeagent.StageRestore)
 	if err := w.restoreDomain(m); err != nil {
 		return errors.Join(err, w.store.templates.Spoil(ctx, *w.from))
 	}

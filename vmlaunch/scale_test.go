@@ -81,7 +81,7 @@ func newYard(b *testing.B, vms int) *yard {
 	work := filepath.Join(dir, "work")
 	check(b, errors.Join(os.Mkdir(work, 0o700), os.Chown(work, int(uid), -1)))
 	return &yard{cfg, plan.Job{
-		ID: journal.ID{Job: 1}, Cluster: "scale", Node: "n1", Nodes: 1, UID: uint32(uid), GID: uint32(uid), CPUs: vms,
+		ID: journal.ID{Job: 1}, Node: "n1", Nodes: 1, UID: uint32(uid), GID: uint32(uid), CPUs: vms,
 		Spec: jobspec.Spec{VMsPerNode: vms, VCPUs: 1, MemoryMiB: 64, Image: image, ImageMode: config.ImageDirect, Network: "default",
 			WorkDir: work, Mounts: []jobspec.Mount{{Host: work, Guest: work}}, ReadyTimeout: time.Hour},
 	}}

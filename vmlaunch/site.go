@@ -63,7 +63,8 @@ var siteWork = journal.ID{}
 
 // MakeSiteTemplate makes a template of an image of the catalogue for VMs like those of
 // spec, for all users who may read the image, and returns where it is. It needs no job,
-// and takes the CPUs and the memory of one VM.
+// and takes the CPUs and the memory of one VM. spec is root's own, as [jobspec.ParseIn]
+// has made it with cfg, so it is not validated again.
 func MakeSiteTemplate(ctx context.Context, cfg config.Config, node string, spec jobspec.Spec, progress func(vmstep.Progress)) (dir string, err error) {
 	path, err := images.Resolve(cfg, spec.Image)
 	if err != nil {
@@ -77,11 +78,8 @@ func MakeSiteTemplate(ctx context.Context, cfg config.Config, node string, spec 
 	if err != nil {
 		return "", err
 	}
-	job := plan.Job{
-		ID: siteWork, Node: node, Nodes: 1, UID: account.UID, GID: account.GID, Spec: spec,
-		CPUs: spec.VMsPerNode * spec.VCPUs,
-	}
-	p, err := decideFor(cfg, job, account)
+	job := plan.Job{ID: siteWork, Node: node, Nodes: 1, UID: account.UID, GID: account.GID, Spec: spec}
+	p, err := planHere(cfg, job, account)
 	if err != nil {
 		return "", err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
@@ -141,12 +142,12 @@ func (w *warmer) bootTemplate(ctx context.Context, m *machine.Machine, nothing s
 	if err := w.startDomain(m, hypervisor.DescribeTemplate(w.Plan, m.Plan, nothing, room)); err != nil {
 		return err
 	}
-	m.Enter("boot")
+	m.Enter(nodeagent.StageBoot)
 	wait, cancel := withPatience(ctx, w.Plan.Job.Spec.ReadyTimeout)
 	defer cancel()
 	err := w.reach(wait, m)
 	if err == nil {
-		m.Enter("save")
+		m.Enter(nodeagent.StageSave)
 		err = m.Domain.UnplugRegion(wait, room)
 	}
 	if err == nil {

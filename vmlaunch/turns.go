@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
@@ -56,7 +57,7 @@ func newTurns(p plan.Plan, cpus int, busy bool, vms int) turns {
 // take returns when the VM has a turn.
 func (t turns) take(ctx context.Context, m *machine.Machine) (turn, error) {
 	if !t.free.TryAcquire(1) {
-		m.Enter("wait")
+		m.Enter(nodeagent.StageWait)
 		if err := t.free.Acquire(ctx, 1); err != nil {
 			return turn{}, err
 		}

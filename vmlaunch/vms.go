@@ -96,7 +96,7 @@ const hostsAtOnce = 16
 
 // noteMapped completes the record of the launch. Failing to record must not fail the job.
 func (v *VMs) noteMapped() {
-	v.Clock.Note(machine.StageNetwork, v.up, v.Clock.Now())
+	v.Clock.Note(nodeagent.StageNetwork, v.up, v.Clock.Now())
 	if err := v.recordStages(); err != nil {
 		v.Log.Warn("the record of the launch is not complete", "error", err)
 	}

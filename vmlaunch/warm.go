@@ -8,8 +8,8 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
-	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 )
 
 // A warmer restores the VMs of a job from a template, and makes templates.
@@ -25,7 +25,7 @@ func (w *warmer) chooseStart(ctx context.Context, image images.Info) error {
 	if start == config.StartCold {
 		return nil
 	}
-	err := w.Clock.During(machine.StageTemplate, func() error { return w.getTemplate(ctx, image) })
+	err := w.Clock.During(nodeagent.StageTemplate, func() error { return w.getTemplate(ctx, image) })
 	switch {
 	case err == nil:
 		w.Log.Info("VMs are restored", "template", w.from.Dir)

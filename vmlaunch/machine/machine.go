@@ -193,7 +193,7 @@ func (m *Machine) Describe() nodeagent.VM {
 		vm.Address = m.address.Addr().String()
 	}
 	if m.stop != "" {
-		vm.State, vm.Cause = "off", m.stop
+		vm.State, vm.Cause = nodeagent.StateOff, m.stop
 	}
 	return vm
 }

@@ -26,7 +26,7 @@ type Stopwatch struct {
 func StartStopwatch(requested time.Time) *Stopwatch {
 	w := &Stopwatch{Began: time.Now()}
 	if queued := w.Began.Round(0).Sub(requested); queued > 0 && queued < longestQueue {
-		w.Note(StageQueue, -queued, 0)
+		w.Note(nodeagent.StageQueue, -queued, 0)
 	}
 	return w
 }

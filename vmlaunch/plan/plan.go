@@ -153,10 +153,12 @@ func (p Plan) Ports() string { return filepath.Join(p.Run, "ports") }
 // EmulatorLogs is the directory of what QEMU prints.
 func (p Plan) EmulatorLogs() string { return filepath.Join(p.State, "qemu") }
 
-// UUID is the same whenever the VM with that number in the job is planned. So a process is
-// found to be the VM's without having been written down. RFC 9562, version 8.
+// UUID is the same whenever the VM with that number in the job is planned. It is on QEMU's
+// command line, where reclaim finds the process of a job. The job's directory of state is
+// part of it: two clusters on one machine can have nodes and jobs of the same names, but
+// not the same directory. RFC 9562, version 8.
 func (p Plan) UUID(number int) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "slurm-v %s %s %s %d", p.Job.Cluster, p.Job.ID, p.Job.Node, number))
+	sum := sha256.Sum256(fmt.Appendf(nil, "slurm-v %s %d", p.State, number))
 	u := uuid.UUID(sum[:16])
 	u[6] = u[6]&0x0f | 0x80
 	u[8] = u[8]&0x3f | 0x80

@@ -19,7 +19,7 @@ var Account = owner.Owner{Name: "a", UID: 6001, GID: 6001}
 // two.
 func Job() plan.Job {
 	return plan.Job{
-		ID: journal.ID{Job: 42, Restart: 1}, Cluster: "c", Node: "n2", Rank: 1, Nodes: 2,
+		ID: journal.ID{Job: 42, Restart: 1}, Node: "n2", Rank: 1, Nodes: 2,
 		UID: 6001, GID: 6001, CPUs: 4, Memory: 2048,
 		Spec: jobspec.Spec{
 			VMsPerNode: 2, VCPUs: 2, MemoryMiB: 512, Image: "/images/x.qcow2", ImageMode: config.ImageDirect, Network: "default",
