@@ -2,11 +2,13 @@ package vmlaunch
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
 )
 
@@ -35,4 +37,16 @@ func TestASecondSetOfVMsIsRefused(t *testing.T) {
 		t.Fatalf("another job: %v", err)
 	}
 	_ = another.Close()
+}
+
+func TestDecideAdmitsTheJob(t *testing.T) {
+	cfg, job := config.Default(), plantest.Job()
+	job.UID, job.GID = uint32(os.Getuid()), uint32(os.Getgid())
+	if _, err := decide(cfg, job); err != nil {
+		t.Fatalf("a job that has what it asks for: %v", err)
+	}
+	job.CPUs = 1
+	if _, err := decide(cfg, job); !errors.Is(err, plan.ErrBeyondAllocation) {
+		t.Errorf("error = %v, want %v", err, plan.ErrBeyondAllocation)
+	}
 }

@@ -12,6 +12,15 @@ var launchMutants = []Mutant{
 		Test:    "TestAdmit",
 	},
 	{
+		Name:    "every-launch-is-admitted",
+		Defence: "No VM of a job is planned before its request is checked.",
+		File:    "vmlaunch/launch.go",
+		Old:     "\tif err := job.Admit(cfg); err != nil {",
+		New:     "\tif err := error(nil); err != nil {",
+		Package: "vmlaunch",
+		Test:    "TestDecideAdmitsTheJob",
+	},
+	{
 		Name:    "entitlement-cpus",
 		Defence: "A job's VMs have no more CPUs than Slurm gave it.",
 		File:    "vmlaunch/plan/job.go",
