@@ -1,7 +1,7 @@
 //go:build noguests
 
 // A build with the tag noguests measures what Slurm-V itself costs, on a machine that
-// could not run so many guests; see scripts/bench-scale. libvirt's test driver keeps
+// could not run so many guests; see bench/scale. libvirt's test driver keeps
 // books of domains and starts nothing, and the agent that answers at the end of a
 // channel serves a machine that is none. All else is what every build has.
 
