@@ -29,7 +29,7 @@ TAGS    := libvirt_dlopen
 # The paths are compiled in, so other paths are another build.
 $(shell mkdir -p $(BUILD); echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' | cmp -s - $(BUILD)/settings || echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' > $(BUILD)/settings)
 
-GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*' -not -path './bench/*') config/slurmv.toml images/start-guest.sh $(wildcard internal/report/page.html internal/report/picture.*) go.mod go.sum
+GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*' -not -path './bench/*') config/slurmv.toml images/start-guest.sh $(wildcard internal/report/*.css) go.mod go.sum
 SHIM       := $(wildcard spank/*.c spank/*.h) spank/spank.map Makefile
 LUA        := $(BUILD)/job_submit.lua $(BUILD)/cli_filter.lua
 GUEST_PKG ?= ./cmd/slurmv-guest

@@ -12,9 +12,10 @@ import (
 // All lengths are in SVG user units, which are pixels where the picture is not scaled.
 const (
 	width      = 1120.0
-	legendLine = 22.0
+	legendStep = 22.0
 	caption    = 172.0 // room for what a line of the legend is about
 	axisLine   = 24.0
+	labelX     = 6.0
 	indent     = 14.0 // of a VM's name below its node's
 	letter     = 7.0  // estimated width of a letter at 12 units
 	bold       = 7.9  // the same of a letter of a node's name
@@ -27,57 +28,66 @@ const (
 // the upper labels of the time axis, its body the lanes. Both begin at y = 0, so that a
 // page can keep the head in sight while the body scrolls.
 type chart struct {
-	Title               string
-	Width, Head, Body   float64
-	Left, Right         float64 // ends of the time axis
-	RowHeight, FontSize float64
-	Legend              []legendRow
-	Ticks               []tick
-	Rows                []row
+	title               string
+	head, body          float64 // heights
+	left, right         float64 // ends of the time axis
+	rowHeight, fontSize float64
+	legend              []legendLine
+	ticks               []tick
+	rows                []row
 }
 
-// A legendRow has the stages that nodes have, or those that VMs have.
-type legendRow struct {
-	Y       float64
-	Caption string
-	Entries []legendEntry
+// A legendLine has the stages that nodes have, or those that VMs have.
+type legendLine struct {
+	y       float64 // of the caption
+	caption string
+	entries []legendEntry
 }
 
 type legendEntry struct {
-	X, Y float64
+	x, y float64
 	key
-	Stage, Meaning string
+	stage, meaning string
 }
 
 // A key is how a stage is drawn.
 type key struct {
-	Colour int    // index of a colour of picture.css
-	Kind   string // shared or own
+	colour int // of picture.css
+	shared bool
 }
 
+// class names the rules of picture.css for the key.
+func (k key) class() string {
+	if k.shared {
+		return fmt.Sprintf("bar c%d shared", k.colour)
+	}
+	return fmt.Sprintf("bar c%d own", k.colour)
+}
+
+// A tick is a mark of the time axis.
 type tick struct {
-	X     float64
-	Label string
+	x     float64
+	label string
 }
 
 // A row is a lane with its place in the body.
 type row struct {
-	Y           float64
-	LabelX      float64
-	Label, Full string // Label is Full, cut to the room that there is
-	Node        bool   // the first lane of a node
-	Bars        []bar
-	EndX        float64
-	End         string // when the last stage of the VM ended, or that the VM failed
-	EndTitle    string
-	Failed      bool
+	y           float64
+	labelX      float64
+	label, full string // label is full, cut to the room that there is
+	node        bool   // the first lane of a node
+	bars        []bar
+	endX        float64
+	end         string // when the last stage of the VM ended, or that the VM failed
+	endTitle    string
+	failed      bool
 }
 
 type bar struct {
-	X, Width float64
+	x, width float64
 	key
-	Text  string // "" where it does not fit
-	Title string
+	text  string // "" where it does not fit
+	title string
 }
 
 // colours index picture.css. Shared stages and those of VMs are drawn differently, so a
@@ -91,36 +101,20 @@ var colours = map[string]int{
 const unknownColour = 8
 
 func keyOf(stage string, shared bool) key {
-	k := key{unknownColour, "own"}
-	if c, found := colours[stage]; found {
-		k.Colour = c
+	if colour, found := colours[stage]; found {
+		return key{colour, shared}
 	}
-	if shared {
-		k.Kind = "shared"
-	}
-	return k
-}
-
-// Key is how a stage is drawn in the chart; nil if it is not.
-func (c chart) Key(stage string) *key {
-	for _, r := range c.Legend {
-		for _, e := range r.Entries {
-			if e.Stage == stage {
-				return &e.key
-			}
-		}
-	}
-	return nil
+	return key{unknownColour, shared}
 }
 
 // newChart lays out the picture of a launch.
 func newChart(nodes []nodeagent.NodeVMs) chart {
 	all := lanes(nodes)
-	c := chart{Title: Summarize(nodes).String(), Width: width, Right: width - endRoom, RowHeight: 24, FontSize: 12}
+	c := chart{title: Summarize(nodes).String(), right: width - endRoom, rowHeight: 24, fontSize: 12}
 	if len(all) > 100 {
-		c.RowHeight, c.FontSize = 16, 10.5
+		c.rowHeight, c.fontSize = 16, 10.5
 	}
-	c.Left = labelRoom(all)
+	c.left = labelRoom(all)
 	c.addLegend(nodes)
 	span := max(visible, Summarize(nodes).Ready)
 	if len(all) > 0 {
@@ -152,45 +146,45 @@ func (c *chart) addLegend(nodes []nodeagent.NodeVMs) {
 		}
 	}
 	rows := Rows(nodes)
-	c.addLegendRow("shared by a node's VMs", rows, shared, true)
-	c.addLegendRow("of one VM", rows, own, false)
-	c.Head += axisLine
+	c.addLegendLine("shared by a node's VMs", rows, shared, true)
+	c.addLegendLine("of one VM", rows, own, false)
+	c.head += axisLine
 }
 
-func (c *chart) addLegendRow(about string, rows []Row, occurs map[string]bool, shared bool) {
+func (c *chart) addLegendLine(about string, rows []Row, occurs map[string]bool, shared bool) {
 	if len(occurs) == 0 {
 		return
 	}
-	l := legendRow{Y: c.Head, Caption: about}
+	l := legendLine{y: c.head, caption: about}
 	x := caption
 	for _, r := range rows {
 		if !occurs[r.Stage] {
 			continue
 		}
 		room := 42 + letter*float64(utf8.RuneCountInString(r.Stage))
-		if x > caption && x+room > c.Width {
-			x, c.Head = caption, c.Head+legendLine
+		if x > caption && x+room > width {
+			x, c.head = caption, c.head+legendStep
 		}
-		l.Entries = append(l.Entries, legendEntry{x, c.Head, keyOf(r.Stage, shared), r.Stage, r.Meaning})
+		l.entries = append(l.entries, legendEntry{x, c.head, keyOf(r.Stage, shared), r.Stage, r.Meaning})
 		x += room
 	}
-	c.Head += legendLine
-	c.Legend = append(c.Legend, l)
+	c.head += legendStep
+	c.legend = append(c.legend, l)
 }
 
 // x is where a time since the zero of the picture lies. Records with impossible times
 // must not draw outside of the picture.
 func (c *chart) x(at, span time.Duration) float64 {
 	part := at.Seconds() / span.Seconds()
-	return c.Left + min(1, max(0, part))*(c.Right-c.Left)
+	return c.left + min(1, max(0, part))*(c.right-c.left)
 }
 
 func (c *chart) addTicks(span time.Duration) {
 	step := tickStep(span.Seconds())
 	for i := 0; float64(i)*step <= span.Seconds(); i++ {
 		at := float64(i) * step
-		x := c.Left + at/span.Seconds()*(c.Right-c.Left)
-		c.Ticks = append(c.Ticks, tick{x, fmt.Sprintf("%.6g s", at)})
+		x := c.left + at/span.Seconds()*(c.right-c.left)
+		c.ticks = append(c.ticks, tick{x, fmt.Sprintf("%.6g s", at)})
 	}
 }
 
@@ -208,26 +202,26 @@ func tickStep(span float64) float64 {
 func (c *chart) addRows(all []lane, span time.Duration) {
 	for i, l := range all {
 		if i > 0 && l.node != all[i-1].node {
-			c.Body += nodeGap
+			c.body += nodeGap
 		}
 		r := c.row(l, span)
-		r.Y = c.Body
-		r.Node = l.vm == "" && l.label != ""
-		c.Rows = append(c.Rows, r)
-		c.Body += c.RowHeight
+		r.y = c.body
+		r.node = l.vm == "" && l.label != ""
+		c.rows = append(c.rows, r)
+		c.body += c.rowHeight
 	}
-	c.Body += axisLine
+	c.body += axisLine
 }
 
 func (c *chart) row(l lane, span time.Duration) row {
-	r := row{LabelX: 6, Full: l.label, EndX: c.x(l.offset+last(l.stages), span) + 6, Failed: l.failed}
+	r := row{labelX: labelX, full: l.label, endX: c.x(l.offset+last(l.stages), span) + 6, failed: l.failed}
 	if l.vm != "" {
-		r.LabelX += indent
-		r.End, r.EndTitle = ending(l)
+		r.labelX += indent
+		r.end, r.endTitle = ending(l)
 	}
-	r.Label = cut(l.label, int((c.Left-r.LabelX-6)/bold/c.FontSize*12))
+	r.label = cut(l.label, int((c.left-r.labelX-6)/bold/c.fontSize*12))
 	for _, s := range l.stages {
-		r.Bars = append(r.Bars, c.bar(l, s, span))
+		r.bars = append(r.bars, c.bar(l, s, span))
 	}
 	return r
 }
@@ -258,9 +252,9 @@ const thinnest = 1.0
 
 func (c *chart) bar(l lane, s nodeagent.Stage, span time.Duration) bar {
 	from, to := c.x(l.offset+s.Start, span), c.x(l.offset+s.End, span)
-	b := bar{X: from, Width: max(thinnest, to-from), key: keyOf(s.Name, l.vm == ""), Title: barTitle(l, s)}
-	if c.FontSize >= 12 && inBar*float64(utf8.RuneCountInString(s.Name))+8 < b.Width {
-		b.Text = s.Name
+	b := bar{x: from, width: max(thinnest, to-from), key: keyOf(s.Name, l.vm == ""), title: barTitle(l, s)}
+	if c.fontSize >= 12 && inBar*float64(utf8.RuneCountInString(s.Name))+8 < b.width {
+		b.text = s.Name
 	}
 	return b
 }

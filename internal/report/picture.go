@@ -1,60 +1,134 @@
 package report
 
 import (
-	"embed"
-	"html/template"
+	_ "embed"
+	"fmt"
 	"io"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-//go:embed picture.css picture.svg page.html
-var files embed.FS
+//go:embed picture.css
+var pictureStyle css
 
-// pages are the templates picture.svg and page.html. html/template escapes every name
-// for where it stands; what it writes is XML as well.
-var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"seconds": seconds, "times": times, "u": units, "add": add, "half": half, "text": printable,
-}).ParseFS(files, "*"))
-
-// units writes a length of the picture, to a hundredth.
-func units(v float64) string {
-	text := strconv.FormatFloat(v, 'f', 2, 64)
-	return strings.TrimRight(strings.TrimRight(text, "0"), ".")
-}
-
-func add(a float64, more ...float64) float64 {
-	for _, b := range more {
-		a += b
-	}
-	return a
-}
-
-func half(a float64) float64 { return a / 2 }
-
-// printable replaces the control characters and broken encodings that XML does not allow.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' || r == 0xFFFE || r == 0xFFFF {
-			return utf8.RuneError
-		}
-		return r
-	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
-}
+// Around the chart, in a picture of its own; above is its title, too.
+const (
+	margin = 16.0
+	above  = 40.0
+)
 
 // WriteSVG draws a bar for every stage of each node and VM, over the seconds since the
 // VMs were requested. The picture needs no other file, and is dark where the reader's
 // desktop is.
 func WriteSVG(out io.Writer, nodes []nodeagent.NodeVMs) error {
-	return pages.ExecuteTemplate(out, "picture.svg", newChart(nodes))
+	var file strings.Builder
+	newChart(nodes).picture().write(&file)
+	_, err := io.WriteString(out, file.String())
+	return err
 }
 
-// WriteHTML makes one page of the picture and the tables. It needs no other file.
-func WriteHTML(out io.Writer, job string, nodes []nodeagent.NodeVMs) error {
-	return pages.ExecuteTemplate(out, "page.html", map[string]any{
-		"Job": job, "Summary": Summarize(nodes), "Stages": Rows(nodes), "Nodes": nodes, "Chart": newChart(nodes),
-	})
+func (c chart) picture() element {
+	w, h := units(width+2*margin), units(above+c.head+c.body+margin)
+	left, top := units(-margin), units(-above)
+	return el("svg", []string{
+		"xmlns", "http://www.w3.org/2000/svg", "class", "launch", "role", "img", "aria-label", c.title,
+		"width", w, "height", h, "viewBox", strings.Join([]string{left, top, w, h}, " "),
+	},
+		el("style", nil, pictureStyle),
+		el("rect", []string{"class", "ground", "x", left, "y", top, "width", w, "height", h}),
+		el("text", []string{"class", "title", "x", units(labelX), "y", "-14", "font-size", "15"}, text(c.title)),
+		el("g", nil, c.drawHead()),
+		el("g", []string{"transform", moved(c.head)}, c.drawBody()))
+}
+
+// moved puts what is drawn from y = 0 on to another y.
+func moved(y float64) string { return fmt.Sprintf("translate(0 %s)", units(y)) }
+
+// drawHead draws the legend and what the marks of the time axis say.
+func (c chart) drawHead() (all nodes) {
+	for _, l := range c.legend {
+		all = append(all, faint(labelX, l.y+15, text(l.caption)))
+		for _, e := range l.entries {
+			swatch := el("rect", []string{"x", units(e.x), "y", units(e.y + 4), "width", "18", "height", "14", "rx", "2"})
+			all = append(all,
+				el("g", []string{"class", e.class()}, el("title", nil, text(strings.TrimSuffix(e.stage+": "+e.meaning, ": "))), swatch),
+				el("text", []string{"x", units(e.x + 24), "y", units(e.y + 15)}, text(e.stage)))
+		}
+	}
+	return append(all, c.drawTimes(c.head-6)...)
+}
+
+func faint(x, y float64, content ...node) element {
+	return el("text", []string{"class", "faint", "x", units(x), "y", units(y)}, content...)
+}
+
+func (c chart) drawTimes(y float64) (all nodes) {
+	for _, t := range c.ticks {
+		all = append(all, el("text", []string{"class", "faint", "x", units(t.x), "y", units(y), "text-anchor", "middle"}, text(t.label)))
+	}
+	return all
+}
+
+// drawBody draws the lanes over the lines of the time axis, and says the times below again.
+func (c chart) drawBody() (all nodes) {
+	if len(c.rows) == 0 {
+		return nodes{faint(labelX, 15, text("No stages are recorded."))}
+	}
+	for _, r := range c.rows {
+		if r.node {
+			all = append(all, el("rect", []string{"class", "band", "x", "0", "y", units(r.y), "width", units(width), "height", units(c.rowHeight)}))
+		}
+	}
+	bottom := c.body - axisLine
+	for _, t := range c.ticks {
+		all = append(all, el("line", []string{"class", "grid", "x1", units(t.x), "y1", "0", "x2", units(t.x), "y2", units(bottom)}))
+	}
+	all = append(all, c.drawTimes(bottom+17)...)
+	for _, r := range c.rows {
+		all = append(all, c.drawRow(r))
+	}
+	return all
+}
+
+func (c chart) drawRow(r row) element {
+	middle := units(c.rowHeight/2 + 4) // of a line of text
+	all := nodes{c.drawLabel(r, middle)}
+	for _, b := range r.bars {
+		all = append(all, c.drawBar(b, middle))
+	}
+	if r.end != "" {
+		class := "faint"
+		if r.failed {
+			class = "failed"
+		}
+		all = append(all, el("text", []string{"class", class, "x", units(r.endX), "y", middle}, el("title", nil, text(r.endTitle)), text(r.end)))
+	}
+	return el("g", []string{"transform", moved(r.y), "font-size", units(c.fontSize)}, all...)
+}
+
+func (c chart) drawLabel(r row, y string) node {
+	class := "vm"
+	if r.node {
+		class = "node"
+	}
+	all := nodes{text(r.label)}
+	switch {
+	case r.label == "":
+		return all
+	case r.label != r.full:
+		all = append(all, el("title", nil, text(r.full)))
+	}
+	return el("text", []string{"class", class, "x", units(r.labelX), "y", y}, all...)
+}
+
+func (c chart) drawBar(b bar, y string) element {
+	all := nodes{
+		el("title", nil, text(b.title)),
+		el("rect", []string{"x", units(b.x), "y", "3", "width", units(b.width), "height", units(c.rowHeight - 6), "rx", "2"}),
+	}
+	if b.text != "" {
+		all = append(all, el("text", []string{"x", units(b.x + 5), "y", y}, text(b.text)))
+	}
+	return el("g", []string{"class", b.class()}, all...)
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// An element is one of the XML of a picture.
-type element struct {
+// parsed is an element of a picture or page, read as XML.
+type parsed struct {
 	XMLName  xml.Name
 	Attrs    []xml.Attr `xml:",any,attr"`
 	Text     string     `xml:",chardata"`
-	Elements []element  `xml:",any"`
+	Elements []parsed   `xml:",any"`
 }
 
-func (e element) attr(name string) string {
+func (e parsed) attr(name string) string {
 	for _, a := range e.Attrs {
 		if a.Name.Local == name {
 			return a.Value
@@ -33,29 +33,29 @@ func (e element) attr(name string) string {
 }
 
 // all returns e and what is in it, as it stands in the file.
-func (e element) all() []element {
-	found := []element{e}
+func (e parsed) all() []parsed {
+	found := []parsed{e}
 	for _, child := range e.Elements {
 		found = append(found, child.all()...)
 	}
 	return found
 }
 
-func (e element) child(name string) element {
+func (e parsed) child(name string) parsed {
 	for _, c := range e.Elements {
 		if c.XMLName.Local == name {
 			return c
 		}
 	}
-	return element{}
+	return parsed{}
 }
 
-func isBar(e element) bool {
+func isBar(e parsed) bool {
 	return strings.HasPrefix(e.attr("class"), "bar ")
 }
 
 // bars are those of the lanes, without the legend's.
-func bars(t *testing.T, svg element) (found []element) {
+func bars(t *testing.T, svg parsed) (found []parsed) {
 	t.Helper()
 	for _, e := range svg.all() {
 		if strings.HasPrefix(e.attr("transform"), "translate") {
@@ -72,7 +72,7 @@ func bars(t *testing.T, svg element) (found []element) {
 }
 
 // texts are all that stands in the picture, without what appears on pointing.
-func texts(svg element) (found []string) {
+func texts(svg parsed) (found []string) {
 	for _, e := range svg.all() {
 		if e.XMLName.Local == "text" {
 			found = append(found, e.Text)
@@ -81,13 +81,13 @@ func texts(svg element) (found []string) {
 	return found
 }
 
-func drawn(t *testing.T, nodes []nodeagent.NodeVMs) element {
+func drawn(t *testing.T, nodes []nodeagent.NodeVMs) parsed {
 	t.Helper()
 	var text bytes.Buffer
 	if err := WriteSVG(&text, nodes); err != nil {
 		t.Fatal(err)
 	}
-	var svg element
+	var svg parsed
 	if err := xml.Unmarshal(text.Bytes(), &svg); err != nil {
 		t.Fatalf("%v in:\n%s", err, text.String())
 	}
@@ -135,21 +135,21 @@ func TestEveryStageHasABarWithItsTimes(t *testing.T) {
 // A bar's place is its time: they all have the same scale, from the 0 s of the axis.
 func TestBarsLieWhereTheAxisSays(t *testing.T) {
 	c := newChart(launched())
-	second := (c.Right - c.Left) / 12
-	for _, r := range c.Rows {
-		for _, b := range r.Bars {
-			times := regexp.MustCompile(`start ([\d.]+) s, duration ([\d.]+) s`).FindStringSubmatch(b.Title)
+	second := (c.right - c.left) / 12
+	for _, r := range c.rows {
+		for _, b := range r.bars {
+			times := regexp.MustCompile(`start ([\d.]+) s, duration ([\d.]+) s`).FindStringSubmatch(b.title)
 			start, _ := strconv.ParseFloat(times[1], 64)
 			took, _ := strconv.ParseFloat(times[2], 64)
-			if x := c.Left + start*second; b.X < x-0.01 || b.X > x+0.01 || b.Width < took*second-0.01 || b.Width > took*second+0.01 {
-				t.Errorf("%q lies at %.2f with a width of %.2f", b.Title, b.X, b.Width)
+			if x := c.left + start*second; b.x < x-0.01 || b.x > x+0.01 || b.width < took*second-0.01 || b.width > took*second+0.01 {
+				t.Errorf("%q lies at %.2f with a width of %.2f", b.title, b.x, b.width)
 			}
 		}
 	}
-	if first := c.Ticks[0]; first.X != c.Left || first.Label != "0 s" {
+	if first := c.ticks[0]; first.x != c.left || first.label != "0 s" {
 		t.Errorf("the axis begins with %v", first)
 	}
-	if last := c.Ticks[len(c.Ticks)-1]; last.Label != "12 s" || last.X < c.Right-0.01 {
+	if last := c.ticks[len(c.ticks)-1]; last.label != "12 s" || last.x < c.right-0.01 {
 		t.Errorf("the axis ends with %v", last)
 	}
 }
@@ -164,11 +164,7 @@ func TestTickStep(t *testing.T) {
 
 // Stages that stand beside each other, in a legend line or a lane, differ in colour.
 func TestStagesHaveTheirOwnColours(t *testing.T) {
-	css, err := files.ReadFile("picture.css")
-	if err != nil {
-		t.Fatal(err)
-	}
-	light, dark, _ := strings.Cut(string(css), "@media (prefers-color-scheme: dark)")
+	light, dark, _ := strings.Cut(string(pictureStyle), "@media (prefers-color-scheme: dark)")
 	shared := []string{"queue", "plan", "image", "vf", "taps", "libvirt", "ivshmem", "template", "network"}
 	seen := map[key]string{}
 	for stage := range meanings {
@@ -183,7 +179,7 @@ func TestStagesHaveTheirOwnColours(t *testing.T) {
 			t.Errorf("%s is drawn as %s is", stage, other)
 		}
 		seen[k] = stage
-		rule := fmt.Sprintf(".launch .c%d rect {", k.Colour)
+		rule := fmt.Sprintf(".launch .c%d rect {", k.colour)
 		if !strings.Contains(light, rule) || !strings.Contains(dark, rule) {
 			t.Errorf("picture.css lacks %q in light or dark", rule)
 		}
