@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// clonesResult says how many different ones VMs from one template have of what must be
-// a machine's own.
+// clonesResult counts, for each property that must differ between machines, how many values
+// the VMs from one template have.
 type clonesResult struct {
 	VMs       int            `json:"vms"`
 	Different map[string]int `json:"different"`

@@ -122,8 +122,8 @@ type launch struct {
 // floor is the time that the machine's CPUs need if they never wait.
 func (l launch) floor() float64 { return l.CPU / float64(cpus) }
 
-// batch begins when it is told to, and ends when it is told to. Slurm cannot bind as many
-// tasks to a node's CPUs as it imagines to have.
+// batch starts its VMs when the file go appears, and ends when the file over does. Its tasks
+// are not bound to CPUs, since the nodes claim more CPUs than the machine has.
 const batch = `#!/bin/bash
 echo >begun
 until [[ -e go ]]; do sleep 0.05; done

@@ -40,8 +40,8 @@ const (
 	linkMB  = 119  // MiB/s of the file server: what 1 Gb/s Ethernet carries at best
 )
 
-// ways are those of the paper's Figures 5 and 6, and what has come since. Each is
-// measured with what the storage has sent before forgotten.
+// ways are those of the paper's Figures 5 and 6, and newer ones. Caches are emptied before
+// each round.
 var ways = []struct {
 	name, options, site string
 	again               bool // what an earlier job left on the node is there

@@ -67,7 +67,8 @@ type bare struct {
 	Setup   guest.Setup `json:"setup"`
 }
 
-// capture takes the one QEMU that runs in the cluster for a model, while it runs.
+// capture reads the command line of the only QEMU that runs in the cluster and makes a bare
+// VM like it.
 func (c *cluster) capture() (bare, error) {
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -119,7 +120,8 @@ func (c *cluster) model(args []string) (bare, error) {
 	return m, err
 }
 
-// own are descriptors that libvirt hands to QEMU, and what stands for them.
+// own replaces the descriptors that libvirt hands to QEMU by sockets and a tap that QEMU
+// opens itself.
 var own = []struct {
 	handed *regexp.Regexp
 	made   string
@@ -129,8 +131,8 @@ var own = []struct {
 	{regexp.MustCompile(`"type":"tap","fd":"\d+"`), `"type":"tap","ifname":"bench0","script":"no","downscript":"no"`},
 }
 
-// alone leaves out what ties QEMU to libvirt: its monitor, its secret, its order to
-// wait.
+// alone returns the arguments without what ties QEMU to libvirt: the monitor, the secret and
+// the order to wait (-S).
 func alone(args []string, paths *strings.Replacer) (kept []string) {
 	for i := 0; i < len(args); i++ {
 		next := ""

@@ -126,8 +126,8 @@ func (b *bench) run(ctx context.Context, out string, names []string) error {
 	return nil
 }
 
-// lock makes this the only one of its kind on the machine: a second would take the cluster
-// away from the first, and neither's times would be worth anything.
+// lock keeps a second bench/launch off the machine. It would take the cluster away from the
+// first, and the times of both would be useless.
 func lock() (*flock.Flock, error) {
 	lock := flock.New(filepath.Join(os.TempDir(), "slurmv-bench.lock"), flock.SetPermissions(0o600))
 	mine, err := lock.TryLock()

@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +27,9 @@ func TestReportIsTheOneInDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"benchmarks.md", "benchmarks.json", "benchmarks-image.svg", "benchmarks-nodes.svg"} {
+		if strings.HasSuffix(name, ".svg") && runtime.GOARCH != "amd64" {
+			continue // other processors round the coordinates otherwise
+		}
 		want, err := os.ReadFile(filepath.Join(docs, name))
 		if err != nil {
 			t.Fatal(err)

@@ -62,7 +62,7 @@ var quickSweeps = []sweep{
 	{"cold", true, 4, []int{8}},
 }
 
-// fullSweeps are all.
+// fullSweeps has every number of VMs on every number of nodes, started in every way.
 func fullSweeps() (all []sweep) {
 	for _, start := range []string{"warm", "cold"} {
 		for _, serial := range []bool{false, true} {

@@ -12,7 +12,7 @@ import (
 	"github.com/slurm-v/slurm-v/bench/draw"
 )
 
-// Told apart by the kind of line, too.
+// The curves differ in colour and in dashes.
 var (
 	colours = []color.Color{draw.Blue, draw.Vermilion, draw.Green}
 	dashes  = [][]vg.Length{nil, {vg.Points(6), vg.Points(2)}, {vg.Points(2), vg.Points(2)}}

@@ -40,8 +40,8 @@ type result struct {
 	samples [iterations][]float64
 }
 
-// expected is what should arrive of each sender in an iteration: who sends shares
-// the link, as the minima are or equally.
+// expected is how much of each sender should arrive in an iteration. Those who send share
+// the link, in proportion to their minima or equally.
 func (e experiment) expected(iteration int) []float64 {
 	weights, sum := make([]float64, len(senders)), 0.0
 	for i, s := range senders {
@@ -64,7 +64,7 @@ const (
 	pf     = "soft0"
 )
 
-// A bed is the two nodes of an experiment, between which the link is.
+// A bed is the two nodes of an experiment and the link between them.
 type bed struct {
 	near, far *netlab.Node
 	vfs       *software.Node
@@ -176,7 +176,7 @@ func (r *result) measure(flows []*flow) error {
 	return closeAll(flows)
 }
 
-// direct has those send who send in that iteration.
+// direct starts and stops flows, so that only the senders of this iteration send.
 func (r *result) direct(flows []*flow, iteration int) error {
 	for i, f := range flows {
 		switch sends := senders[i].sends(iteration); {
