@@ -32,7 +32,7 @@ TAGS    := libvirt_dlopen
 # The paths are compiled in, so other paths are another build.
 $(shell mkdir -p $(BUILD); echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' | cmp -s - $(BUILD)/settings || echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' > $(BUILD)/settings)
 
-GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*') config/slurmv.toml go.mod go.sum
+GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*' -not -path './bench/*') config/slurmv.toml images/start-guest.sh $(wildcard internal/report/*.css) go.mod go.sum
 SHIM       := $(wildcard spank/*.c spank/*.h) spank/spank.map Makefile
 LUA        := $(BUILD)/job_submit.lua $(BUILD)/cli_filter.lua
 GUEST_PKG ?= ./cmd/slurmv-guest
@@ -92,6 +92,13 @@ clean:
 	rm -rf $(BUILD)
 
 # What `make test` does beside the cluster's scenarios.
+
+# All shell of the repository: programs by their first line, and the parts that a program
+# PROGRAM sources from PROGRAM.d, which are checked in its context.
+HASH := \#
+SCRIPTS = $(shell git ls-files -z | xargs -0 awk 'FNR == 1 && /^$(HASH)!.*sh( |$$)/ { print FILENAME } { nextfile }')
+SHELL_PARTS = $(filter-out $(SCRIPTS),$(shell git ls-files '*.sh'))
+
 LINT := $(BUILD)/tools/golangci-lint
 LINT_VERSION := v2.15.0
 
@@ -106,17 +113,19 @@ lint: $(LINT)
 	$(GO) vet -tags $(TAGS),noguests ./vmlaunch
 	$(GO) vet -tags $(TAGS),sriov ./test/sriovnode
 	$(LINT) run --build-tags $(TAGS) ./...
+	$(GO) vet -C bench -tags $(TAGS) ./...
+	cd bench && $(abspath $(LINT)) run --build-tags $(TAGS) ./...
 	shellcheck -x $(SCRIPTS)
+	shellcheck -x -a $(patsubst %.d/,%,$(sort $(dir $(SHELL_PARTS))))
 
 # CHANGELOG.md joins the fragments of the releases; CONTRIBUTING.md says how one is made.
 .PHONY: changelog
 changelog:
 	scripts/changelog >CHANGELOG.md
 
-SCRIPTS := .ci/run $(wildcard scripts/bench-image-cache scripts/bench-apps scripts/bench-ivshmem scripts/bench-plugin scripts/bench-scale scripts/bench-scale.d/srun scripts/bench-scale.d/job.sh scripts/bench-vf scripts/bench-vf-nodes scripts/census scripts/changelog scripts/cluster scripts/demo scripts/leaks scripts/install-packages scripts/guest-image scripts/soak scripts/sriov-node scripts/sriov-node.d/* scripts/test)
-
 unit:
 	$(GO) test -race -tags $(TAGS) ./...
+	$(GO) test -C bench -race -tags $(TAGS) ./...
 
 # Virtual functions with a real kernel and its drivers, on an emulated node. That kernel
 # has 802.1Q, too, which not every machine's has: the tests of VLANs that skip elsewhere
@@ -146,13 +155,13 @@ soak-cycles:
 # How fast VMs come up: docs/benchmarks.md. The machine should have nothing else to do.
 .PHONY: bench
 bench: packages
-	scripts/bench $(PARTS)
+	bench/launch $(PARTS)
 
 # What many VMs and nodes cost, without guests: docs/scale.md. The machine should have
 # nothing else to do.
 .PHONY: bench-scale
 bench-scale: packages
-	scripts/bench-scale
+	bench/scale
 
 # The suite, as continuous integration runs it.
 test: packages
@@ -166,4 +175,4 @@ demo: packages
 .PHONY: bench-apps
 bench-apps: packages
 	scripts/cluster up
-	scripts/bench-apps
+	bench/applications

@@ -30,7 +30,7 @@ import (
 
 // BenchmarkNode launches and reclaims jobs of more and more VMs on one node, and does
 // each part of that alone: what grows faster than the number of VMs has more ms/VM.
-// Run it in a network namespace of its own: scripts/bench-scale.
+// Run it in a network namespace of its own: bench/scale.
 func BenchmarkNode(b *testing.B) {
 	for _, vms := range []int{1, 4, 16, 64, 256} {
 		for _, part := range []struct {
@@ -63,7 +63,7 @@ type yard struct {
 func newYard(b *testing.B, vms int) *yard {
 	b.Helper()
 	if _, err := os.Stat(filepath.Join(config.Libexec, "slurmv-guest")); err != nil || os.Geteuid() != 0 {
-		b.Skip("run scripts/bench-scale as root")
+		b.Skip("run bench/scale as root")
 	}
 	dir, err := os.MkdirTemp("/var/tmp", "slurmv-scale")
 	check(b, err)

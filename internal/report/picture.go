@@ -1,158 +1,134 @@
 package report
 
 import (
-	"bytes"
 	_ "embed"
-	"html/template"
-	"image/color"
+	"fmt"
 	"io"
-	"slices"
 	"strings"
-	"time"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// A lane is one line of the picture. A node has as many as stages that its VMs
-// share went on at once, a VM has one.
-type lane struct {
-	label  string
-	stages []nodeagent.Stage // none overlaps with another
-	offset time.Duration     // from the zero of the picture to that of the stages
+//go:embed picture.css
+var pictureStyle css
+
+// Around the chart, in a picture of its own; above is its title, too.
+const (
+	margin = 16.0
+	above  = 40.0
+)
+
+// WriteSVG draws a bar for every stage of each node and VM, over the seconds since the
+// VMs were requested. The picture needs no other file, and is dark where the reader's
+// desktop is.
+func WriteSVG(out io.Writer, nodes []nodeagent.NodeVMs) error {
+	var file strings.Builder
+	newChart(nodes).picture().write(&file)
+	_, err := io.WriteString(out, file.String())
+	return err
 }
 
-// lanes puts each node above its VMs.
-func lanes(nodes []nodeagent.NodeVMs) []lane {
-	var all []lane
-	zero := firstRequest(nodes)
-	for _, n := range nodes {
-		offset := n.Began.Sub(zero)
-		for i, stages := range apart(n.Stages) {
-			label := ""
-			if i == 0 {
-				label = n.Node
-			}
-			all = append(all, lane{label, stages, offset})
+func (c chart) picture() element {
+	w, h := units(width+2*margin), units(above+c.head+c.body+margin)
+	left, top := units(-margin), units(-above)
+	return el("svg", []string{
+		"xmlns", "http://www.w3.org/2000/svg", "class", "launch", "role", "img", "aria-label", c.title,
+		"width", w, "height", h, "viewBox", strings.Join([]string{left, top, w, h}, " "),
+	},
+		el("style", nil, pictureStyle),
+		el("rect", []string{"class", "ground", "x", left, "y", top, "width", w, "height", h}),
+		el("text", []string{"class", "title", "x", units(labelX), "y", "-14", "font-size", "15"}, text(c.title)),
+		el("g", nil, c.drawHead()),
+		el("g", []string{"transform", moved(c.head)}, c.drawBody()))
+}
+
+// moved puts what is drawn from y = 0 on to another y.
+func moved(y float64) string { return fmt.Sprintf("translate(0 %s)", units(y)) }
+
+// drawHead draws the legend and what the marks of the time axis say.
+func (c chart) drawHead() (all nodes) {
+	for _, l := range c.legend {
+		all = append(all, faint(labelX, l.y+15, text(l.caption)))
+		for _, e := range l.entries {
+			swatch := el("rect", []string{"x", units(e.x), "y", units(e.y + 4), "width", "18", "height", "14", "rx", "2"})
+			all = append(all,
+				el("g", []string{"class", e.class()}, el("title", nil, text(strings.TrimSuffix(e.stage+": "+e.meaning, ": "))), swatch),
+				el("text", []string{"x", units(e.x + 24), "y", units(e.y + 15)}, text(e.stage)))
 		}
-		for _, vm := range n.VMs {
-			all = append(all, lane{vm.Name, vm.Stages, offset})
-		}
+	}
+	return append(all, c.drawTimes(c.head-6)...)
+}
+
+func faint(x, y float64, content ...node) element {
+	return el("text", []string{"class", "faint", "x", units(x), "y", units(y)}, content...)
+}
+
+func (c chart) drawTimes(y float64) (all nodes) {
+	for _, t := range c.ticks {
+		all = append(all, el("text", []string{"class", "faint", "x", units(t.x), "y", units(y), "text-anchor", "middle"}, text(t.label)))
 	}
 	return all
 }
 
-// visible is what a stage has to take to be seen.
-const visible = time.Millisecond
-
-// apart spreads stages, ordered by their beginnings, over as few lanes as they need.
-func apart(stages []nodeagent.Stage) (spread [][]nodeagent.Stage) {
-	for _, s := range stages {
-		if s.End-s.Start < visible {
-			continue
-		}
-		free := slices.IndexFunc(spread, func(lane []nodeagent.Stage) bool { return lane[len(lane)-1].End <= s.Start })
-		if free < 0 {
-			free, spread = len(spread), append(spread, nil)
-		}
-		spread[free] = append(spread[free], s)
+// drawBody draws the lanes over the lines of the time axis, and says the times below again.
+func (c chart) drawBody() (all nodes) {
+	if len(c.rows) == 0 {
+		return nodes{faint(labelX, 15, text("No stages are recorded."))}
 	}
-	return spread
-}
-
-// colours are Okabe and Ito's, which colour-blind readers tell apart, and then the
-// same paler.
-var colours = []color.Color{
-	color.RGBA{R: 153, G: 153, B: 153, A: 255}, color.RGBA{R: 230, G: 159, B: 0, A: 255}, color.RGBA{R: 86, G: 180, B: 233, A: 255},
-	color.RGBA{R: 0, G: 158, B: 115, A: 255}, color.RGBA{R: 240, G: 228, B: 66, A: 255}, color.RGBA{R: 0, G: 114, B: 178, A: 255},
-	color.RGBA{R: 213, G: 94, B: 0, A: 255}, color.RGBA{R: 204, G: 121, B: 167, A: 255}, color.RGBA{R: 204, G: 204, B: 204, A: 255},
-	color.RGBA{R: 247, G: 217, B: 153, A: 255}, color.RGBA{R: 187, G: 225, B: 246, A: 255}, color.RGBA{R: 153, G: 216, B: 199, A: 255},
-	color.RGBA{R: 153, G: 199, B: 224, A: 255}, color.RGBA{R: 238, G: 191, B: 153, A: 255}, color.RGBA{R: 235, G: 201, B: 220, A: 255},
-}
-
-// bars draws one stage wherever it occurs.
-type bars struct {
-	stage  string
-	colour color.Color
-	lanes  []lane
-}
-
-// Plot implements [plot.Plotter]. The first lane is at the top.
-func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	for i, l := range b.lanes {
-		middle := float64(len(b.lanes) - 1 - i)
-		for _, s := range l.stages {
-			if s.Name != b.stage {
-				continue
-			}
-			from, to := x((l.offset + s.Start).Seconds()), x((l.offset + s.End).Seconds())
-			low, high := y(middle-0.4), y(middle+0.4)
-			c.FillPolygon(b.colour, []vg.Point{{X: from, Y: low}, {X: to, Y: low}, {X: to, Y: high}, {X: from, Y: high}})
+	for _, r := range c.rows {
+		if r.node {
+			all = append(all, el("rect", []string{"class", "band", "x", "0", "y", units(r.y), "width", units(width), "height", units(c.rowHeight)}))
 		}
 	}
+	bottom := c.body - axisLine
+	for _, t := range c.ticks {
+		all = append(all, el("line", []string{"class", "grid", "x1", units(t.x), "y1", "0", "x2", units(t.x), "y2", units(bottom)}))
+	}
+	all = append(all, c.drawTimes(bottom+17)...)
+	for _, r := range c.rows {
+		all = append(all, c.drawRow(r))
+	}
+	return all
 }
 
-// Thumbnail implements [plot.Thumbnailer].
-func (b bars) Thumbnail(c *draw.Canvas) {
-	c.FillPolygon(b.colour, []vg.Point{c.Min, {X: c.Max.X, Y: c.Min.Y}, c.Max, {X: c.Min.X, Y: c.Max.Y}})
-}
-
-// WriteSVG draws a bar for every stage, of each node and VM, over the seconds since
-// the VMs were requested.
-func WriteSVG(out io.Writer, nodes []nodeagent.NodeVMs) error {
-	all := lanes(nodes)
-	p, legend := plot.New(), plot.NewLegend()
-	p.Title.Text, p.X.Label.Text = Summarize(nodes).String(), "seconds"
-	p.X.Min, p.X.Max = 0, max(0.001, Summarize(nodes).Ready.Seconds())
-	p.Y.Min, p.Y.Max = -0.5, float64(len(all))-0.5
-	p.Y.Tick.Marker = labels(all)
-	p.Add(plotter.NewGrid())
-	for i, r := range Rows(nodes) {
-		if r.Stage == ready {
-			continue
+func (c chart) drawRow(r row) element {
+	middle := units(c.rowHeight/2 + 4) // of a line of text
+	all := nodes{c.drawLabel(r, middle)}
+	for _, b := range r.bars {
+		all = append(all, c.drawBar(b, middle))
+	}
+	if r.end != "" {
+		class := "faint"
+		if r.failed {
+			class = "failed"
 		}
-		b := bars{r.Stage, colours[i%len(colours)], all}
-		p.Add(b)
-		legend.Add(r.Stage, b)
+		all = append(all, el("text", []string{"class", class, "x", units(r.endX), "y", middle}, el("title", nil, text(r.endTitle)), text(r.end)))
 	}
-	const width, beside = 24 * vg.Centimeter, 3 * vg.Centimeter
-	p.Title.Padding = vg.Millimeter
-	legend.Top, legend.Left, legend.Padding = true, true, vg.Millimeter
-	canvas := vgsvg.New(width, 4*vg.Centimeter+vg.Length(max(len(all), len(Rows(nodes))))*vg.Centimeter/2)
-	whole := draw.New(canvas)
-	p.Draw(draw.Crop(whole, 0, -beside, 0, -vg.Millimeter))
-	legend.Draw(draw.Crop(whole, width-beside+vg.Millimeter*3, 0, 0, -vg.Centimeter))
-	_, err := canvas.WriteTo(out)
-	return err
+	return el("g", []string{"transform", moved(r.y), "font-size", units(c.fontSize)}, all...)
 }
 
-func labels(all []lane) (marks plot.ConstantTicks) {
-	for i, l := range all {
-		marks = append(marks, plot.Tick{Value: float64(len(all) - 1 - i), Label: l.label})
+func (c chart) drawLabel(r row, y string) node {
+	class := "vm"
+	if r.node {
+		class = "node"
 	}
-	return marks
+	all := nodes{text(r.label)}
+	switch {
+	case r.label == "":
+		return all
+	case r.label != r.full:
+		all = append(all, el("title", nil, text(r.full)))
+	}
+	return el("text", []string{"class", class, "x", units(r.labelX), "y", y}, all...)
 }
 
-//go:embed page.html
-var pageText string
-
-var page = template.Must(template.New("page").Funcs(template.FuncMap{"seconds": seconds, "times": times}).Parse(pageText))
-
-// WriteHTML makes a page that needs nothing else: the picture, and the tables.
-func WriteHTML(out io.Writer, job string, nodes []nodeagent.NodeVMs) error {
-	var picture bytes.Buffer
-	if err := WriteSVG(&picture, nodes); err != nil {
-		return err
+func (c chart) drawBar(b bar, y string) element {
+	all := nodes{
+		el("title", nil, text(b.title)),
+		el("rect", []string{"x", units(b.x), "y", "3", "width", units(b.width), "height", units(c.rowHeight - 6), "rx", "2"}),
 	}
-	_, svg, _ := strings.Cut(picture.String(), "<svg") // without the XML prologue
-	return page.Execute(out, map[string]any{
-		"Job": job, "Summary": Summarize(nodes), "Rows": Rows(nodes), "Nodes": nodes,
-		"Picture": template.HTML("<svg" + svg),
-	})
+	if b.text != "" {
+		all = append(all, el("text", []string{"x", units(b.x + 5), "y", y}, text(b.text)))
+	}
+	return el("g", []string{"class", b.class()}, all...)
 }

@@ -55,6 +55,7 @@ up_first() {
 	say "installing the build and starting the hosts"
 	install_build 9>&- &
 	build=$!
+	# shellcheck disable=SC2064 # expanded now, since $build is local to this function
 	trap "wait $build" EXIT # a failing `up` ends with all that it has started
 	network_switch
 	host_on ctl

@@ -42,10 +42,10 @@ account_files() {
 			awk -F: -v names="^(${names#|})\$" -v ids="^(${ids#|})\$" -v file="$file" \
 				'$1 !~ names && (file == "shadow" || $3 !~ ids)' "/etc/$file"
 			for user in "${users[@]}"; do
-				name=${user%:*} id=${user#*:}
+				name=${user%:*} uid=${user#*:}
 				case $file in
-				passwd) echo "$name:x:$id:$id:${name^} of Slurm-V's cluster:$dir/home/$name:/bin/bash" ;;
-				group) echo "$name:x:$id:" ;;
+				passwd) echo "$name:x:$uid:$uid:${name^} of Slurm-V's cluster:$dir/home/$name:/bin/bash" ;;
+				group) echo "$name:x:$uid:" ;;
 				shadow) echo "$name:*:19000:0:99999:7:::" ;;
 				esac
 			done

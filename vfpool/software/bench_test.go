@@ -23,7 +23,7 @@ func BenchmarkAttachAndRestore(b *testing.B) {
 }
 
 // BenchmarkSharing has three VMs with minima of 60, 30 and 10 of 100 Mb/s send more
-// than they may for a second, and reports what of it arrives. scripts/bench-vf
+// than they may for a second, and reports what of it arrives. bench/vf-sharing
 // measures more of this.
 func BenchmarkSharing(b *testing.B) {
 	l := newLab(b)

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The report is made from the figures that are kept beside it. Whoever changes its words
+// runs bench/applications --from docs/applications.json.
+func TestReportIsTheOneInDocs(t *testing.T) {
+	const docs = "../../../docs/"
+	out := t.TempDir()
+	if err := run(docs+"applications.json", out, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(docs + "applications.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(out + "/applications.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("docs/applications.md is not what the figures give (-docs +figures):\n%s", diff)
+	}
+}
+
+func TestTimesCountOnlyIfVerified(t *testing.T) {
+	const out = `bfs: 2 searches in 1.2500 s, 6.553e+05 TEPS (harmonic mean): verified
+cg: 1 iterations in 2.5000 s, zeta = 10.100000000000 by 4 ranks: WRONG
+`
+	var got [][]string
+	for _, m := range verified.FindAllStringSubmatch(out, -1) {
+		got = append(got, m[1:])
+	}
+	if diff := cmp.Diff([][]string{{"bfs", "1.2500"}}, got); diff != "" {
+		t.Errorf("times differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestOverheadNeedsSteadyTimes(t *testing.T) {
+	r := record{Series: []series{
+		{Scenario: "EASJ", Side: small, App: "cg", Seconds: []float64{1.1, 2.1, 1.2}},
+		{Scenario: "EASJ", Side: big, App: "cg", Seconds: []float64{1, 1, 1}},
+		{Scenario: "EACJ", Side: small, App: "cg", Seconds: []float64{1.1, 2.3, 1.2}},
+		{Scenario: "EACJ", Side: big, App: "cg", Seconds: []float64{1, 1, 1}},
+	}}
+	for scenario, want := range map[string]string{"EASJ": "+20 % to " + big, "EACJ": notShown} {
+		if got := r.overhead(scenario, "cg", []string{small, big}); got != want {
+			t.Errorf("%s: %q, want %q", scenario, got, want)
+		}
+	}
+}
