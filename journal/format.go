@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"time"
+
+	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
-// A journal is lines of "CHECKSUM JSON\n": eight hexadecimal digits (CRC-32C of
-// the JSON), a space, one entry. `cut -c10- journal | jq` shows it.
+// A journal is lines of [durable.Line], each with one entry as JSON:
+// `cut -c10- journal | jq` shows them.
 const (
 	version = 1
 
@@ -20,8 +21,6 @@ const (
 	// into the header.
 	maxLine = 1 << 20
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // A Header says whose journal it is. It is written once. Fields that it does not
 // know, which older programs wrote, are ignored.
@@ -167,32 +166,24 @@ func encode(e entry) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	line := fmt.Appendf(nil, "%s %s\n", checksum(text), text)
+	line := durable.Line(text)
 	if len(line) > maxLine {
 		return nil, fmt.Errorf("entry of %d bytes is longer than %d", len(line), maxLine)
 	}
 	return line, nil
 }
 
-func checksum(text []byte) string { return fmt.Sprintf("%08x", crc32.Checksum(text, castagnoli)) }
-
 // decode reads one line with its newline.
 func decode(line []byte) (entry, error) {
 	var e entry
-	text, whole := bytes.CutSuffix(line, []byte("\n"))
-	if !whole {
-		return e, errors.New("line has no end")
+	if len(line) > maxLine {
+		return e, fmt.Errorf("line is longer than %d", maxLine)
 	}
-	if len(text) < 9 || text[8] != ' ' || len(line) > maxLine {
-		return e, errors.New("line is not a checksum and an entry")
-	}
-	if string(text[:8]) != checksum(text[9:]) {
-		return e, errors.New("checksum is wrong")
-	}
-	if err := json.Unmarshal(text[9:], &e); err != nil {
+	text, err := durable.ParseLine(line)
+	if err != nil {
 		return e, err
 	}
-	return e, nil
+	return e, json.Unmarshal(text, &e)
 }
 
 func marshalData(data any) (json.RawMessage, error) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
 var unexported = cmp.AllowUnexported(contents{})
@@ -58,7 +60,7 @@ func TestTruncationAtEveryByteGivesThePrefix(t *testing.T) {
 func TestOpenAfterACrash(t *testing.T) {
 	text := sample(t)
 	state := t.TempDir()
-	if err := makeDirs(Dir(state, job)); err != nil {
+	if err := durable.MakeDirs(Dir(state, job), 0o711); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(Dir(state, job), fileName)
@@ -127,7 +129,7 @@ func TestEverySpoiltByteBeforeTheLastLineIsNoticed(t *testing.T) {
 
 func TestOpenNamesFileAndLineOfACorruptJournal(t *testing.T) {
 	state := t.TempDir()
-	if err := makeDirs(Dir(state, job)); err != nil {
+	if err := durable.MakeDirs(Dir(state, job), 0o711); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(Dir(state, job), fileName)
@@ -150,7 +152,7 @@ func TestOpenNamesFileAndLineOfACorruptJournal(t *testing.T) {
 
 func TestAJournalOfAnotherJobIsRefused(t *testing.T) {
 	state, other := t.TempDir(), ID{Job: 1}
-	if err := makeDirs(Dir(state, other)); err != nil {
+	if err := durable.MakeDirs(Dir(state, other), 0o711); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(Dir(state, other), fileName), sample(t), 0o600); err != nil {

@@ -27,6 +27,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
 // A Journal is the open, locked journal of a job. Its methods may be called from
@@ -35,6 +37,7 @@ type Journal struct {
 	id   ID
 	dir  string // <state>/jobs/<id>
 	file *os.File
+	lock *durable.Held // on file
 
 	mu     sync.Mutex
 	c      contents
@@ -49,7 +52,8 @@ type Journal struct {
 // alone: [ErrLocked] if its holder is alive, else [fs.ErrExist], which means that
 // it has to be reclaimed first.
 func Create(state string, id ID, header Header) (*Journal, error) {
-	if err := makeDirs(Dir(state, id)); err != nil {
+	// QEMU, which runs as the job's owner, passes through the directories to its files.
+	if err := durable.MakeDirs(Dir(state, id), 0o711); err != nil {
 		return nil, fmt.Errorf("create journal of job %s: %w", id, err)
 	}
 	j, err := Open(state, id)
@@ -84,13 +88,18 @@ func Open(state string, id ID) (*Journal, error) {
 
 func open(state string, id ID) (*Journal, error) {
 	dir := Dir(state, id)
-	file, err := openLocked(filepath.Join(dir, fileName))
+	path := filepath.Join(dir, fileName)
+	lock, err := takeLock(path)
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{id: id, dir: dir, file: file}
+	file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	j := &Journal{id: id, dir: dir, file: file, lock: lock}
 	if err := j.load(); err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(err, j.Close())
 	}
 	return j, nil
 }
@@ -98,7 +107,7 @@ func open(state string, id ID) (*Journal, error) {
 // load reads the file, cuts off what a crash left half written, and signs as the
 // new holder.
 func (j *Journal) load() error {
-	data, err := readAll(j.file)
+	data, err := os.ReadFile(j.file.Name())
 	if err != nil {
 		return err
 	}
@@ -126,7 +135,7 @@ const reserve = 256 << 10
 // prepare makes the file, of which length bytes were read, ready for more lines.
 func (j *Journal) prepare(length int64) error {
 	if length == 0 {
-		if err := syncDir(j.dir); err != nil {
+		if err := durable.SyncDir(j.dir); err != nil {
 			return err
 		}
 	}
@@ -267,7 +276,7 @@ func (j *Journal) sync(end int64) error {
 }
 
 // Close gives up the lock. The records stay.
-func (j *Journal) Close() error { return j.file.Close() }
+func (j *Journal) Close() error { return errors.Join(j.file.Close(), j.lock.Close()) }
 
 // Remove deletes the journal and the job's directory, and closes the Journal if
 // it could. It refuses while anything is held, and while anything but the journal lies in the
@@ -278,7 +287,7 @@ func (j *Journal) Remove() error {
 	if err := j.remove(); err != nil {
 		return fmt.Errorf("remove journal of job %s: %w", j.id, err)
 	}
-	return j.file.Close()
+	return j.Close()
 }
 
 func (j *Journal) remove() error {
@@ -301,5 +310,5 @@ func (j *Journal) remove() error {
 	if err := os.Remove(j.dir); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
 		return err
 	}
-	return syncDir(filepath.Dir(j.dir))
+	return durable.SyncDir(filepath.Dir(j.dir))
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
 var job = ID{Job: 4217, Restart: 1}
@@ -138,7 +140,7 @@ func TestOpenOfAJobThatIsNotThere(t *testing.T) {
 // A crash between the steps of Create or of Remove leaves a directory.
 func TestADirectoryWithoutAJournalCanBeRemoved(t *testing.T) {
 	state := t.TempDir()
-	must(t, makeDirs(Dir(state, job)))
+	must(t, durable.MakeDirs(Dir(state, job), 0o711))
 	j, err := Open(state, job)
 	must(t, err)
 	if j.Header().Version != 0 || len(j.Held()) != 0 {

@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
 // ErrLocked matches every [LockedError].
@@ -87,40 +88,21 @@ func OpenWait(ctx context.Context, state string, id ID) (*Journal, error) {
 	}
 }
 
-// openLocked opens path, which is made if only its directory exists, and takes
-// the lock on it. The one who had the lock before may have deleted the file: the
-// lock counts only on the file that path names now.
-func openLocked(path string) (*os.File, error) {
+// takeLock takes the lock of a journal, which is made if only its directory exists.
+func takeLock(path string) (*durable.Held, error) {
 	for {
-		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		lock, err := durable.TryLock(path, os.O_CREATE)
+		if !errors.Is(err, durable.ErrLocked) {
+			return lock, err
+		}
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // its holder has just removed it
+		}
 		if err != nil {
 			return nil, err
 		}
-		if err := lock(file); err != nil {
-			return nil, errors.Join(err, file.Close())
-		}
-		opened, err := file.Stat()
-		if err != nil {
-			return nil, errors.Join(err, file.Close())
-		}
-		if named, err := os.Lstat(path); err == nil && os.SameFile(opened, named) {
-			return file, nil
-		}
-		if err := file.Close(); err != nil {
-			return nil, err
-		}
+		c, _ := parse(data)
+		return nil, &LockedError{Holder: c.holder}
 	}
-}
-
-func lock(file *os.File) error {
-	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if !errors.Is(err, unix.EWOULDBLOCK) {
-		return err
-	}
-	data, err := readAll(file)
-	if err != nil {
-		return err
-	}
-	c, _ := parse(data)
-	return &LockedError{Holder: c.holder}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -79,43 +78,6 @@ func Read(state string, id ID) (State, error) {
 		err = fmt.Errorf("read journal of job %s: %w", id, named(err, path))
 	}
 	return State{Header: c.header, Holder: c.holder, Held: c.held}, err
-}
-
-// makeDirs makes the job's directory and those above it that are missing, each
-// on disk when it returns. QEMU, which runs as the job's owner, has to pass
-// through all of them to the files that are his.
-func makeDirs(dir string) error {
-	if _, err := os.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	parent := filepath.Dir(dir)
-	if err := makeDirs(parent); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if err := os.Chmod(dir, 0o711); err != nil { // whatever the umask is
-		return err
-	}
-	return syncDir(parent)
-}
-
-// syncDir puts the names in dir on disk.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-func readAll(file *os.File) ([]byte, error) {
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(io.NewSectionReader(file, 0, info.Size()))
 }
 
 // Holds reports whether a job of the node holds the resource, or may.

@@ -15,7 +15,6 @@
 package cache
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gofrs/flock"
+	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
 // A Cache is a directory of a node's own disk. It is made with the first entry.
@@ -170,19 +169,11 @@ func (c *Cache) Release(holder string) error {
 
 // lock is held for moments: while an entry begins to be held, while room is made,
 // and while entries are removed. Who has it may be suspended even then.
-func (c *Cache) lock(ctx context.Context) (*flock.Flock, error) {
+func (c *Cache) lock(ctx context.Context) (*durable.Held, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, stalledLooks*c.look, ErrStalled)
 	defer cancel()
-	lock := flock.New(filepath.Join(c.dir, lockName), flock.SetPermissions(0o600))
-	ours, err := lock.TryLockContext(ctx, retry)
-	if ours {
-		return lock, nil
-	}
-	return nil, errors.Join(cmp.Or(context.Cause(ctx), err), lock.Close())
+	return durable.Lock(ctx, filepath.Join(c.dir, lockName), os.O_CREATE)
 }
-
-// retry is how often a lock is tried: the kernel's own waiting cannot be cancelled.
-const retry = 20 * time.Millisecond
 
 const lockName = "lock"
 
@@ -193,13 +184,4 @@ func makeDir(dir string) error {
 		return err
 	}
 	return os.Chmod(dir, 0o711)
-}
-
-// syncDir puts the names in dir on disk.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/internal/durable"
 	"github.com/slurm-v/slurm-v/internal/sparse"
 )
 
@@ -83,7 +84,7 @@ func (e entry) publish(src Source, temporary string) error {
 	if err := os.Rename(temporary, e.file(len(src.Below))); err != nil {
 		return err
 	}
-	return syncDir(e.dir)
+	return durable.SyncDir(e.dir)
 }
 
 // write copies src to path, and gives the copy to the one whom it is for when it is

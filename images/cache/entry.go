@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,9 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
-	"github.com/gofrs/flock"
+	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
 // An entry is a directory with these files:
@@ -71,18 +71,7 @@ func (e entry) write(r record) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(e.dir, "record-")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	if err := os.Rename(file.Name(), e.recordFile()); err != nil {
-		return err
-	}
-	return syncDir(e.dir)
+	return durable.WriteFile(e.recordFile(), text)
 }
 
 // intact reports whether the copy is whole and as it was made. Its owner may write
@@ -99,13 +88,26 @@ var ErrStalled = errors.New("another job is copying, and gets no further: it may
 // counted, and not the time: who waits may have been suspended, too.
 const stalledLooks = 6
 
-// lock waits until nobody else copies into e, or the one who does gets no further. He may
-// have been killed, so progress is what the disk says and not what he does.
-func (e entry) lock(ctx context.Context, look time.Duration, progress func(Progress)) (lock *flock.Flock, waited time.Duration, err error) {
-	lock, began := flock.New(filepath.Join(e.dir, lockName), flock.SetPermissions(0o600)), time.Now()
-	if ours, err := lock.TryLock(); ours || err != nil {
+// lock waits until nobody else copies into e, or the one who does gets no further.
+func (e entry) lock(ctx context.Context, look time.Duration, progress func(Progress)) (lock *durable.Held, waited time.Duration, err error) {
+	path, began := filepath.Join(e.dir, lockName), time.Now()
+	lock, err = durable.TryLock(path, os.O_CREATE)
+	if !errors.Is(err, durable.ErrLocked) {
 		return lock, 0, err
 	}
+	ctx, stop := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { stop(e.watch(ctx, look, progress)) })
+	lock, err = durable.Lock(ctx, path, os.O_CREATE)
+	stop(nil)
+	watching.Wait() // progress is called by one goroutine at a time
+	return lock, time.Since(began), err
+}
+
+// watch calls progress at each look until ctx is done, and returns ErrStalled if the
+// copy stops growing. The process that copies may have been killed, so watch asks the
+// disk.
+func (e entry) watch(ctx context.Context, look time.Duration, progress func(Progress)) error {
 	var last Progress
 	for same := 0; same < stalledLooks; same++ {
 		now := e.progress()
@@ -113,14 +115,13 @@ func (e entry) lock(ctx context.Context, look time.Duration, progress func(Progr
 			last, same = now, 0
 		}
 		progress(now)
-		short, cancel := context.WithTimeout(ctx, look)
-		ours, err := lock.TryLockContext(short, retry)
-		cancel()
-		if ours || ctx.Err() != nil || err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			return lock, time.Since(began), cmp.Or(context.Cause(ctx), err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(look):
 		}
 	}
-	return nil, time.Since(began), errors.Join(ErrStalled, lock.Close())
+	return ErrStalled
 }
 
 // reportEvery is how often a wait and a copy say how far they are: each time is a

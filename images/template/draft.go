@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
 // A Draft is a template that is being made.
@@ -169,7 +169,7 @@ func (d *Draft) publish(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(d.Dir, aboutFile), text, 0o600); err != nil {
 		return err
 	}
-	if err := syncAll(d.Dir); err != nil {
+	if err := durable.SyncTree(d.Dir); err != nil {
 		return err
 	}
 	unlock, err := d.store.lock(ctx, "lock")
@@ -188,7 +188,7 @@ func (d *Draft) publish(ctx context.Context) error {
 	if err := errors.Join(os.RemoveAll(d.final), os.Rename(d.Dir, d.final)); err != nil {
 		return err
 	}
-	return syncFile(filepath.Dir(d.final))
+	return durable.SyncDir(filepath.Dir(d.final))
 }
 
 // makeRoom removes templates until one of size bytes fits.
@@ -216,26 +216,4 @@ func (s *Store) makeRoom(size int64) error {
 		err = fmt.Errorf("%w, and they fill what all together may have: %d MiB (warm.size)", ErrInUse, s.limit>>20)
 	}
 	return err
-}
-
-// syncAll has the files of a directory written to disk, and then itself.
-func syncAll(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.Type().IsRegular() {
-			err = errors.Join(err, syncFile(filepath.Join(dir, e.Name())))
-		}
-	}
-	return errors.Join(err, syncFile(dir))
-}
-
-func syncFile(path string) error {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Sync(), file.Close())
 }

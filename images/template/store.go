@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/internal/durable"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -255,22 +256,9 @@ func (s *Store) lock(ctx context.Context, name string) (unlock func(), err error
 	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	lock, err := durable.Lock(ctx, path, os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = file.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), file.Close())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	return func() { _ = lock.Close() }, nil
 }

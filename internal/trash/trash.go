@@ -22,6 +22,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
 // A Trash is a directory of root's that nobody else can enter.
@@ -66,25 +68,26 @@ func (t Trash) Left() bool {
 // Empty removes what is in the trash until ctx is done. While another process does,
 // there is nothing to do.
 func (t Trash) Empty(ctx context.Context) error {
-	dir, err := os.Open(t.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	lock, err := durable.TryLock(t.dir, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, durable.ErrLocked) {
 		return nil
 	}
 	if err == nil {
-		err = (&remover{ctx: ctx}).empty(dir)
+		err = errors.Join(t.empty(ctx), lock.Close())
 	}
 	if err != nil {
 		return fmt.Errorf("empty %s: %w", t.dir, err)
 	}
 	return nil
+}
+
+func (t Trash) empty(ctx context.Context) error {
+	dir, err := os.Open(t.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return (&remover{ctx: ctx}).empty(dir)
 }
 
 // maxMounts bounds the mounts on one directory: fusermount allows users a thousand.

@@ -3,6 +3,7 @@ package sriovtest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/internal/durable"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
@@ -161,28 +163,26 @@ func (n *Node) SetOwner(path string, owner device.Owner, mode fs.FileMode) error
 
 // Hold is a QEMU that uses the VF, until release is called or the process ends.
 func (n *Node) Hold(pci string) (release func(), err error) {
-	file, err := os.Open(n.groupFile(pci))
+	lock, err := durable.TryLock(n.groupFile(pci), 0)
 	if err != nil {
 		return nil, err
 	}
 	v, err := n.load(pci)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, lock.Close())
 	}
 	v.Dirty = true
-	err = firstError(unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB), n.save(pci, v))
-	return func() { file.Close() }, err
+	return func() { lock.Close() }, n.save(pci, v)
 }
 
 func (n *Node) held(pci string) bool { return busy(n.groupFile(pci)) }
 
 func busy(path string) bool {
-	file, err := os.Open(path)
-	if err != nil {
-		return false
+	lock, err := durable.TryLock(path, 0)
+	if err == nil {
+		lock.Close()
 	}
-	defer file.Close()
-	return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil
+	return errors.Is(err, durable.ErrLocked)
 }
 
 // Free is EBUSY while the VF is held.
