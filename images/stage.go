@@ -12,6 +12,7 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images/cache"
 	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/internal/sparse"
 )
 
 // An Outcome is what staging an image came to.
@@ -230,7 +231,7 @@ func copyFile(ctx context.Context, path string, from *os.File, finish func(*os.F
 	if err != nil {
 		return err
 	}
-	_, err = cache.Duplicate(ctx, to, from, func(int64) {})
+	_, err = sparse.Copy(ctx, to, from, func(int64) {})
 	if err == nil && finish != nil {
 		err = finish(to)
 	}

@@ -34,7 +34,7 @@ func (w *warmer) adoptTemplate(ctx context.Context, shape template.Shape) error 
 		return err
 	}
 	return w.publish(ctx, shape, func(draft *template.Draft) error {
-		return errors.Join(draft.CopyFrom(site, int(w.Plan.Owner.UID)), w.makeBlank(ctx, draft))
+		return errors.Join(draft.CopyFrom(ctx, site, int(w.Plan.Owner.UID)), w.makeBlank(ctx, draft))
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -373,86 +372,6 @@ func TestCopiesBelongToTheirOwner(t *testing.T) {
 			t.Errorf("the copy of %v: uid %d, mode %o, error %v", owner, s.Uid, s.Mode, err)
 		}
 	}
-}
-
-func TestHolesStayHoles(t *testing.T) {
-	const size, data = 1 << 30, 300 << 20
-	path := image(t, "i", 0)
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err == nil {
-		_, err = file.WriteAt([]byte("data"), data)
-	}
-	if err = errors.Join(err, file.Truncate(size)); err != nil {
-		t.Fatal(err)
-	}
-	for name, move := range map[string]func(dst, src *os.File, at, n int64) (int64, error){"in the kernel": inKernel, "by hand": byHand} {
-		t.Run(name, func(t *testing.T) {
-			dst, err := os.Create(filepath.Join(t.TempDir(), "copy"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			d := duplication{ctx: t.Context(), dst: dst, src: file, report: func(int64) {}, move: move}
-			if err := errors.Join(d.run(), dst.Truncate(size)); err != nil {
-				t.Fatal(err)
-			}
-			is, err := stateOf(dst)
-			if err != nil || is.Size != size || is.allocated > 1<<20 || d.done > 1<<20 {
-				t.Errorf("the copy has %d bytes, %d on disk, %d were copied, error %v", is.Size, is.allocated, d.done, err)
-			}
-			word := make([]byte, 4)
-			if _, err := dst.ReadAt(word, data); err != nil || string(word) != "data" {
-				t.Errorf("the copy has %q, error %v", word, err)
-			}
-		})
-	}
-}
-
-// A file server that does not tell where holes are gives zeros.
-func TestZerosBecomeHoles(t *testing.T) {
-	path := image(t, "i", 0)
-	if err := os.WriteFile(path, make([]byte, 10<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	dst, err := os.Create(path + ".copy")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := byHand(dst, open(t, path), 0, 10<<20); n != 10<<20 || err != nil {
-		t.Fatalf("%d bytes, error %v", n, err)
-	}
-	if is, err := stateOf(dst); err != nil || is.allocated > 0 {
-		t.Errorf("%d bytes on disk, error %v", is.allocated, err)
-	}
-}
-
-func TestASourceThatShrinksIsNoticed(t *testing.T) {
-	path := image(t, "i", 1<<20)
-	for name, move := range map[string]func(dst, src *os.File, at, n int64) (int64, error){"in the kernel": inKernel, "by hand": byHand} {
-		dst, err := os.Create(path + ".copy")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := move(dst, open(t, path), 1<<20, 4096); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%s: error = %v", name, err)
-		}
-	}
-}
-
-// Blocks are shared where the file system can: run it with TMPDIR on one.
-func TestBlocksAreShared(t *testing.T) {
-	path := image(t, "i", 1<<20)
-	dst, err := os.Create(path + ".copy")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if unix.IoctlFileClone(int(dst.Fd()), int(open(t, path).Fd())) != nil {
-		t.Skip("the file system cannot share blocks: set TMPDIR to a directory on XFS or btrfs")
-	}
-	n, err := Duplicate(t.Context(), dst, open(t, path), func(int64) {})
-	if n != 0 || err != nil {
-		t.Errorf("%d bytes were copied, error %v", n, err)
-	}
-	sameContent(t, path, dst.Name())
 }
 
 func TestLinksToTheFilesBelow(t *testing.T) {

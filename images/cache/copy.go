@@ -1,15 +1,10 @@
 package cache
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/internal/durable"
 	"github.com/slurm-v/slurm-v/internal/sparse"
@@ -94,7 +89,7 @@ func write(ctx context.Context, path string, src Source, report func(done int64)
 	if err != nil {
 		return 0, err
 	}
-	copied, err = Duplicate(ctx, file, src.File, report)
+	copied, err = sparse.Copy(ctx, file, src.File, report)
 	if err == nil && src.Finish != nil {
 		err = src.Finish(file)
 	}
@@ -123,108 +118,3 @@ func steadily(report func(int64)) func(int64) {
 		}
 	}
 }
-
-// Duplicate makes dst, which is empty, a copy of src with the same holes, and
-// returns how many bytes of data it has copied. Where the file system can share the
-// blocks of both, that are none. report is called with the bytes that are done.
-func Duplicate(ctx context.Context, dst, src *os.File, report func(done int64)) (int64, error) {
-	info, err := src.Stat()
-	if err != nil {
-		return 0, err
-	}
-	report(0)
-	if unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) == nil {
-		return 0, nil
-	}
-	d := duplication{ctx: ctx, dst: dst, src: src, report: report, move: inKernel}
-	if err := d.run(); err != nil {
-		return d.done, err
-	}
-	return d.done, dst.Truncate(info.Size())
-}
-
-type duplication struct {
-	ctx      context.Context
-	dst, src *os.File
-	report   func(int64)
-	move     func(dst, src *os.File, at, length int64) (int64, error)
-	done     int64
-}
-
-// stride is how much is copied between two looks at the context, in bytes.
-const stride = 4 << 20
-
-func (d *duplication) run() error {
-	for at := int64(0); ; {
-		from, to, err := sparse.NextData(d.src, at)
-		if err != nil || from == to {
-			return err
-		}
-		for at = from; at < to; {
-			n, err := d.step(at, min(stride, to-at))
-			if err != nil {
-				return err
-			}
-			at += n
-		}
-	}
-}
-
-// step copies some of what is at at. The kernel is told to begin writing it to the
-// disk, so that little is left for the end.
-func (d *duplication) step(at, length int64) (int64, error) {
-	if d.ctx.Err() != nil {
-		return 0, context.Cause(d.ctx)
-	}
-	n, err := d.move(d.dst, d.src, at, length)
-	if cannot(err) {
-		d.move = byHand
-		n, err = d.move(d.dst, d.src, at, length)
-	}
-	if err != nil {
-		return 0, err
-	}
-	_ = unix.SyncFileRange(int(d.dst.Fd()), at, n, unix.SYNC_FILE_RANGE_WRITE)
-	d.done += n
-	d.report(d.done)
-	return n, nil
-}
-
-// inKernel lets the kernel copy: an NFS server does it by itself, for one.
-func inKernel(dst, src *os.File, at, length int64) (int64, error) {
-	from, to := at, at
-	n, err := unix.CopyFileRange(int(src.Fd()), &from, int(dst.Fd()), &to, int(length), 0)
-	if err == nil && n == 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	return int64(n), err
-}
-
-// cannot reports whether this kernel does not copy between these file systems.
-func cannot(err error) bool {
-	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) ||
-		errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM)
-}
-
-// byHand leaves holes where there are only zeros: a file server may not tell.
-func byHand(dst, src *os.File, at, length int64) (int64, error) {
-	data := make([]byte, length)
-	if n, err := src.ReadAt(data, at); int64(n) < length {
-		return 0, cmp.Or(err, io.ErrUnexpectedEOF)
-	}
-	for from := 0; from < len(data); from += block {
-		part := data[from:min(from+block, len(data))]
-		if bytes.Equal(part, zeros[:len(part)]) {
-			continue
-		}
-		if _, err := dst.WriteAt(part, at+int64(from)); err != nil {
-			return 0, err
-		}
-	}
-	return length, nil
-}
-
-// block is the smallest hole, in bytes: a cluster of most images.
-const block = 64 << 10
-
-var zeros [block]byte

@@ -1,17 +1,16 @@
 package template
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/slurm-v/slurm-v/internal/durable"
+	"github.com/slurm-v/slurm-v/internal/sparse"
 )
 
 // A Draft is a template that is being made.
@@ -98,9 +97,9 @@ func (d *Draft) TakeMemory(block, name string, uid int) error {
 }
 
 // CopyFrom fills the draft with the files of a template that is root's, for uid.
-func (d *Draft) CopyFrom(t Template, uid int) error {
+func (d *Draft) CopyFrom(ctx context.Context, t Template, uid int) error {
 	for path, owner := range map[string]int{savedFile: 0, memoryFile: uid, diskFile: uid, seedFile: uid} {
-		if err := copySparse(filepath.Join(d.Dir, path), filepath.Join(t.Dir, path), owner); err != nil {
+		if err := copyFile(ctx, filepath.Join(d.Dir, path), filepath.Join(t.Dir, path), owner); err != nil {
 			return fmt.Errorf("copy template %s: %w", filepath.Base(t.Dir), err)
 		}
 	}
@@ -116,8 +115,8 @@ func create(path string, uid int) (*os.File, error) {
 	return file, err
 }
 
-// copySparse copies a file, and leaves holes where it is zero.
-func copySparse(to, from string, uid int) error {
+// copyFile makes a copy that belongs to uid.
+func copyFile(ctx context.Context, to, from string, uid int) error {
 	source, err := os.Open(from)
 	if err != nil {
 		return err
@@ -127,23 +126,8 @@ func copySparse(to, from string, uid int) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	chunk := make([]byte, 64<<10)
-	for at := int64(0); ; {
-		n, err := io.ReadFull(source, chunk)
-		if n > 0 && len(bytes.Trim(chunk[:n], "\x00")) > 0 {
-			if _, err := file.WriteAt(chunk[:n], at); err != nil {
-				return err
-			}
-		}
-		at += int64(n)
-		switch {
-		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-			return file.Truncate(at)
-		case err != nil:
-			return err
-		}
-	}
+	_, err = sparse.Copy(ctx, file, source, func(int64) {})
+	return errors.Join(err, file.Close())
 }
 
 // Close lets others of the owner make templates, and removes what was not published.

@@ -26,7 +26,7 @@ func TestFilesOfATemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := draft.CopyFrom(site, 1001); err != nil {
+	if err := draft.CopyFrom(t.Context(), site, 1001); err != nil {
 		t.Fatal(err)
 	}
 	if err := draft.Publish(t.Context()); err != nil {

@@ -177,7 +177,7 @@ func TestTakeMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine := begin(Own(7))
-	if err := mine.CopyFrom(draft.Template, os.Getuid()); err != nil {
+	if err := mine.CopyFrom(t.Context(), draft.Template, os.Getuid()); err != nil {
 		t.Fatal(err)
 	}
 	for name, d := range map[string]*Draft{"made": draft, "copied": mine} {

@@ -1,4 +1,5 @@
-// Package sparse finds the data in files that have holes.
+// Package sparse reads and copies files that have holes. A copy has the same holes,
+// or shares its blocks with the file.
 package sparse
 
 import (
