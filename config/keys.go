@@ -11,8 +11,10 @@ import (
 
 // A statedKey is a key or the name of a section where it stands in a file.
 //
-// The decoder by itself takes vm_per_node in any case of letters and does not
-// say at which key a value of the wrong type stood.
+// The library's parser is not part of its stable API. The decoder, which is, does not
+// do (tried with 2.2.4): it takes VM_PER_NODE for vm_per_node, its errors about values
+// of a wrong type name no key, and those about [[network.lan]] and qemu.cpu.model not
+// even a line.
 type statedKey struct {
 	path         []string // from the top of the file
 	line, column int      // from 1

@@ -10,6 +10,10 @@ import (
 // ways, depth first. It leaves out what cannot end better than the best that it
 // has found, and states in which it has been: it matters what is still to be placed
 // on which PFs, not how it came to that.
+//
+// Remembering states is not enough, the bounds are needed: without them BenchmarkPlace's
+// 8 VMs with 2 VFs take 53 ms instead of 0.07 ms, and 16 different VFs, or 64 VMs with
+// 16, more than 20 s instead of 1 ms.
 type search struct {
 	*problem
 	goal  goal
