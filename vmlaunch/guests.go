@@ -96,6 +96,7 @@ func (n *Node) meetGuest(ctx context.Context, m *machine) error {
 		return err
 	}
 	m.pass("agent")
+	clockChecked := n.beginClockCheck(ctx, m)
 	if err := n.plugRegions(ctx, m); err != nil {
 		return err
 	}
@@ -108,6 +109,9 @@ func (n *Node) meetGuest(ctx context.Context, m *machine) error {
 	report, err := m.session.Setup(ctx, setup)
 	if err != nil {
 		return fmt.Errorf("set up the guest: %w", err)
+	}
+	if err := clockChecked(); err != nil {
+		return err
 	}
 	return m.adopt(report)
 }

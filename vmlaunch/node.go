@@ -109,6 +109,7 @@ type machine struct {
 	domain  *libvirt.Domain
 	console *console
 	session *guest.Session
+	meter   *guest.Meter // of its clock; nil before there is a session
 	turn    turn
 
 	programs int // under the node's programsMu
@@ -118,8 +119,9 @@ type machine struct {
 	stages    []nodeagent.Stage
 	state     string
 	since     time.Duration // of the stage, on the node's clock
-	stop      string        // why the guest ended by itself
-	restoring bool          // its end would not be the job's
+	clockRate *nodeagent.Clock
+	stop      string // why the guest ended by itself
+	restoring bool   // its end would not be the job's
 }
 
 func (m *machine) close() {
@@ -159,6 +161,7 @@ func (m *machine) describe() nodeagent.VM {
 		Number: m.plan.Number, Index: m.plan.Index, Name: m.plan.Name,
 		MAC: m.plan.MAC, State: m.state, Stages: append([]nodeagent.Stage(nil), m.stages...),
 		CPUs: cpuList(m.plan.Pinning.CPUs()), EmulatorCPUs: cpuList(m.plan.Pinning.Emulator),
+		Clock: m.clockRate,
 	}
 	if m.address.IsValid() {
 		vm.Address = m.address.Addr().String()

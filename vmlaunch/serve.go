@@ -35,6 +35,7 @@ func (n *Node) Serve(ctx context.Context, ready func()) error {
 	ready()
 	go func() { <-ctx.Done(); d.close() }()
 	go n.boundEmulatorLogs(ctx)
+	n.watchClocks(ctx)
 	for {
 		c, err := d.accept(ctx)
 		if ctx.Err() != nil {

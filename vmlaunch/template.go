@@ -193,6 +193,10 @@ func (n *Node) bootTemplate(ctx context.Context, m *machine, d *libvirtxml.Domai
 		err = n.clearRoom(wait, m, d.Devices.Shmems[0])
 	}
 	if err == nil {
+		m.meter = m.session.NewMeter()
+		err = n.checkClock(wait, m) // all VMs from the template will have its clock
+	}
+	if err == nil {
 		err = m.session.Template(wait)
 	}
 	if err != nil {
