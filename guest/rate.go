@@ -52,10 +52,11 @@ func RateBetween(a, b Reading) Rate {
 // than [Tolerance].
 func (r Rate) Wrong() bool { return r.Low > 1+Tolerance || r.High < 1-Tolerance }
 
-// Known reports whether the range tells right from wrong.
+// Known reports whether the range tells right from wrong, and how wrong in good figures.
 func (r Rate) Known() bool {
 	right := r.Low >= 1-Tolerance && r.High <= 1+Tolerance
-	return r.Wrong() || right || r.Error() < Tolerance/10
+	inFigures := r.Error() < 0.05*max(1, r.Value())
+	return right || r.Wrong() && inFigures || r.Error() < Tolerance/10
 }
 
 // Value is the middle of the range.

@@ -52,12 +52,14 @@ func (n *Node) checkClock(ctx context.Context, m *machine) error {
 func (n *Node) glanceAtClock(ctx context.Context, m *machine) error {
 	rate, err := m.meter.Read(ctx)
 	switch {
-	case err != nil || !rate.Known():
+	case err != nil:
 		return err
 	case rate.Wrong():
 		return n.checkClock(ctx, m)
+	case rate.Known():
+		return n.noteClock(ctx, m, rate)
 	}
-	return n.noteClock(ctx, m, rate)
+	return nil
 }
 
 // mendClock gives the VM's kernel another clock source.
