@@ -193,11 +193,7 @@ func (n *Node) bootTemplate(ctx context.Context, m *machine, d *libvirtxml.Domai
 		err = n.clearRoom(wait, m, d.Devices.Shmems[0])
 	}
 	if err == nil {
-		m.meter = m.session.NewMeter()
-		err = n.checkClock(wait, m) // all VMs from the template will have its clock
-	}
-	if err == nil {
-		err = m.session.Template(wait)
+		err = n.readyToSave(wait, m)
 	}
 	if err != nil {
 		return n.explainBoot(wait, m, err)
@@ -209,6 +205,16 @@ func (n *Node) bootTemplate(ctx context.Context, m *machine, d *libvirtxml.Domai
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// readyToSave has the guest agent make the VM ready to be saved, unless its clock is wrong:
+// all VMs from the template will have that clock.
+func (n *Node) readyToSave(ctx context.Context, m *machine) error {
+	m.meter = m.session.NewMeter()
+	if err := n.checkClock(ctx, m); err != nil {
+		return err
+	}
+	return m.session.Template(ctx)
 }
 
 // saveTemplate saves the VM, which ends it.
