@@ -7,7 +7,7 @@
 // stream carries a yamux session. Each of its streams begins with one line, a
 // [Header] in JSON, which says what it is for:
 //
-//   - setup, hosts, ssh, template, clock: one answer line, then the end.
+//   - setup, hosts, ssh, template, clock, clocksource: one answer line, then the end.
 //   - program: orders to and events of one program. Its standard streams and
 //     its PMI descriptor are streams of their own, so that a reader who does
 //     not read stalls nobody else, not even signals to the same program.
@@ -38,17 +38,18 @@ const PortName = "org.slurm-v.guest.0"
 
 // The kinds of streams.
 const (
-	kindSetup    = "setup"
-	kindHosts    = "hosts"
-	kindSSH      = "ssh"
-	kindTemplate = "template"
-	kindClock    = "clock"
-	kindDial     = "dial"
-	kindProgram  = "program"
-	kindStdin    = "stdin"
-	kindStdout   = "stdout"
-	kindStderr   = "stderr"
-	kindPMI      = "pmi"
+	kindSetup       = "setup"
+	kindHosts       = "hosts"
+	kindSSH         = "ssh"
+	kindTemplate    = "template"
+	kindClock       = "clock"
+	kindClockSource = "clocksource"
+	kindDial        = "dial"
+	kindProgram     = "program"
+	kindStdin       = "stdin"
+	kindStdout      = "stdout"
+	kindStderr      = "stderr"
+	kindPMI         = "pmi"
 )
 
 const (
@@ -69,7 +70,8 @@ type Header struct {
 	Setup   *Setup   `json:"setup,omitempty"`
 	Hosts   []Host   `json:"hosts,omitempty"`
 	SSH     *SSH     `json:"ssh,omitempty"`
-	Step    int64    `json:"step,omitempty"` // ns by which to set the clock
+	Step    int64    `json:"step,omitempty"`   // ns by which to set the clock
+	Source  string   `json:"source,omitempty"` // the clock source to take; "" asks which it is
 }
 
 // A Command is a program to run in the VM.
@@ -137,9 +139,12 @@ type event struct {
 
 // An answer ends a request that is no program.
 type answer struct {
-	Time   int64   `json:"time,omitempty"` // of the guest's clock, ns since 1970
-	Report *Report `json:"report,omitempty"`
-	Error  string  `json:"error,omitempty"`
+	Time    int64    `json:"time,omitempty"`    // of the guest's clock, ns since 1970
+	Uptime  int64    `json:"uptime,omitempty"`  // of the guest's monotonic clock, ns
+	Source  string   `json:"source,omitempty"`  // of the guest's clock
+	Sources []string `json:"sources,omitempty"` // that its kernel has
+	Report  *Report  `json:"report,omitempty"`
+	Error   string   `json:"error,omitempty"`
 }
 
 // Strings are the arguments or the environment of a program. On the wire they

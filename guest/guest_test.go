@@ -3,11 +3,14 @@ package guest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,9 +76,20 @@ type fakeMachine struct {
 	ssh   SSH
 	ahead time.Duration // by which the clock was set
 	err   error
+
+	began   time.Time          // zero of the monotonic clock
+	rates   map[string]float64 // of that clock, by clock sources; empty is 1
+	source  string             // the present one
+	refused string             // the one that the kernel does not take
+	late    func()             // waits before and after the clock is read
+	setting chan struct{}      // tells that Setup has begun, and lets it go on
 }
 
 func (f *fakeMachine) Setup(_ context.Context, s Setup) (Report, error) {
+	if f.setting != nil {
+		f.setting <- struct{}{}
+		<-f.setting
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.setup = s
@@ -99,11 +113,38 @@ func (f *fakeMachine) StartSSH(_ context.Context, s SSH) error {
 func (f *fakeMachine) Template(context.Context) error { return f.err }
 
 // Clock is that of a machine which had stood still for an hour.
-func (f *fakeMachine) Clock(step time.Duration) (time.Time, error) {
+func (f *fakeMachine) Clock(step time.Duration) (time.Time, time.Duration, error) {
+	if f.late != nil {
+		f.late()
+		defer f.late()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ahead += step
-	return time.Now().Add(f.ahead - time.Hour), f.err
+	return time.Now().Add(f.ahead - time.Hour), f.uptime(), f.err
+}
+
+func (f *fakeMachine) uptime() time.Duration {
+	if f.began.IsZero() {
+		f.began = time.Now().Add(-time.Second)
+	}
+	rate, known := f.rates[f.source]
+	if !known {
+		rate = 1
+	}
+	return time.Duration(float64(time.Since(f.began)) * rate)
+}
+
+func (f *fakeMachine) ClockSource(name string) (ClockSource, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if name == f.refused && name != "" {
+		return ClockSource{}, errors.New("the kernel keeps its clock source")
+	}
+	if name != "" {
+		f.source = name
+	}
+	return ClockSource{Current: f.source, Available: slices.Sorted(maps.Keys(f.rates))}, f.err
 }
 
 // A vm is a guest at the other end of a session.

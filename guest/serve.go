@@ -102,6 +102,9 @@ func (s *Server) stream(ctx context.Context, st *stream) {
 		s.attach(st, h)
 	case kindDial:
 		s.dial(ctx, st, h.Port)
+	case kindClock, kindClockSource:
+		_ = writeLine(st, s.clock(h))
+		st.Finish()
 	default:
 		_ = writeLine(st, s.change(ctx, h))
 		st.Finish()
@@ -140,12 +143,30 @@ func (s *Server) change(ctx context.Context, h Header) answer {
 		err = s.Machine.StartSSH(ctx, *h.SSH)
 	case h.Kind == kindTemplate:
 		err = s.Machine.Template(ctx)
-	case h.Kind == kindClock:
-		var now time.Time
-		now, err = s.Machine.Clock(time.Duration(h.Step))
-		a.Time = now.UnixNano()
 	default:
 		err = fmt.Errorf("the agent in the VM does not know the request %.80q (is the image's agent older than the node's?)", h.Kind)
+	}
+	if err != nil {
+		s.log().Error("request failed", "kind", h.Kind, "err", err)
+		return answer{Error: err.Error()}
+	}
+	return a
+}
+
+// clock reads or changes the clock. It does not wait for other changes of the machine:
+// the host measures the clock meanwhile.
+func (s *Server) clock(h Header) answer {
+	var a answer
+	var err error
+	if h.Kind == kindClock {
+		var now time.Time
+		var uptime time.Duration
+		now, uptime, err = s.Machine.Clock(time.Duration(h.Step))
+		a.Time, a.Uptime = now.UnixNano(), int64(uptime)
+	} else {
+		var source ClockSource
+		source, err = s.Machine.ClockSource(h.Source)
+		a.Source, a.Sources = source.Current, source.Available
 	}
 	if err != nil {
 		s.log().Error("request failed", "kind", h.Kind, "err", err)

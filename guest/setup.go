@@ -111,8 +111,12 @@ type Machine interface {
 	StartSSH(context.Context, SSH) error
 	// Template makes the VM ready to be saved, when all is quiet in it.
 	Template(context.Context) error
-	// Clock sets the clock by step, and returns what it shows then.
-	Clock(step time.Duration) (time.Time, error)
+	// Clock sets the wall clock by step. It returns what that shows then, and what the
+	// kernel's monotonic clock shows, which timers use.
+	Clock(step time.Duration) (now time.Time, uptime time.Duration, err error)
+	// ClockSource has the kernel take its clock from the source with that name, "" from
+	// the one that it has, and returns which it has then.
+	ClockSource(name string) (ClockSource, error)
 }
 
 const maxListed = 1000 // addresses or warnings in a report

@@ -65,6 +65,7 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 		return err
 	}
 	m.Pass(nodeagent.StageAgent)
+	clockChecked := m.BeginClockCheck(ctx)
 	if err := v.shared.plug(ctx, m.Domain); err != nil {
 		return err
 	}
@@ -77,6 +78,9 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 	report, err := m.Session().Setup(ctx, setup)
 	if err != nil {
 		return fmt.Errorf("set up the guest: %w", err)
+	}
+	if err := clockChecked(); err != nil {
+		return err
 	}
 	return m.Adopt(report, v.Plan.NetName)
 }

@@ -151,7 +151,7 @@ func (w *warmer) bootTemplate(ctx context.Context, m *machine.Machine, nothing s
 		err = m.Domain.UnplugRegion(wait, room)
 	}
 	if err == nil {
-		err = m.Session().Template(wait)
+		err = readyToSave(wait, m)
 	}
 	if err != nil {
 		return explainBoot(wait, w.Plan.Job, m, err)
@@ -163,4 +163,13 @@ func (w *warmer) bootTemplate(ctx context.Context, m *machine.Machine, nothing s
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// readyToSave has the guest agent make the VM ready to be saved, unless its clock is wrong:
+// all VMs from the template will have that clock.
+func readyToSave(ctx context.Context, m *machine.Machine) error {
+	if err := m.CheckClock(ctx); err != nil {
+		return err
+	}
+	return m.Session().Template(ctx)
 }

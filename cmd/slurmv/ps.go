@@ -38,6 +38,8 @@ With --output json it prints a list of objects, one per VM, with the keys job,
 job_id, user, vm, number, node, address, mac, state, started, age_seconds and stages
 (of the VM's own launch, see slurmv report). cpus and emulator_cpus are the node's CPUs
 to which the vCPUs and QEMU's other threads are pinned; unpinned says why they are not.
+clock has the rate of the VM's clock (1 is as fast as the node's), error, by which the true
+rate may differ, and source, the kernel's. There is no clock before it is measured.
 
 EXIT STATUS
 ===========
@@ -55,7 +57,7 @@ EXIT STATUS
 	}
 	f := c.Flags()
 	f.BoolVarP(&o.all, "all", "a", false, "list all my jobs with VMs, not only this one; as root, those of all users")
-	f.BoolVarP(&o.long, "long", "l", false, "show also user, MAC address, time of the launch, and the node's CPUs that only this VM uses")
+	f.BoolVarP(&o.long, "long", "l", false, "show also user, MAC address, time of the launch, the node's CPUs that only this VM uses, and how many times as fast as the node's clock the VM's runs")
 	addOutput(c, &o.output)
 	return c
 }
@@ -145,6 +147,8 @@ type row struct {
 	CPUs         string `json:"cpus,omitempty"` // of the node, to which the vCPUs are pinned: 0-3
 	EmulatorCPUs string `json:"emulator_cpus,omitempty"`
 	Unpinned     string `json:"unpinned,omitempty"` // why they are not
+
+	Clock *nodeagent.Clock `json:"clock,omitempty"`
 }
 
 func rowsOf(jobs []jobVMs, now time.Time) []row {
@@ -160,6 +164,7 @@ func rowsOf(jobs []jobVMs, now time.Time) []row {
 				r := common
 				r.VM, r.Number, r.Address, r.MAC, r.State, r.Stages = vm.Name, vm.Number, vm.Address, vm.MAC, vm.State, vm.Stages
 				r.CPUs, r.EmulatorCPUs, r.Unpinned = vm.CPUs, vm.EmulatorCPUs, n.Unpinned
+				r.Clock = vm.Clock
 				rows = append(rows, r)
 			}
 		}
@@ -180,13 +185,13 @@ func printRows(out io.Writer, rows []row, long bool) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "JOB\tVM\tNODE\tADDRESS\tSTATE\tAGE")
 	if long {
-		fmt.Fprint(t, "\tUSER\tMAC\tLAUNCH\tCPUS")
+		fmt.Fprint(t, "\tUSER\tMAC\tLAUNCH\tCPUS\tCLOCK")
 	}
 	fmt.Fprintln(t)
 	for _, r := range rows {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s", r.Job, orDash(r.VM), r.Node, orDash(r.Address), orDash(r.State), age(r.Age))
 		if long {
-			fmt.Fprintf(t, "\t%s\t%s\t%s\t%s", r.User, orDash(r.MAC), launchTime(r.Stages), r.ownCPUs())
+			fmt.Fprintf(t, "\t%s\t%s\t%s\t%s\t%s", r.User, orDash(r.MAC), launchTime(r.Stages), r.ownCPUs(), clockRate(r.Clock))
 		}
 		fmt.Fprintln(t)
 	}
@@ -199,6 +204,14 @@ func (r row) ownCPUs() string {
 		return "not pinned"
 	}
 	return orDash(r.CPUs)
+}
+
+// clockRate is short: the rate and what it is taken from.
+func clockRate(c *nodeagent.Clock) string {
+	if c == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f %s", c.Rate, c.Source)
 }
 
 func orDash(text string) string {

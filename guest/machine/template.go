@@ -178,15 +178,3 @@ func (m *Machine) newHostKey(ctx context.Context, id guest.Identity) error {
 	}
 	return nil
 }
-
-// Clock sets the clock by step.
-func (m *Machine) Clock(step time.Duration) (time.Time, error) {
-	if step == 0 {
-		return time.Now(), nil
-	}
-	now := unix.NsecToTimespec(time.Now().Add(step).UnixNano())
-	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &now); err != nil {
-		return time.Time{}, fmt.Errorf("set the clock: %w", err)
-	}
-	return time.Now(), nil
-}

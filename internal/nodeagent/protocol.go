@@ -148,6 +148,16 @@ type VM struct {
 	// EmulatorCPUs those for QEMU's other threads. Both are empty if they are not.
 	CPUs         string `json:"cpus,omitempty"`
 	EmulatorCPUs string `json:"emulator_cpus,omitempty"`
+
+	// Clock is how the VM's clock was last measured; nil until it is.
+	Clock *Clock `json:"clock,omitempty"`
+}
+
+// A Clock is how fast a VM's clock runs.
+type Clock struct {
+	Rate   float64 `json:"rate"`   // 1 is as fast as the node's
+	Error  float64 `json:"error"`  // by which the true rate may differ from Rate
+	Source string  `json:"source"` // the kernel's clock source: kvm-clock, tsc, hpet …
 }
 
 // A Stage of a launch lies between two times in nanoseconds since the launch

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -103,21 +105,31 @@ func OpenDir(t *testing.T) string {
 // held are connections that must not be closed by the garbage collector.
 var held []net.Conn
 
+// settled is how long a connection has to stay open to count as kept.
+const settled = 2 * time.Second
+
 // Hold opens connections to a socket that say nothing, and returns how many are kept.
 func Hold(socket string, count int) string {
-	kept := 0
 	for range count {
 		conn, err := net.Dial("unix", socket)
 		if err != nil {
 			return err.Error()
 		}
-		_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-		if _, err = conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
-			kept++
-			held = append(held, conn)
-		}
+		held = append(held, conn)
 	}
-	return fmt.Sprintf("%d kept", kept)
+	var kept atomic.Int32
+	var all sync.WaitGroup
+	until := time.Now().Add(settled)
+	for _, conn := range held {
+		all.Go(func() {
+			_ = conn.SetReadDeadline(until)
+			if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+				kept.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return fmt.Sprintf("%d kept", kept.Load())
 }
 
 // Privileges are those of all threads whose status a pattern of files matches, if they are

@@ -5,13 +5,20 @@
  * The kernel wants to be at its physical address and in 64-bit mode, with memory
  * mapped one to one (Linux, Documentation/x86/boot.rst).
  *
- * To be linked at 1 MiB. KERNEL is where the kernel runs, END where its memory ends.
+ * To be linked at 1 MiB, before tsc.c. KERNEL is where the kernel runs, END where its memory ends.
  */
 	.code32
 	.globl	_start
 _start:
 	cli
 	movl	%esi, %ebp
+
+	/* The end of the kernel's memory, which is free, has room for a stack. */
+	cld
+	movl	$END, %esp
+	andl	$-16, %esp
+	pushl	%esi
+	call	measure_tsc
 
 	/* Upwards into place, from the end because the two may overlap. */
 	std

@@ -49,4 +49,13 @@ func (noMachine) StartSSH(context.Context, guest.SSH) error { return nil }
 
 func (noMachine) Template(context.Context) error { return nil }
 
-func (noMachine) Clock(time.Duration) (time.Time, error) { return time.Now(), nil }
+func (noMachine) Clock(time.Duration) (time.Time, time.Duration, error) {
+	return time.Now(), time.Since(started), nil
+}
+
+func (noMachine) ClockSource(string) (guest.ClockSource, error) {
+	return guest.ClockSource{Current: "none"}, nil
+}
+
+// started is when all of these machines were started.
+var started = time.Now()

@@ -29,6 +29,7 @@ type Machine struct {
 	Console *Console           // nil until it is open
 
 	record *Record
+	meter  *guest.Meter // of its clock; nil before there is a session
 
 	mu        sync.Mutex
 	session   *guest.Session
@@ -36,8 +37,9 @@ type Machine struct {
 	stages    []nodeagent.Stage
 	state     string
 	since     time.Duration // of the stage, on the record's clock
-	stop      string        // why the guest ended by itself
-	restoring bool          // its end would not be the job's
+	clockRate *nodeagent.Clock
+	stop      string // why the guest ended by itself
+	restoring bool   // its end would not be the job's
 }
 
 // New is the machine that vm becomes. What happens to it is told to record.
@@ -188,6 +190,7 @@ func (m *Machine) Describe() nodeagent.VM {
 		Number: m.Plan.Number, Index: m.Plan.Index, Name: m.Plan.Name,
 		MAC: m.Plan.MAC, State: m.state, Stages: append([]nodeagent.Stage(nil), m.stages...),
 		CPUs: cpulist.Format(m.Plan.Pinning.CPUs()), EmulatorCPUs: cpulist.Format(m.Plan.Pinning.Emulator),
+		Clock: m.clockRate,
 	}
 	if m.address.IsValid() {
 		vm.Address = m.address.Addr().String()

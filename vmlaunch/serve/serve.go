@@ -67,6 +67,7 @@ func (s *Server) Serve(ctx context.Context, ready func()) error {
 	ready()
 	go func() { <-ctx.Done(); d.close() }()
 	go hypervisor.BoundLogs(ctx, s.plan.EmulatorLogs(), s.set.Log)
+	s.set.WatchClocks(ctx)
 	for {
 		c, err := d.accept(ctx)
 		if ctx.Err() != nil {

@@ -1,0 +1,61 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/guest"
+)
+
+// Clock sets the wall clock by step.
+func (m *Machine) Clock(step time.Duration) (now time.Time, uptime time.Duration, err error) {
+	if step != 0 {
+		to := unix.NsecToTimespec(time.Now().Add(step).UnixNano())
+		if err := unix.ClockSettime(unix.CLOCK_REALTIME, &to); err != nil {
+			return time.Time{}, 0, fmt.Errorf("set the clock: %w", err)
+		}
+	}
+	var monotonic unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &monotonic); err != nil {
+		return time.Time{}, 0, fmt.Errorf("read the monotonic clock: %w", err)
+	}
+	return time.Now(), time.Duration(monotonic.Nano()), nil
+}
+
+// clockSources is the kernel's directory of them.
+const clockSources = "sys/devices/system/clocksource/clocksource0/"
+
+// ClockSource has the kernel take its clock from another source. The kernel does not
+// refuse one that it cannot use, but keeps the one that it has.
+func (m *Machine) ClockSource(name string) (guest.ClockSource, error) {
+	s, err := m.clockSource()
+	if err != nil || name == "" || name == s.Current {
+		return s, err
+	}
+	if !slices.Contains(s.Available, name) {
+		return s, fmt.Errorf("the kernel has no clock source %q", name)
+	}
+	if err := m.writeSysfs(clockSources+"current_clocksource", name); err != nil {
+		return s, fmt.Errorf("set the clock source: %w", err)
+	}
+	if s, err = m.clockSource(); err == nil && s.Current != name {
+		err = fmt.Errorf("the kernel keeps clock source %s and does not take %s", s.Current, name)
+	}
+	if err == nil {
+		m.log().Warn("clock source changed", "to", name)
+	}
+	return s, err
+}
+
+func (m *Machine) clockSource() (guest.ClockSource, error) {
+	current, err := readFile(m.path(clockSources + "current_clocksource"))
+	if err != nil {
+		return guest.ClockSource{}, err
+	}
+	available, err := readFile(m.path(clockSources + "available_clocksource"))
+	return guest.ClockSource{Current: strings.TrimSpace(current), Available: strings.Fields(available)}, err
+}
