@@ -3,6 +3,7 @@ package slurm
 import (
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -175,4 +176,26 @@ func RanksHere(env func(string) string) ([]int, error) {
 		ranks = append(ranks, int(rank))
 	}
 	return ranks, nil
+}
+
+// NodeName is the name that Slurm gives to this node: the given one, what a job on it says,
+// or the host's. Several nodes may share a host, so the last is only a guess.
+func NodeName(given string) (string, error) {
+	for _, name := range []string{given, os.Getenv(EnvNodeName)} {
+		if name != "" {
+			return name, nil
+		}
+	}
+	host, err := HostName()
+	if err != nil {
+		return "", fmt.Errorf("find the name of this node: %w", err)
+	}
+	return host, nil
+}
+
+// HostName is the host's name without its domain, which node names do not have.
+func HostName() (string, error) {
+	host, err := os.Hostname()
+	host, _, _ = strings.Cut(host, ".")
+	return host, err
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -136,7 +137,7 @@ func jobGone(ctx context.Context, job vmstep.Job) bool {
 	case err != nil:
 		return true
 	}
-	return vmstep.JobOver(string(state))
+	return slurm.Over(string(state))
 }
 
 // closeInherited closes what the caller had open besides, such as the pipe of a

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/slurm-v/slurm-v/internal/check"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -55,7 +55,7 @@ func programTime(killWait time.Duration) time.Duration {
 // killWait asks Slurm; where there is no answer it is Slurm's default.
 func killWait(ctx context.Context) time.Duration {
 	text, _ := ask(ctx, "scontrol", "show", "config")
-	if seconds, ok := check.ParseSettings(text).Seconds("KillWait"); ok {
+	if seconds, ok := slurm.ParseSettings(text).Seconds("KillWait"); ok {
 		return time.Duration(seconds) * time.Second
 	}
 	return 30 * time.Second

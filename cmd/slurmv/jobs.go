@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -105,7 +106,7 @@ func parseJobs(text string, jobs []vmJob) ([]vmJob, error) {
 		if i < 0 || err1 != nil || err2 != nil {
 			return nil, fmt.Errorf("squeue lists a job in words that are not understood: %s", strings.TrimSpace(line))
 		}
-		if vmstep.JobOver(f[3]) {
+		if slurm.Over(f[3]) {
 			continue
 		}
 		job := jobs[i]

@@ -1,4 +1,6 @@
-package main
+// Package harden makes a process of root's its own that was started by somebody else: by
+// Slurm in a user's step, or by a user with sudo.
+package harden
 
 import (
 	"fmt"
@@ -6,25 +8,24 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/program"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 // What the plugin and the node's daemons set, and what sudo says. Everything else in
 // the environment may be the user's.
 var (
-	pluginVariables = []string{"SLURMV_*", "SLURM_CONF", "SLURM_CONF_SERVER", "SLURMD_NODENAME"}
-	sudoVariables   = []string{"SUDO_UID"}
+	PluginVariables = append([]string{"SLURMV_*", slurm.EnvNodeName}, slurm.ConfVariables...)
+	SudoVariables   = []string{"SUDO_UID"}
 )
 
-// harden comes before all else in a process of root's that was started in a user's step.
+// Process comes before all else in a process of root's that was started in a user's step.
 // Its umask, directory, limits and environment are the user's until then: a umask of
 // 0777 would shut all others out of the directories that it makes, a limit would end it
-// half way.
-func harden(variables []string) error {
+// half way. It keeps the variables, of which NAME* is all that begin with NAME.
+func Process(variables []string) error {
 	unix.Umask(0o022)
 	if err := os.Chdir("/"); err != nil {
 		return err
@@ -84,22 +85,4 @@ func raiseLimits() error {
 		}
 	}
 	return nil
-}
-
-// hardened makes a command with --config and --task begin so, whoever starts it. launch
-// does it by itself, since it has to tell its errors in another way.
-func hardened(c *cobra.Command) *cobra.Command {
-	c.PreRunE = func(c *cobra.Command, _ []string) error {
-		path, variables := c.Flag("config").Value.String(), pluginVariables
-		if c.Flag("task").Value.String() == "true" {
-			path, variables = config.Path, sudoVariables
-		}
-		if err := harden(variables); err != nil {
-			return err
-		}
-		cfg, _ := config.Load(path) // the command itself says what is wrong with it
-		slurmBin = cfg.Slurm.Bin
-		return nil
-	}
-	return c
 }

@@ -1,4 +1,4 @@
-package main
+package agent
 
 import (
 	"bytes"
@@ -18,6 +18,10 @@ type kernelLog struct {
 	out          io.Writer
 	priorities   bool
 }
+
+// KernelLog returns the log of the guest agent: a line of the kernel's log for each record.
+// device is the kernel's, /dev/kmsg.
+func KernelLog(device string) slog.Handler { return newKernelLog(device) }
 
 func newKernelLog(device string) *kernelLog {
 	line := new(bytes.Buffer)

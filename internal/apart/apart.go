@@ -1,4 +1,6 @@
-package main
+// Package apart starts processes of root's that outlive the Slurm step, or the hook of
+// Slurm's, in which they are started: Slurm kills all that is in a step's cgroups.
+package apart
 
 import (
 	"errors"
@@ -16,9 +18,9 @@ import (
 // is not its own.
 const hasLeft = "left the step\n"
 
-// startApart starts this program with other arguments in a session of its own, and
-// returns when it has left the cgroups of this one.
-func startApart(args ...string) error {
+// Start starts this program with other arguments in a session of its own, and
+// returns when it has left the cgroups of this one: it has to begin with [Stand].
+func Start(args ...string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -39,8 +41,8 @@ func startApart(args ...string) error {
 	return nil
 }
 
-// standApart is what the program that startApart has started does first.
-func standApart() error {
+// Stand is what the program that [Start] has started does first.
+func Stand() error {
 	if err := leaveCgroups("/sys/fs/cgroup"); err != nil {
 		return err
 	}

@@ -1,6 +1,12 @@
-package main
+package entitle
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/slurm-v/slurm-v/slurm"
+)
 
 func TestEarlierOn(t *testing.T) {
 	vlan := func(job uint32) uint16 { return uint16(2000 + job%10) }
@@ -20,10 +26,22 @@ func TestEarlierOn(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, found := earlierOn(tt.others+mine, 17, vlan)
+			got, found := earlierOn(holders(tt.others+mine), 17, vlan)
 			if got != tt.want || found != (tt.want != 0) {
 				t.Errorf("job %d, %v; want %d", got, found, tt.want)
 			}
 		})
 	}
+}
+
+// holders are written as "JOB START GRES" lines.
+func holders(text string) (all []slurm.Holder) {
+	for line := range strings.Lines(text) {
+		var h slurm.Holder
+		if _, err := fmt.Sscan(line, &h.Job, &h.Start, &h.GRES); err != nil {
+			panic(err)
+		}
+		all = append(all, h)
+	}
+	return all
 }

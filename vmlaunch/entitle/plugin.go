@@ -1,27 +1,30 @@
-package main
+package entitle
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmlaunch"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// jobFromEnvironment reads what the plugin says about the job. Slurm vouches for
+// FromPlugin reads what the plugin says about the job, in SLURMV_ variables. Slurm vouches for
 // its number, step, owner, node and what it owns there. The rest has been in the
 // user's hands: names, the restart count (in a step of Slurm 22.05), and SLURMV_SPEC,
 // which is checked again at launch.
-func jobFromEnvironment() (vmlaunch.Job, error) {
-	e := environment{}
+func FromPlugin(env func(string) string) (vmlaunch.Job, error) {
+	e := environment{get: env}
 	job := vmlaunch.Job{
 		ID:      journal.ID{Job: e.number("SLURMV_JOB"), Restart: e.number("SLURMV_RESTART")},
 		Step:    e.number("SLURMV_STEP"),
-		Cluster: os.Getenv("SLURMV_CLUSTER"),
-		Name:    os.Getenv("SLURMV_JOB_NAME"),
+		Cluster: env("SLURMV_CLUSTER"),
+		Name:    env("SLURMV_JOB_NAME"),
 		Node:    e.text("SLURMV_NODE"),
 		Rank:    int(e.number("SLURMV_NODE_RANK")),
 		Nodes:   int(e.number("SLURMV_NODES")),
@@ -30,7 +33,7 @@ func jobFromEnvironment() (vmlaunch.Job, error) {
 		CPUs:    int(e.number("SLURMV_CPUS")),
 		Memory:  int64(e.number("SLURMV_MEM")),
 
-		Requested: vmstep.RequestedAt(os.Getenv),
+		Requested: vmstep.RequestedAt(env),
 	}
 	if e.err != nil {
 		return vmlaunch.Job{}, e.err
@@ -43,9 +46,10 @@ func jobFromEnvironment() (vmlaunch.Job, error) {
 	return job, e.err
 }
 
-// checkOwnPlace refuses to act for a step that this process is not in.
-func checkOwnPlace(proc string) error {
-	e := environment{}
+// CheckOwnPlace refuses to act for a step, the plugin's variables name it, that this
+// process below proc is not in.
+func CheckOwnPlace(proc string, env func(string) string) error {
+	e := environment{get: env}
 	job, step := e.number("SLURMV_JOB"), e.number("SLURMV_STEP")
 	if e.err != nil {
 		return e.err
@@ -54,10 +58,13 @@ func checkOwnPlace(proc string) error {
 }
 
 // environment reads variables and keeps the first error.
-type environment struct{ err error }
+type environment struct {
+	get func(string) string
+	err error
+}
 
 func (e *environment) text(name string) string {
-	value := os.Getenv(name)
+	value := e.get(name)
 	if value == "" && e.err == nil {
 		e.err = fmt.Errorf("%s is not set: this command is started by Slurm's plugin", name)
 	}
@@ -70,4 +77,28 @@ func (e *environment) number(name string) uint32 {
 		e.err = fmt.Errorf("%s: %w", name, err)
 	}
 	return uint32(n)
+}
+
+// AddVFs asks slurmctld, once per launch, what VFs the job owns, where Slurm counts them:
+// what the request says is the user's.
+func AddVFs(ctx context.Context, c slurm.Client, cfg config.Config, job *vmlaunch.Job) error {
+	if !countsVFs(cfg, *job) {
+		return nil
+	}
+	record, err := c.Job(ctx, job.ID.Job)
+	if err != nil {
+		return err
+	}
+	has, err := c.Allocation(ctx, record.Name, job.Node)
+	job.VFs, job.VFMbps = ownedVFs(has)
+	return err
+}
+
+func ownedVFs(has slurm.Allocation) (vfs int, mbps uint32) {
+	return int(has.GRES(jobspec.GRESVF)), has.GRES(jobspec.GRESVFBW)
+}
+
+// countsVFs reports whether the job asks for VFs that Slurm counts.
+func countsVFs(cfg config.Config, job vmlaunch.Job) bool {
+	return cfg.Slurm.GRES && len(job.Spec.SRIOV.VFs) > 0
 }
