@@ -1,4 +1,4 @@
-package main
+package wrapper
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/mpirun"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/sshkey"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -22,7 +23,7 @@ import (
 // first VM. What mpirun needs is in the VMs then, and nowhere else: from the
 // second call on it is found there.
 func runMpirun(ctx context.Context, line vmstep.CommandLine, job vmstep.Job, wait time.Duration) error {
-	srun, err := srunPath()
+	srun, err := slurm.Srun()
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func runMpirun(ctx context.Context, line vmstep.CommandLine, job vmstep.Job, wai
 	}
 	ticket := vmstep.Ticket{Wait: wait, Claim: claim}
 	// What Slurm says about the job's tasks is not about this one.
-	return become(vmstep.MpirunCommand(srun, agentPath(), line, ticket), vmstep.StepEnv(os.Environ()))
+	return become(vmstep.MpirunCommand(srun, vmstep.AgentPath(), line, ticket), vmstep.StepEnv(os.Environ()))
 }
 
 // A preparation lets the VMs of a job reach each other by ssh.
@@ -124,7 +125,7 @@ func (p preparation) step(ctx context.Context, nodes, tasks int, stdin io.Reader
 }
 
 func (p preparation) command(ctx context.Context, nodes, tasks int, stdin io.Reader, agent []string) *exec.Cmd {
-	args := vmstep.AgentCommand(p.srun, nodes, tasks, append([]string{agentPath()}, agent...)...)
+	args := vmstep.AgentCommand(p.srun, nodes, tasks, append([]string{vmstep.AgentPath()}, agent...)...)
 	c := vmstep.StepProcess(ctx, args, vmstep.StepEnv(os.Environ()))
 	c.Stdin = stdin
 	return c

@@ -1,4 +1,4 @@
-package main
+package wrapper
 
 import (
 	"context"
@@ -105,7 +105,8 @@ func newKeeper() (*vmstep.Keeper, net.Listener, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	srun, err := srunPath()
+	client := slurm.User(os.Environ())
+	srun, err := slurm.Srun()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,28 +117,25 @@ func newKeeper() (*vmstep.Keeper, net.Listener, error) {
 	return &vmstep.Keeper{
 		Nodes:   job.Nodes,
 		VMs:     job.VMs,
-		Command: vmstep.StepCommand(srun, agentPath(), job.Nodes),
+		Command: vmstep.StepCommand(srun, vmstep.AgentPath(), job.Nodes),
 		Env:     vmstep.StepEnv(os.Environ()),
-		JobGone: func(ctx context.Context) bool { return jobGone(ctx, job) },
+		JobGone: func(ctx context.Context) bool { return jobGone(ctx, client, job) },
 		Linger:  linger,
 	}, l, nil
 }
 
 // jobGone asks Slurm. While Slurm does not answer, the job is taken for alive; a
 // machine without squeue has nobody to serve.
-func jobGone(ctx context.Context, job vmstep.Job) bool {
-	cmd := exec.CommandContext(ctx, "squeue", "--noheader", "--states=all", "--format=%T", "--jobs", fmt.Sprint(job.ID))
-	var words strings.Builder
-	cmd.Stderr = &words
-	state, err := cmd.Output()
-	var answered *exec.ExitError
+func jobGone(ctx context.Context, c slurm.Client, job vmstep.Job) bool {
+	state, err := c.State(ctx, job.ID)
+	var answered *slurm.CommandError
 	switch {
 	case errors.As(err, &answered):
-		return strings.Contains(words.String(), "Invalid job id")
+		return errors.Is(err, slurm.ErrUnknownJob)
 	case err != nil:
 		return true
 	}
-	return slurm.Over(string(state))
+	return slurm.Over(state)
 }
 
 // closeInherited closes what the caller had open besides, such as the pipe of a

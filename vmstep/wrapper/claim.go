@@ -1,4 +1,4 @@
-package main
+package wrapper
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -27,11 +28,11 @@ func claimDevice(line vmstep.CommandLine, job vmstep.Job, wait time.Duration) (*
 	if job.Devices == 0 {
 		return nil, nil
 	}
-	srun, err := srunPath()
+	srun, err := slurm.Srun()
 	if err != nil {
 		return nil, err
 	}
-	c := claimer{command: vmstep.ClaimCommand(srun, agentPath(), line, wait), quiet: quiet(line), devices: job.Devices}
+	c := claimer{command: vmstep.ClaimCommand(srun, vmstep.AgentPath(), line, wait), quiet: quiet(line), devices: job.Devices}
 	claim, err := c.claim()
 	for try := 1; try < claimTries && c.mayTryAgain(err); try++ {
 		c.say("Slurm has not started the step that claims an IVShmem device (%v); trying again", err)
