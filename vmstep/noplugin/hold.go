@@ -1,4 +1,4 @@
-package main
+package noplugin
 
 import (
 	"bytes"
@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
+	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
@@ -54,11 +54,8 @@ func programTime(killWait time.Duration) time.Duration {
 
 // killWait asks Slurm; where there is no answer it is Slurm's default.
 func killWait(ctx context.Context) time.Duration {
-	text, _ := ask(ctx, "scontrol", "show", "config")
-	if seconds, ok := slurm.ParseSettings(text).Seconds("KillWait"); ok {
-		return time.Duration(seconds) * time.Second
-	}
-	return 30 * time.Second
+	settings, _ := slurm.User(os.Environ()).Settings(ctx)
+	return settings.KillWait()
 }
 
 // mapPatience bounds the wait for the slowest node of the job: the longest time
@@ -68,7 +65,8 @@ const mapPatience = 2 * time.Hour
 // shareMap waits until the agents of all nodes have their VMs and sends each of
 // them the map.
 func shareMap(ctx context.Context) error {
-	job, err := thisJob(ctx)
+	// The step's variables are about the step; how many nodes the job has Slurm says.
+	job, err := slurm.User(os.Environ()).RunningJob(ctx, os.Getenv(slurm.EnvJobID))
 	if err != nil {
 		return err
 	}
@@ -82,31 +80,13 @@ func shareMap(ctx context.Context) error {
 	if err := vmstep.WriteFrame(&text, "all", vmstep.KindMap, all); err != nil {
 		return err
 	}
-	return step{job: job, agent: []string{"query", "map"}, stdin: &text}.run(ctx, ignore)
-}
-
-// thisJob asks Slurm how many nodes the job has: the step's variables are about
-// the step.
-func thisJob(ctx context.Context) (vmJob, error) {
-	name := os.Getenv("SLURM_JOB_ID")
-	id, err := strconv.ParseUint(name, 10, 32)
-	if err != nil {
-		return vmJob{}, fmt.Errorf("SLURM_JOB_ID=%q is not a job id", name)
-	}
-	jobs, err := complete(ctx, []vmJob{{Name: name, ID: uint32(id)}})
-	if err == nil && len(jobs) == 0 {
-		err = fmt.Errorf("job %s is ending", name)
-	}
-	if err != nil {
-		return vmJob{}, err
-	}
-	return jobs[0], nil
+	return jobvms.Step{Job: job, Agent: []string{"query", "map"}, Stdin: &text}.Run(ctx, jobvms.Ignore)
 }
 
 // assemble asks until every node has its VMs.
-func assemble(ctx context.Context, job vmJob) ([]nodeagent.NodeVMs, error) {
+func assemble(ctx context.Context, job slurm.StepJob) ([]nodeagent.NodeVMs, error) {
 	for {
-		nodes, err := askVMs(ctx, job)
+		nodes, err := jobvms.Ask(ctx, job)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package main
+package noplugin
 
 import (
 	"os"
@@ -14,7 +14,7 @@ func TestSudoersLines(t *testing.T) {
 	if err != nil {
 		t.Skip("no visudo: install the package sudo")
 	}
-	lines := securePathLine() + "\n" + sudoersLine() + "\n"
+	lines := SecurePathLine() + "\n" + SudoersLine() + "\n"
 	accepted := func(text string) bool {
 		path := filepath.Join(t.TempDir(), "sudoers")
 		if err := os.WriteFile(path, []byte(text), 0o440); err != nil {
