@@ -56,13 +56,21 @@ func Identifies(name string) bool {
 // OfAStep reports whether srun takes the variable for an option, or whether it describes a
 // step or job.
 func OfAStep(name string) bool {
-	return slices.ContainsFunc([]string{"SLURM", "_SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "PMI_", "PMI2_", "PMIX_"},
-		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	return hasPrefix(name, "SLURM", "_SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "PMI_", "PMI2_", "PMIX_")
+}
+
+func hasPrefix(name string, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// OfATask reports whether the variable makes a program believe that it is a task of Slurm's.
+func OfATask(name string) bool {
+	return hasPrefix(name, "SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_")
 }
 
 // OfAPlugin reports whether a SPANK plugin, ours or another, has left the variable.
 func OfAPlugin(name string) bool {
-	return strings.HasPrefix(name, SpankPrefix) || strings.HasPrefix(name, "_"+SpankPrefix)
+	return hasPrefix(name, SpankPrefix, "_"+SpankPrefix)
 }
 
 // hostVariables mean nothing outside of the node on which Slurm has set them.
