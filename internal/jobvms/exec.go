@@ -1,14 +1,12 @@
 package jobvms
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"regexp"
 	"strconv"
 
 	"github.com/slurm-v/slurm-v/slurm"
@@ -33,7 +31,7 @@ type Exec struct {
 // is the error, an [ExitStatus]. words gets the rest of its standard error.
 func (e Exec) Run(ctx context.Context, command []string, words io.Writer) error {
 	c := e.process(ctx, command)
-	filter := &remarkFilter{out: words}
+	filter := &slurm.RemarkFilter{Out: words}
 	c.Stderr = filter
 	err := errors.Join(c.Run(), filter.Close())
 	var exit *exec.ExitError
@@ -61,58 +59,4 @@ func (e Exec) process(ctx context.Context, command []string) *exec.Cmd {
 	c.Dir = ""
 	c.Stdout = os.Stdout
 	return c
-}
-
-// remark is how srun comments on the exit status of a task.
-var remark = regexp.MustCompile(`^srun: error: \S+: task 0: Exited with exit code [0-9]+$`)
-
-// A remarkFilter passes on lines but for remarks. A line's beginning that cannot
-// become one goes on at once: a prompt has no line end.
-type remarkFilter struct {
-	out  io.Writer
-	line []byte // held back
-}
-
-const remarkStart = "srun: error: "
-
-func (f *remarkFilter) Write(p []byte) (int, error) {
-	n := len(p)
-	for len(p) > 0 {
-		end := bytes.IndexByte(p, '\n') + 1
-		if end == 0 {
-			end = len(p)
-		}
-		f.line = append(f.line, p[:end]...)
-		p = p[end:]
-		if err := f.pass(); err != nil {
-			return 0, err
-		}
-	}
-	return n, nil
-}
-
-// pass lets go what is held back, unless it is or may become a remark.
-func (f *remarkFilter) pass() error {
-	whole := f.line[len(f.line)-1] == '\n'
-	switch {
-	case whole && remark.Match(bytes.TrimRight(f.line, "\r\n")):
-		f.line = f.line[:0]
-		return nil
-	case !whole && len(f.line) < 1024 && mayBeRemark(f.line):
-		return nil
-	}
-	return f.Close()
-}
-
-func mayBeRemark(line []byte) bool {
-	n := min(len(line), len(remarkStart))
-	return string(line[:n]) == remarkStart[:n]
-}
-
-// Close passes on what is held back.
-func (f *remarkFilter) Close() error {
-	line := f.line
-	f.line = nil
-	_, err := f.out.Write(line)
-	return err
 }
