@@ -2,9 +2,10 @@ package jobspec
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 func variablesOf(pairs ...string) func(string) string {
@@ -16,6 +17,11 @@ func variablesOf(pairs ...string) func(string) string {
 		}
 		return ""
 	}
+}
+
+// submitted is a submission by this command line, own name first.
+func submitted(argv []string, script string, env func(string) string) slurm.Submission {
+	return slurm.ReadCommandLine(argv, OptionNames()...).Submission(script, env)
 }
 
 // The rows with many options were compared with what Slurm 22.05 allocates.
@@ -102,7 +108,7 @@ func TestGranted(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := Granted(need, strings.Fields(tt.argv), tt.script, variablesOf(tt.variable))
+			err := Granted(need, submitted(strings.Fields(tt.argv), tt.script, variablesOf(tt.variable)))
 			if err == nil {
 				if tt.missing != "" {
 					t.Errorf("%s is taken for enough", tt.argv)
@@ -124,7 +130,7 @@ func TestGranted(t *testing.T) {
 
 func TestGrantedSaysEverything(t *testing.T) {
 	need := Resources{CPUsPerNode: 4, MemoryMiBPerNode: 2560, VFsPerNode: 4, VFMbpsPerNode: 80000, VFsCounted: true}
-	err := Granted(need, []string{"sbatch", "-O", "job.sh"}, "#SBATCH --mem-per-cpu=1G --gres=gpu:1,vf:4\n", noEnv)
+	err := Granted(need, submitted([]string{"sbatch", "-O", "job.sh"}, "#SBATCH --mem-per-cpu=1G --gres=gpu:1,vf:4\n", noEnv))
 	const want = "the VMs need 4 CPUs, 2560M of memory and 4 VFs with 80000 Mb/s on every node, and the job does not ask for that; " +
 		"remove --overcommit from the command line, --mem-per-cpu from the batch script and --gres from the batch script, " +
 		"and add to the batch script:\n#SBATCH --mincpus=4\n#SBATCH --mem=2560M\n#SBATCH --gres=gpu:1,vf:4,vfbw:80000"
@@ -175,69 +181,11 @@ func TestGrantedVFs(t *testing.T) {
 				want += "add to the batch script:\n#SBATCH --gres=" + tt.missing
 			}
 			got := ""
-			if err := Granted(tt.need, strings.Fields(tt.argv), "", variablesOf(tt.variable)); err != nil {
+			if err := Granted(tt.need, submitted(strings.Fields(tt.argv), "", variablesOf(tt.variable))); err != nil {
 				got = err.Error()
 			}
 			if got != want {
 				t.Errorf("error = %s\nwant    %s", got, want)
-			}
-		})
-	}
-}
-
-func TestReadSubmission(t *testing.T) {
-	tests := map[string]struct {
-		argv, script string
-		dir          string
-		components   bool
-	}{
-		"in its directory":                  {"sbatch x.sh", "", "/home/u", false},
-		"in another one":                    {"sbatch -D /data x.sh", "", "/data", false},
-		"in one below":                      {"sbatch --chdir=a/b x.sh", "", "/home/u/a/b", false},
-		"in the script's":                   {"sbatch x.sh", "#SBATCH --chdir ..\n", "/home", false},
-		"in that of the program it runs":    {"salloc ./x -D /data", "", "/home/u", false},
-		"components on the command line":    {"sbatch -n1 : -n2 x.sh", "", "/home/u", true},
-		"components of salloc":              {"salloc -c 2 : -n2", "", "/home/u", true},
-		"components in the script":          {"sbatch x.sh", "#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -D /x\n", "/home/u", true},
-		"components in an old script":       {"sbatch x.sh", "#SBATCH packjob\n", "/home/u", true},
-		"a colon of the program's":          {"salloc x : y", "", "/home/u", false},
-		"an option at the end of the words": {"sbatch -D", "", "/home/u", false},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			sub := ReadSubmission(strings.Fields(tt.argv), tt.script, noEnv)
-			if got := sub.WorkDir("/home/u"); got != tt.dir {
-				t.Errorf("WorkDir = %s, want %s", got, tt.dir)
-			}
-			if sub.Heterogeneous != tt.components {
-				t.Errorf("Heterogeneous = %t, want %t", sub.Heterogeneous, tt.components)
-			}
-		})
-	}
-}
-
-// Each row was given to sbatch 22.05.
-func TestSplitDirective(t *testing.T) {
-	tests := map[string]struct {
-		line string
-		want []string
-	}{
-		"words":                        {" -a  b\t-c ", []string{"-a", "b", "-c"}},
-		"nothing":                      {"  ", nil},
-		"a comment":                    {" -a # -b", []string{"-a"}},
-		"a comment within a word":      {" -a#b", []string{"-a"}},
-		"quotes":                       {` "two words" 'and "more"'`, []string{"two words", `and "more"`}},
-		"quotes within a word":         {` a"b c"d'e'`, []string{"ab cde"}},
-		"an empty word, ending it":     {` -a "" -b`, []string{"-a"}},
-		"an empty value":               {` -a="" -b`, []string{"-a=", "-b"}},
-		"a backslash":                  {` a\#b "c\"d" \\`, []string{"a#b", `c"d`, `\`}},
-		"a backslash in single quotes": {` 'a\'b'`, []string{"a'b"}},
-		"a space after a backslash":    {` a\ b`, []string{"a", "b"}},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := splitDirective(tt.line); !slices.Equal(got, tt.want) {
-				t.Errorf("splitDirective(%q) = %q, want %q", tt.line, got, tt.want)
 			}
 		})
 	}
@@ -259,7 +207,7 @@ func FuzzGranted(f *testing.F) {
 			}
 			return ""
 		}
-		err := Granted(need, strings.Split(argv, "\n"), script, env)
+		err := Granted(need, submitted(strings.Split(argv, "\n"), script, env))
 		if err == nil {
 			return
 		}
@@ -267,22 +215,13 @@ func FuzzGranted(f *testing.F) {
 		if !errors.As(err, &short) {
 			t.Fatalf("%v is not about a shortage", err)
 		}
-		followed := short.sub
-		for _, name := range []string{"mincpus", "cpus-per-task", "overcommit", "mem", "mem-per-cpu", "mem-per-gpu", "gres"} {
-			if slices.ContainsFunc(short.inTheWay(), func(text string) bool {
-				o := followed.options[name]
-				return text == "--"+name+" from "+o.source || text == "the variable "+o.source && o.byVariable
-			}) {
-				delete(followed.options, name)
-			}
-		}
 		_, lines := short.missing()
-		followed.readArguments(splitDirective(strings.ReplaceAll(strings.Join(lines, " "), "#SBATCH", "")), fromScript)
-		if followed.cpus() < need.CPUsPerNode || followed.memory(need.CPUsPerNode) < need.MemoryMiBPerNode {
-			t.Errorf("after %v\nthe job has %d CPUs and %d MiB", err, followed.cpus(), followed.memory(need.CPUsPerNode))
+		followed := short.sub.Without(short.inTheWay()...).WithScript(strings.Join(lines, "\n"))
+		if followed.CPUs() < need.CPUsPerNode || followed.MemoryMiB(need.CPUsPerNode) < need.MemoryMiBPerNode {
+			t.Errorf("after %v\nthe job has %d CPUs and %d MiB", err, followed.CPUs(), followed.MemoryMiB(need.CPUsPerNode))
 		}
 		if (shortage{sub: followed, need: need}).ofVFs() {
-			t.Errorf("after %v\nthe job has the GRES %q", err, followed.options["gres"].value)
+			t.Errorf("after %v\nthe job has the GRES %q", err, followed.GRES())
 		}
 	})
 }

@@ -28,6 +28,15 @@ type Option struct {
 // no job becomes one by its environment.
 const perNode = "vm-per-node"
 
+// OptionNames are the names of all options, in the order of the help.
+func OptionNames() []string {
+	var names []string
+	for _, option := range Options {
+		names = append(names, option.Name)
+	}
+	return names
+}
+
 // Options are all options, in the order of the help.
 var Options = []Option{
 	{

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 // A submission is what is known of a job when its user submits it.
@@ -41,8 +41,9 @@ func (s submission) answer() (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("slurmv: %w", err)
 	}
-	script, known := s.script()
-	slurms := jobspec.ReadSubmission(s.args, script, s.env)
+	line := slurm.ReadCommandLine(s.args, jobspec.OptionNames()...)
+	script, known := s.script(line)
+	slurms := line.Submission(script, s.env)
 	if slurms.Heterogeneous {
 		return answer{}, errHeterogeneous
 	}
@@ -52,7 +53,7 @@ func (s submission) answer() (answer, error) {
 	}
 	need := spec.Resources(site)
 	if site.Slurm.Resources == config.ResourcesUser && known {
-		if err := jobspec.Granted(need, s.args, script, s.env); err != nil {
+		if err := jobspec.Granted(need, slurms); err != nil {
 			return answer{}, err
 		}
 	}
@@ -73,46 +74,17 @@ func (s submission) values() map[string]string {
 // does not give to plugins; it is empty where there is none. What came through a
 // pipe is gone, and scrontab has no script but lines of its own: then known is
 // false, and the nodes alone compare the VMs with what Slurm gave.
-func (s submission) script() (text string, known bool) {
-	path, given := s.scriptPath()
+func (s submission) script(line slurm.CommandLine) (text string, known bool) {
+	path, given := line.Script()
 	switch {
-	case s.command() == "salloc" || s.wrapped():
+	case line.Command == "salloc" || line.Has("wrap"):
 		return "", true
-	case s.command() != "sbatch":
+	case line.Command != "sbatch":
 		return "", false
 	case given:
-		return readScript(path)
+		return readScript(s.absolute(path))
 	}
 	return readScript(s.stdin)
-}
-
-func (s submission) command() string {
-	if len(s.args) == 0 {
-		return ""
-	}
-	return filepath.Base(s.args[0])
-}
-
-func (s submission) wrapped() bool {
-	return slices.ContainsFunc(s.args, func(arg string) bool { return strings.HasPrefix(arg, "--wrap") })
-}
-
-// scriptPath returns the first argument that is neither an option nor its value.
-func (s submission) scriptPath() (path string, given bool) {
-	for i := 1; i < len(s.args); i++ {
-		if s.takesOption(i) && !strings.HasPrefix(s.args[i], "-") {
-			return s.absolute(s.args[i]), true
-		}
-	}
-	return "", false
-}
-
-// takesOption reports whether an option could stand as argument i: there, and
-// nowhere else, a colon would begin a second component.
-func (s submission) takesOption(i int) bool {
-	args := append(slices.Clone(s.args[:i]), ":")
-	none := func(string) string { return "" }
-	return jobspec.ReadSubmission(args, "", none).Heterogeneous
 }
 
 func (s submission) absolute(path string) string {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 // ErrAllClaimed is that a run would have had to wait for an IVShmem device.
@@ -82,23 +83,11 @@ func IVShmemEnv(device int, size int64) []string {
 // IVShmemPeers is the variable that names the ranks which share the device with a
 // task: those of its node, by the variables that Slurm sets. There may be none.
 func IVShmemPeers(env func(string) string) []string {
-	ranks, err := parseRanks(env("SLURM_GTIDS"))
+	ranks, err := slurm.RanksHere(env)
 	if err != nil {
 		return nil
 	}
 	return []string{"SLURMV_IVSHMEM_PEERS=" + rankList(ranks)}
-}
-
-func parseRanks(list string) ([]int, error) {
-	var ranks []int
-	for _, word := range strings.Split(list, ",") {
-		rank, err := strconv.ParseUint(word, 10, 31)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a list of ranks: %w", list, err)
-		}
-		ranks = append(ranks, int(rank))
-	}
-	return ranks, nil
 }
 
 // rankList writes ranks as "0-3,8".

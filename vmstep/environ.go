@@ -5,31 +5,21 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// identity are the variables of Slurm that say which job this is and how to
-// reach Slurm. SLURM_RESTART_COUNT is part of a job's identity, too.
-var identity = []string{
-	"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_RESTART_COUNT",
-	"SLURM_CLUSTER_NAME", "SLURM_WORKING_CLUSTER", "SLURM_JWT",
-}
+	"github.com/slurm-v/slurm-v/slurm"
+)
 
 // pluginPrefixes begin the variables that tell our plugin the job's request.
 // The options of other plugins stay behind: they were meant for the programs.
 var pluginPrefixes = []string{
-	"SLURM_SPANK_SLURMV_", "SLURM_SPANK__SLURM_SPANK_OPTION_slurmv_", "_SLURM_SPANK_OPTION_slurmv_",
+	slurm.SpankPrefix + "SLURMV_", slurm.SpankPrefix + slurm.OptionPrefix + "slurmv_", slurm.OptionPrefix + "slurmv_",
 }
-
-// slurmPrefixes begin the variables which srun takes for options or which
-// describe another step.
-var slurmPrefixes = []string{"SLURM", "_SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "PMI_", "PMI2_", "PMIX_"}
 
 // StepEnv returns the environment of the VM step's srun: env without anything
 // that would change the step, such as SLURM_NTASKS or SLURM_CPU_BIND.
 func StepEnv(env []string) []string {
 	return keep(env, func(name string) bool {
-		return slices.Contains(identity, name) || hasPrefix(name, pluginPrefixes) ||
-			!hasPrefix(name, slurmPrefixes)
+		return slurm.Identifies(name) || hasPrefix(name, pluginPrefixes) || !slurm.OfAStep(name)
 	})
 }
 
@@ -54,18 +44,16 @@ func RequestedAt(env func(string) string) time.Time {
 // hostOnly are variables whose values mean nothing inside a VM, or which would
 // mislead a program there.
 var hostOnly = []string{
-	"DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "HOSTNAME", "KRB5CCNAME", "PMI_FD", "SLURM_CONF",
-	"SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_TASK_PID", "SLURM_SRUN_COMM_HOST", "SLURM_SRUN_COMM_PORT",
-	"SLURM_STEP_LAUNCHER_PORT", "SSH_AUTH_SOCK", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "TMPDIR",
-	"WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "XDG_SESSION_ID",
+	"DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "HOSTNAME", "KRB5CCNAME", "PMI_FD", "SSH_AUTH_SOCK", "SSH_CLIENT",
+	"SSH_CONNECTION", "SSH_TTY", "TMPDIR", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "XDG_SESSION_ID",
 }
 
 // ProgramEnv returns the environment of a program in a VM: the task's own
 // without what belongs to the host, plus where it runs.
 func ProgramEnv(env []string, vm string) []string {
 	kept := keep(env, func(name string) bool {
-		return !slices.Contains(hostOnly, name) && !strings.HasPrefix(name, "SLURMV_") &&
-			!strings.HasPrefix(name, "SLURM_SPANK_") && !strings.HasPrefix(name, "_SLURM_SPANK_")
+		return !slices.Contains(hostOnly, name) && !slurm.OfTheHost(name) && !slurm.OfAPlugin(name) &&
+			!strings.HasPrefix(name, "SLURMV_")
 	})
 	return append(kept, "HOSTNAME="+vm, "SLURMV_VM="+vm)
 }

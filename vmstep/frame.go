@@ -20,6 +20,7 @@ const (
 	KindReady    = "ready"    // hold to keeper: nothing; the node's VMs have the map
 	KindFailed   = "failed"   // agent or hold to keeper: Failure
 	KindClaim    = "claim"    // claim to slurm-v-run: nodeagent.ClaimMessage
+	KindData     = "data"     // query to slurmv: bytes that a program in a VM, or its console, has written
 )
 
 // Progress says that a VM has entered a stage of its launch, or how far its node is

@@ -54,13 +54,3 @@ func TestJobString(t *testing.T) {
 		t.Errorf("job = %q", got)
 	}
 }
-
-func TestJobOver(t *testing.T) {
-	tests := map[string]bool{"RUNNING\n": false, "SUSPENDED": false, "CONFIGURING": false,
-		"": true, "COMPLETED\n": true, "COMPLETING": true, "REQUEUED": true, "PENDING": true, "NODE_FAIL": true}
-	for state, want := range tests {
-		if got := JobOver(state); got != want {
-			t.Errorf("JobOver(%q) = %v", state, got)
-		}
-	}
-}

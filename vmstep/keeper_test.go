@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/slurm/slurmtest"
 )
 
 // fakeSrun is the variable that makes this test program a srun; its value is
@@ -345,7 +347,7 @@ func TestStepCommandSaysEverything(t *testing.T) {
 }
 
 func TestStepCommandUsesOptionsOfTheInstalledSrun(t *testing.T) {
-	help := installedHelp(t)
+	help := slurmtest.SrunHelp(t)
 	for _, word := range StepCommand("srun", "agent", 1) {
 		if name, _, _ := strings.Cut(word, "="); strings.HasPrefix(name, "--") && !strings.Contains(help, name) && name != "--cpu-bind" {
 			t.Errorf("srun --help does not know %s", name)

@@ -5,8 +5,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 // A CommandLine is what a user typed behind slurm-v-run.
@@ -41,153 +43,68 @@ func (c CommandLine) Given(option string) (string, bool) {
 }
 
 // own are slurm-v-run's options.
-var own = map[string]argument{
-	"vm-distribution": requiredValue,
-	"launcher":        requiredValue,
-	"start":           noValue,
-	"no-wait":         noValue,
-	"help":            noValue,
-	"version":         noValue,
+var own = map[string]slurm.Argument{
+	"vm-distribution": slurm.RequiredValue,
+	"launcher":        slurm.RequiredValue,
+	"start":           slurm.NoValue,
+	"no-wait":         slurm.NoValue,
+	"help":            slurm.NoValue,
+	"version":         slurm.NoValue,
 }
 
 // Split finds in the words behind slurm-v-run its own options, those of srun and
 // the program. Help returns the text of srun --help; it is asked only for an
-// option that is not in the table.
+// option that Slurm itself does not have.
 func Split(words []string, help func() string) (CommandLine, error) {
 	c := CommandLine{Distribution: "block", Launcher: "srun", given: map[string]string{}}
-	s := splitter{line: &c, rest: words, help: help}
-	if err := s.run(); err != nil {
-		return c, err
+	grammar := slurm.SrunOptions()
+	grammar.Own = own
+	grammar.Plugins = sync.OnceValue(func() map[string]slurm.Argument { return slurm.ParseHelp(help()) })
+	options, rest := grammar.Parse(words)
+	for _, o := range options {
+		if err := c.take(o); err != nil {
+			return c, err
+		}
 	}
+	if len(rest) > 0 && rest[0] == "--" {
+		rest = rest[1:]
+	}
+	c.Program = rest
 	return c, c.check()
 }
 
-type splitter struct {
-	line *CommandLine
-	rest []string
-	help func() string
-}
-
-// run takes options until the first word that is none: srun does not look for
-// options behind the program either.
-func (s *splitter) run() error {
-	for len(s.rest) > 0 {
-		word := s.rest[0]
-		var err error
-		switch {
-		case word == "--":
-			s.line.Program = s.rest[1:]
-			return nil
-		case strings.HasPrefix(word, "--"):
-			err = s.long(word)
-		case len(word) > 1 && word[0] == '-':
-			err = s.short(word)
-		default:
-			s.line.Program = s.rest
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+// take keeps an option of slurm-v-run's, and leaves the words of any other to srun.
+func (c *CommandLine) take(o slurm.Option) error {
+	switch {
+	case !o.Known && o.Letter != 0:
+		return usagef("-%c is no option of srun; see srun --help", o.Letter)
+	case !o.Known:
+		return usagef("--%s is no option of slurm-v-run or srun; see slurm-v-run --help and srun --help", o.Name)
+	case o.Missing() && o.Letter != 0:
+		return usagef("-%c (--%s) needs a value", o.Letter, o.Name)
+	case o.Missing():
+		return usagef("--%s needs a value", o.Name)
 	}
+	c.given[o.Name] = o.Value
+	if _, mine := own[o.Name]; mine && o.Letter == 0 {
+		return c.setOwn(o)
+	}
+	c.Help, c.Version = c.Help || o.Name == "help", c.Version || o.Name == "version"
+	c.Srun = append(c.Srun, o.Words...)
 	return nil
 }
 
-// long takes an option of the form --name, --name=value or --name value.
-func (s *splitter) long(word string) error {
-	name, value, joined := strings.Cut(word[2:], "=")
-	arg, mine := own[name]
-	if !mine {
-		var err error
-		if name, arg, err = s.lookup(name); err != nil {
-			return err
-		}
+func (c *CommandLine) setOwn(o slurm.Option) error {
+	if o.Takes == slurm.NoValue && o.Given {
+		return usagef("--%s takes no value", o.Name)
 	}
-	taken := 1
-	if arg == requiredValue && !joined {
-		if len(s.rest) < 2 {
-			return usagef("--%s needs a value", name)
-		}
-		value, taken = s.rest[1], 2
-	}
-	if mine {
-		if arg == noValue && joined {
-			return usagef("--%s takes no value", name)
-		}
-		s.rest = s.rest[taken:]
-		return s.line.setOwn(name, value)
-	}
-	s.pass(name, value, taken)
-	return nil
-}
-
-// lookup returns the full name of an srun option and whether it has a value.
-func (s *splitter) lookup(name string) (string, argument, error) {
-	if full, ok := complete(srunLong, name); ok {
-		return full, srunLong[full], nil
-	}
-	described := parseHelp(s.help())
-	if full, ok := complete(described, name); ok {
-		return full, described[full], nil
-	}
-	return "", noValue, usagef("--%s is no option of slurm-v-run or srun; see slurm-v-run --help and srun --help", name)
-}
-
-// short takes a word of one-letter options, the last of which may have a value.
-func (s *splitter) short(word string) error {
-	for i := 1; i < len(word); i++ {
-		name, ok := srunShort[word[i]]
-		if !ok {
-			return usagef("-%c is no option of srun; see srun --help", word[i])
-		}
-		switch srunLong[name] {
-		case optionalValue:
-			s.pass(name, word[i+1:], 1)
-			return nil
-		case requiredValue:
-			return s.shortValue(word, i, name)
-		}
-		switch name {
-		case "help":
-			s.line.Help = true
-		case "version":
-			s.line.Version = true
-		}
-		s.line.given[name] = ""
-	}
-	s.line.Srun = append(s.line.Srun, word)
-	s.rest = s.rest[1:]
-	return nil
-}
-
-func (s *splitter) shortValue(word string, i int, name string) error {
-	if i+1 < len(word) {
-		s.pass(name, word[i+1:], 1)
-		return nil
-	}
-	if len(s.rest) < 2 {
-		return usagef("-%c (--%s) needs a value", word[i], name)
-	}
-	s.pass(name, s.rest[1], 2)
-	return nil
-}
-
-// pass hands the next words to srun as they are.
-func (s *splitter) pass(name, value string, words int) {
-	s.line.given[name] = value
-	s.line.Srun = append(s.line.Srun, s.rest[:words]...)
-	s.rest = s.rest[words:]
-}
-
-func (c *CommandLine) setOwn(name, value string) error {
-	c.given[name] = value
-	switch name {
+	switch o.Name {
 	case "vm-distribution":
-		c.Distribution = value
-		return oneOf(name, value, "block", "cyclic")
+		c.Distribution = o.Value
+		return oneOf(o, "block", "cyclic")
 	case "launcher":
-		c.Launcher = value
-		return oneOf(name, value, "srun", "ssh")
+		c.Launcher = o.Value
+		return oneOf(o, "srun", "ssh")
 	case "start":
 		c.Start = true
 	case "no-wait":
@@ -200,9 +117,9 @@ func (c *CommandLine) setOwn(name, value string) error {
 	return nil
 }
 
-func oneOf(option, value string, allowed ...string) error {
-	if !slices.Contains(allowed, value) {
-		return usagef("--%s: %q is not one of %s", option, value, strings.Join(allowed, ", "))
+func oneOf(o slurm.Option, allowed ...string) error {
+	if !slices.Contains(allowed, o.Value) {
+		return usagef("--%s: %q is not one of %s", o.Name, o.Value, strings.Join(allowed, ", "))
 	}
 	return nil
 }

@@ -2,9 +2,6 @@ package vmstep
 
 import (
 	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 const pluginHelp = `
@@ -182,8 +180,8 @@ func TestOptionsThatMpirunDecides(t *testing.T) {
 		}
 	}
 	for _, name := range mpiruns {
-		if _, ours := own[name]; !ours && srunLong[name] == noValue && name != "overcommit" && name != "spread-job" && name != "use-min-nodes" {
-			t.Errorf("--%s is not in the table of srun's options", name)
+		if o, _ := slurm.SrunOptions().Parse([]string{"--" + name}); !o[0].Known && own[name] == slurm.NoValue {
+			t.Errorf("--%s is no option of srun's", name)
 		}
 	}
 }
@@ -203,62 +201,5 @@ func TestAgentCommand(t *testing.T) {
 				t.Errorf("command = %s, want %s at its end", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestParseHelp(t *testing.T) {
-	got := parseHelp("  -A, --account=name          charge\n  -B  --extra-node-info=S[:C]  combine\n" + pluginHelp)
-	want := map[string]argument{"account": requiredValue, "extra-node-info": requiredValue,
-		"launch-in": requiredValue, "polish": optionalValue, "loud": noValue}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("options differ (-want +got):\n%s", diff)
-	}
-}
-
-// installedHelp returns srun --help of this machine, which wants some slurm.conf.
-func installedHelp(t *testing.T) string {
-	srun, err := exec.LookPath("srun")
-	if err != nil {
-		t.Skip("srun is not installed: apt-get install slurm-client")
-	}
-	conf := filepath.Join(t.TempDir(), "slurm.conf")
-	text := "ClusterName=c\nSlurmctldHost=localhost\nNodeName=n CPUs=1\nPartitionName=p Nodes=n\n"
-	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(srun, "--help")
-	cmd.Env = append(os.Environ(), "SLURM_CONF="+conf)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("srun --help: %v", err)
-	}
-	return string(out)
-}
-
-// misdescribed are options which srun's own help describes wrongly, by trying
-// them with srun 22.05.8.
-var misdescribed = map[string]bool{"bcast": true, "container": true, "kill-on-bad-exit": true, "no-kill": true, "overlap": true, "resv-ports": true}
-
-func TestTheTableKnowsTheInstalledSrun(t *testing.T) {
-	described := parseHelp(installedHelp(t))
-	if len(described) < 80 {
-		t.Fatalf("only %d options were found in srun --help", len(described))
-	}
-	for name, arg := range described {
-		have, ok := srunLong[name]
-		switch {
-		case !ok:
-			t.Errorf("--%s is not in the table", name)
-		case have != arg && !misdescribed[name]:
-			t.Errorf("--%s: the table says %d, srun --help says %d", name, have, arg)
-		}
-	}
-}
-
-func TestShortOptionsHaveLongNames(t *testing.T) {
-	for letter, name := range srunShort {
-		if _, ok := srunLong[name]; !ok {
-			t.Errorf("-%c stands for --%s, which is not in the table", letter, name)
-		}
 	}
 }

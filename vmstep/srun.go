@@ -6,11 +6,15 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 // StepName is the name of the VM step.
 const StepName = "slurm-v"
+
+// AgentPath is where every node has the agent.
+func AgentPath() string { return filepath.Join(config.Libexec, "slurmv-agent") }
 
 // StepCommand is the srun command of the VM step: one task on each of the job's
 // nodes, beside whatever else the job runs. It says everything explicitly; the

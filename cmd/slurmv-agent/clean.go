@@ -2,17 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmlaunch/drain"
 )
 
 func newClean() *cobra.Command {
@@ -45,13 +44,13 @@ func runClean(c *cobra.Command, path, name string) error {
 	if err != nil {
 		return err
 	}
-	slurmBin = cfg.Slurm.Bin
-	node, err := nodeName(name)
+	node, err := slurm.NodeName(name)
 	if err != nil {
 		return err
 	}
+	client := slurm.Client{Bin: cfg.Slurm.Bin, Env: os.Environ()}
 	cleaned, err := vmlaunch.Clean(c.Context(), cfg, node, func(ctx context.Context) (map[journal.ID]bool, error) {
-		return runningJobs(ctx, node)
+		return running(ctx, client, node)
 	})
 	for _, id := range cleaned {
 		fmt.Fprintln(c.OutOrStdout(), "reclaimed job", id)
@@ -61,35 +60,15 @@ func runClean(c *cobra.Command, path, name string) error {
 	}
 	// Also when there was nothing to do: what the node was drained for may have gone
 	// with a start of the same job, or with a clean that failed elsewhere.
-	ctx, cancel := context.WithTimeout(c.Context(), scontrolPatience)
-	defer cancel()
-	return resume(ctx, node)
+	return drain.Resume(c.Context(), client, node)
 }
 
-// holdingStates are those of jobs that have their nodes.
-const holdingStates = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED,SIGNALING,STAGE_OUT"
-
-// runningJobs asks Slurm for the jobs that have not given up node yet.
-func runningJobs(ctx context.Context, node string) (map[journal.ID]bool, error) {
-	text, err := runSlurm(ctx, nil, "squeue", "--noheader", "--Format=JobID:.20,RestartCnt:.20", "--states="+holdingStates, "--nodelist="+node)
-	if err != nil {
-		return nil, err
-	}
+// running are the jobs that have not given up node yet.
+func running(ctx context.Context, c slurm.Client, node string) (map[journal.ID]bool, error) {
+	runs, err := c.JobsOn(ctx, node)
 	jobs := map[journal.ID]bool{}
-	for line := range strings.Lines(text) {
-		id, err := journal.ParseID(strings.Join(strings.Fields(line), "."))
-		if err != nil {
-			return nil, fmt.Errorf("squeue answered %q: %w", line, err)
-		}
-		jobs[id] = true
+	for _, run := range runs {
+		jobs[journal.ID(run)] = true
 	}
-	return jobs, nil
-}
-
-func stderrOf(err error) string {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
-		return ": " + strings.TrimSpace(string(exit.Stderr))
-	}
-	return ""
+	return jobs, err
 }

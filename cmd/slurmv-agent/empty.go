@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/apart"
 	"github.com/slurm-v/slurm-v/vmlaunch"
 )
 
@@ -24,7 +25,7 @@ func newEmpty() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := standApart(); err != nil {
+			if err := apart.Stand(); err != nil {
 				return err
 			}
 			vmlaunch.EmptyTrash(c.Context(), cfg, node, emptyPatience)

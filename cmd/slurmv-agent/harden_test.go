@@ -124,23 +124,3 @@ func TestRootsProcessesAreHardened(t *testing.T) {
 		})
 	}
 }
-
-// The caller's squeue is not run, neither by PATH nor by a name without directory.
-func TestSlurmsCommandsAreNotTheCallers(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "squeue"), []byte("#!/bin/sh\necho \"the caller's\"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	if out, err := exec.Command("squeue").Output(); err != nil || string(out) != "the caller's\n" {
-		t.Fatalf("squeue by PATH: %q, %v", out, err)
-	}
-	if got, err := slurmCommand(t.Context(), "squeue"); err == nil && (filepath.Dir(got.Path) == dir || !filepath.IsAbs(got.Path)) {
-		t.Errorf("squeue is %s", got.Path)
-	}
-	slurmBin = dir
-	t.Cleanup(func() { slurmBin = "" })
-	if got, err := askSlurm(t.Context(), "squeue"); err != nil || got != "the caller's\n" {
-		t.Errorf("squeue of the site's directory: %q, %v", got, err)
-	}
-}

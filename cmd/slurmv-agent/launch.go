@@ -11,8 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/harden"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmlaunch/entitle"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+	"github.com/slurm-v/slurm-v/vmlaunch/requeue"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -63,13 +67,13 @@ func runLaunch(ctx context.Context, path string) error {
 }
 
 func launch(ctx context.Context, path string, status *status) (*vmlaunch.VMs, error) {
-	if err := harden(pluginVariables); err != nil {
+	if err := harden.Process(harden.PluginVariables); err != nil {
 		return nil, fmt.Errorf("node %s: %w", os.Getenv("SLURMV_NODE"), err)
 	}
-	if err := checkOwnPlace("/proc"); err != nil {
+	if err := entitle.CheckOwnPlace("/proc", os.Getenv); err != nil {
 		return nil, fmt.Errorf("node %s: %w", os.Getenv("SLURMV_NODE"), err)
 	}
-	job, err := jobFromEnvironment()
+	job, err := entitle.FromPlugin(os.Getenv)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", os.Getenv("SLURMV_NODE"), err)
 	}
@@ -77,45 +81,23 @@ func launch(ctx context.Context, path string, status *status) (*vmlaunch.VMs, er
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", job.Node, err)
 	}
-	slurmBin = cfg.Slurm.Bin
-	if err := addEntitledVFs(ctx, cfg, &job); err != nil {
+	if err := entitle.AddVFs(ctx, slurm.Client{Bin: cfg.Slurm.Bin}, cfg, &job); err != nil {
 		return nil, fmt.Errorf("node %s: %w", job.Node, err)
 	}
 	return launchJob(ctx, cfg, job, status)
 }
 
-// addEntitledVFs asks slurmctld, once per launch, what VFs the job owns, where
-// Slurm counts them: what the request says is the user's.
-func addEntitledVFs(ctx context.Context, cfg config.Config, job *plan.Job) error {
-	if !countsVFs(cfg, *job) {
-		return nil
-	}
-	slurmName, _, err := askRecord(ctx, job.ID.Job, "state:.20")
-	if err != nil {
-		return err
-	}
-	has, err := askAllocation(ctx, slurmName, job.Node)
-	job.VFs, job.VFMbps = has.vfs, has.vfMbps
-	return err
-}
-
-// countsVFs reports whether the job asks for VFs that Slurm counts.
-func countsVFs(cfg config.Config, job plan.Job) bool {
-	return cfg.Slurm.GRES && len(job.Spec.SRIOV.VFs) > 0
-}
-
 func launchJob(ctx context.Context, cfg config.Config, job plan.Job, status *status) (*vmlaunch.VMs, error) {
-	if countsVFs(cfg, job) {
-		if err := refuseSharedVLAN(ctx, cfg, job); err != nil {
-			return nil, fmt.Errorf("node %s: %w", job.Node, err)
-		}
+	client := slurm.Client{Bin: cfg.Slurm.Bin}
+	if err := entitle.RefuseSharedVLAN(ctx, client, cfg, job); err != nil {
+		return nil, fmt.Errorf("node %s: %w", job.Node, err)
 	}
 	frames := frameWriter{status}
-	vms, err := vmlaunch.Launch(ctx, cfg, job, vmlaunch.Slurm{Hosts: hostsOf(job.ID.Job), NodeAddrs: askNodeAddrs}, func(p vmstep.Progress) {
+	vms, err := vmlaunch.Launch(ctx, cfg, job, entitle.Asks(client, job.ID.Job), func(p vmstep.Progress) {
 		_ = vmstep.WriteFrame(frames, job.Node, vmstep.KindProgress, p)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", job.Node, elsewhere(ctx, cfg, job, err))
+		return nil, fmt.Errorf("node %s: %w", job.Node, requeue.Elsewhere(ctx, client, cfg, job, err))
 	}
 	return vms, nil
 }

@@ -1,25 +1,12 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"net"
-	"net/netip"
-	"os"
-	"runtime"
 
 	"github.com/spf13/cobra"
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/internal/check"
-	"github.com/slurm-v/slurm-v/internal/vmnet"
-	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/vmlaunch"
-	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
-	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+	"github.com/slurm-v/slurm-v/internal/check/probe"
 )
 
 // newProbe is the part of slurmv check that needs libvirt, or root.
@@ -35,145 +22,10 @@ func newProbe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return json.NewEncoder(c.OutOrStdout()).Encode(probe(c.Context(), cfg, node))
+			return json.NewEncoder(c.OutOrStdout()).Encode(probe.Run(c.Context(), cfg, node))
 		},
 	}
 	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`")
 	c.Flags().StringVar(&node, "node-name", "", "this node's `name` in Slurm")
 	return c
-}
-
-func probe(ctx context.Context, cfg config.Config, node string) check.Probe {
-	var p check.Probe
-	p.Libvirt, p.LibvirtError = probeLibvirt()
-	p.KVMError = text(hypervisor.KVMUsable("/"))
-	p.NodeNetworkError = text(aside(func() error { return rehearse(ctx, 1) }))
-	p.JobNetworkError = text(aside(func() error { return rehearse(ctx, 2) }))
-	if usesSiteBridges(cfg) {
-		p.SiteNetworkError = text(aside(func() error { return rehearseSite(ctx) }))
-	}
-	p.Underlay, p.UnderlayError = probeUnderlay(cfg.Network["default"])
-	p.PeersError = text(probePeers(ctx, cfg.Network["default"], node, p.Underlay))
-	p.PortHolders = probePorts(cfg.Network)
-	return p
-}
-
-// probePeers looks whether other nodes would take the address for this node's. Where
-// slurmctld does not answer, something else says so.
-func probePeers(ctx context.Context, network config.Network, node, address string) error {
-	addr, err := netip.ParseAddr(address)
-	if err != nil || network.Peers == config.PeersAny {
-		return nil
-	}
-	is := plan.Peer{Node: node, Addr: addr}
-	err = vmlaunch.CheckPeer(ctx, is, map[string]string{node: network.PeerHost(node)}, "default")
-	if err == nil || network.Peers != "" {
-		return err
-	}
-	hosts, err := askNodeAddrs(ctx, []string{node})
-	if err != nil {
-		return nil
-	}
-	return vmlaunch.CheckPeer(ctx, is, hosts, "default")
-}
-
-// probePorts finds who has the ports of the jobs' networks, beside the kernel.
-func probePorts(networks map[string]config.Network) map[string]string {
-	holders := map[string]string{}
-	for name, network := range networks {
-		if network.Type != config.NetworkJob {
-			continue
-		}
-		if holder, taken := vmnet.PortHolder(uint16(network.VXLANPort)); taken {
-			holders[name] = holder.String()
-		}
-	}
-	return holders
-}
-
-func text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-func probeLibvirt() (version, problem string) {
-	dir, err := os.MkdirTemp("", "slurmv-probe-")
-	if err != nil {
-		return "", err.Error()
-	}
-	defer os.RemoveAll(dir)
-	version, err = hypervisor.Probe(dir)
-	return version, text(err)
-}
-
-func probeUnderlay(network config.Network) (address, problem string) {
-	if network.Type != config.NetworkJob {
-		return "", ""
-	}
-	underlay, err := vmnet.AutoUnderlay(network.Underlay)
-	if err != nil {
-		return "", err.Error()
-	}
-	return underlay.Addr.String(), ""
-}
-
-// usesSiteBridges reports whether VMs can come to a bridge that others use, too.
-func usesSiteBridges(cfg config.Config) bool {
-	for _, network := range cfg.Network {
-		if network.Type == config.NetworkBridge {
-			return true
-		}
-	}
-	return len(cfg.VF.Software) > 0
-}
-
-// aside calls f in a new network namespace, which goes with all that f has made
-// in it when its only thread ends.
-func aside(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread is of no more use
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- err
-			return
-		}
-		done <- f()
-	}()
-	return <-done
-}
-
-// rehearseSite puts a VM on a bridge of the site.
-func rehearseSite(ctx context.Context) error {
-	const name = "br0"
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name = name
-	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil {
-		return err
-	}
-	id := journal.ID{Job: 1}
-	_, err := vmnet.AddTaps(ctx, id, vmnet.Tap{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Bridge: name})
-	return errors.Join(err, vmnet.Delete(ctx, id))
-}
-
-// rehearse makes the network of a job with that many nodes, and a tap, with the
-// loopback device for underlay.
-func rehearse(ctx context.Context, nodes int) error {
-	loopback, err := netlink.LinkByName("lo")
-	if err == nil {
-		err = netlink.LinkSetUp(loopback)
-	}
-	if err != nil {
-		return err
-	}
-	id := journal.ID{Job: 1}
-	address := netip.MustParseAddr("127.0.0.1")
-	err = vmnet.Create(ctx, vmnet.Network{ID: id, Nodes: nodes, Port: config.VXLANPort, Underlay: vmnet.Underlay{
-		Addr: address, Prefix: netip.PrefixFrom(address, 8), Interface: "lo", MTU: 1500,
-	}})
-	if err == nil {
-		_, err = vmnet.AddTaps(ctx, id, vmnet.Tap{MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Address: address})
-	}
-	return errors.Join(err, vmnet.Delete(ctx, id))
 }

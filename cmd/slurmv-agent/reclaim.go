@@ -3,17 +3,18 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/apart"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmlaunch/drain"
+	"github.com/slurm-v/slurm-v/vmlaunch/entitle"
 )
 
 type reclaimOptions struct {
@@ -54,7 +55,7 @@ EXIT STATUS
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.task {
-				return runTaskReclaim(c.Context())
+				return reclaimByTask(c.Context())
 			}
 			return runReclaim(c, o)
 		},
@@ -76,7 +77,7 @@ func runReclaim(c *cobra.Command, o reclaimOptions) error {
 	if err != nil {
 		return err
 	}
-	node, err := nodeName(o.node)
+	node, err := slurm.NodeName(o.node)
 	if err != nil {
 		return err
 	}
@@ -91,6 +92,19 @@ func runReclaim(c *cobra.Command, o reclaimOptions) error {
 		failed = append(failed, endLast(c.Context(), o, cfg, node, failed))
 	}
 	return errors.Join(failed...)
+}
+
+// reclaimByTask gives back what the caller's job holds on this node.
+func reclaimByTask(ctx context.Context) error {
+	cfg, err := config.Load(config.Path)
+	if err != nil {
+		return err
+	}
+	job, err := entitle.FromSudo(ctx, slurm.Client{Bin: cfg.Slurm.Bin}, os.Getenv)
+	if err != nil {
+		return err
+	}
+	return vmlaunch.Reclaim(ctx, cfg, job.Node, job.ID)
 }
 
 // journals are those that the command line chooses.
@@ -142,20 +156,11 @@ func within(ctx context.Context, grace time.Duration, ids []journal.ID, reclaim 
 // endLast is what follows a last try: the node is drained if what is left would meet
 // other jobs, and files go on to be removed without Slurm's waiting for it.
 func endLast(ctx context.Context, o reclaimOptions, cfg config.Config, node string, failed []error) (err error) {
-	if mustDrain(failed) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), scontrolPatience)
-		defer cancel()
-		err = drain(ctx, node, o.job)
-	}
+	err = drain.If(ctx, slurm.Client{Bin: cfg.Slurm.Bin}, node, o.job, failed)
 	if vmlaunch.TrashLeft(cfg, node) {
-		err = errors.Join(err, startApart("empty", "--config", o.config, "--node", node))
+		err = errors.Join(err, apart.Start("empty", "--config", o.config, "--node", node))
 	}
 	return err
-}
-
-// mustDrain reports whether more than files is left.
-func mustDrain(failed []error) bool {
-	return slices.ContainsFunc(failed, func(err error) bool { return !errors.Is(err, vmlaunch.ErrFiles) })
 }
 
 func launchedBy(state string, id journal.ID, step uint32) bool {
@@ -168,26 +173,4 @@ func withDeadline(ctx context.Context, d time.Duration) (context.Context, contex
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, d)
-}
-
-// nodeName is the name that Slurm gives to this node: several may share a host,
-// so the host's name is only a guess for when nothing better is known.
-func nodeName(name string) (string, error) {
-	for _, n := range []string{name, os.Getenv("SLURMD_NODENAME")} {
-		if n != "" {
-			return n, nil
-		}
-	}
-	host, err := hostName()
-	if err != nil {
-		return "", fmt.Errorf("name this node with --node: %w", err)
-	}
-	return host, nil
-}
-
-// hostName is the host's name without its domain, which node names do not have.
-func hostName() (string, error) {
-	host, err := os.Hostname()
-	host, _, _ = strings.Cut(host, ".")
-	return host, err
 }

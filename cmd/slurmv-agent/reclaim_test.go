@@ -3,34 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/vmlaunch"
 )
-
-func TestOnlyWhatHarmsOthersDrains(t *testing.T) {
-	files, vm := fmt.Errorf("job 7.0: %w: a directory", vmlaunch.ErrFiles), errors.New("a VM has not ended")
-	tests := map[string]struct {
-		failed []error
-		want   bool
-	}{
-		"nothing":            {nil, false},
-		"files":              {[]error{files, files}, false},
-		"a VM":               {[]error{vm}, true},
-		"files and a VM":     {[]error{files, vm}, true},
-		"what is stuck":      {[]error{errStuck}, true},
-		"files of two tries": {[]error{fmt.Errorf("node n1: %w", files)}, false},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := mustDrain(tt.failed); got != tt.want {
-				t.Errorf("drain = %v", got)
-			}
-		})
-	}
-}
 
 func TestAReclaimThatIsStuckIsNotWaitedFor(t *testing.T) {
 	hang := make(chan error)

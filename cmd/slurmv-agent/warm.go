@@ -10,6 +10,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmlaunch"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
@@ -47,7 +48,7 @@ func runWarm(c *cobra.Command, path, name string) error {
 	if err != nil {
 		return err
 	}
-	node, err := nodeName(name)
+	node, err := slurm.NodeName(name)
 	if err != nil {
 		return err
 	}

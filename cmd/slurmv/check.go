@@ -10,6 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/internal/check"
+	"github.com/slurm-v/slurm-v/internal/jobvms"
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 type checkOptions struct {
@@ -54,12 +57,12 @@ EXIT STATUS
 }
 
 func runCheck(ctx context.Context, o checkOptions, out io.Writer) error {
-	node, err := nodeName(o.node)
+	node, err := slurm.NodeName(o.node)
 	if err != nil {
 		return err
 	}
 	results := check.Node{
-		Root: "/", Name: node, Config: o.config, Agent: agentPath(), AsRoot: os.Geteuid() == 0, Run: ask,
+		Root: "/", Name: node, Config: o.config, Agent: vmstep.AgentPath(), AsRoot: os.Geteuid() == 0, Run: slurm.User(os.Environ()).Run,
 	}.Check(ctx)
 	if o.output == "json" {
 		err = printJSON(out, results)
@@ -67,7 +70,7 @@ func runCheck(ctx context.Context, o checkOptions, out io.Writer) error {
 		err = printResults(out, results)
 	}
 	if err == nil && check.Failed(results) {
-		return exitError{1}
+		return jobvms.ExitStatus(1)
 	}
 	return err
 }

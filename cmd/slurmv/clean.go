@@ -8,6 +8,8 @@ import (
 	"os/exec"
 
 	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 func newClean() *cobra.Command {
@@ -43,7 +45,7 @@ func runClean(ctx context.Context, o nodeOptions, uid int, out, words io.Writer)
 	if uid != 0 {
 		return errors.New("slurmv clean gives back what belongs to jobs of all users: run it as root on the node")
 	}
-	c := exec.CommandContext(ctx, agentPath(), o.agentArgs("clean")...)
+	c := exec.CommandContext(ctx, vmstep.AgentPath(), o.agentArgs("clean")...)
 	c.Stdout, c.Stderr = out, words
 	return runStatus(c)
 }

@@ -11,11 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/slurm-v/slurm-v/vmstep"
+	"github.com/slurm-v/slurm-v/internal/jobvms"
 )
-
-// kindData is a message with bytes of a stream, see slurmv-agent query.
-const kindData = "data"
 
 // leaveKey ends slurmv console --follow, as it ends virsh console: Ctrl-].
 const leaveKey = 0x1d
@@ -52,25 +49,25 @@ EXIT STATUS
 	return c
 }
 
-func runConsole(ctx context.Context, t target, follow bool, out, words io.Writer) error {
-	job, node, err := findVM(ctx, t)
+func runConsole(ctx context.Context, t jobvms.Target, follow bool, out, words io.Writer) error {
+	job, node, err := jobvms.FindVM(ctx, t)
 	if err != nil {
 		return err
 	}
-	s := step{job: job, node: node, agent: []string{"query", "console", "--vm=" + strconv.Itoa(t.vm)}}
+	s := jobvms.Step{Job: job, Node: node, Agent: []string{"query", "console", "--vm=" + strconv.Itoa(t.VM)}}
 	if !follow {
-		return s.run(ctx, streamTo(out))
+		return s.Run(ctx, jobvms.StreamTo(out))
 	}
-	s.agent = append(s.agent, "--follow")
+	s.Agent = append(s.Agent, "--follow")
 	if fd := int(os.Stdin.Fd()); term.IsTerminal(fd) {
 		fmt.Fprintf(words, "Console of %s; Ctrl-] leaves it.\n", t)
-		return s.onTerminal(ctx, fd, out)
+		return onTerminal(ctx, s, fd, out)
 	}
-	return withoutInterrupt(ctx, s.run(ctx, streamTo(out)))
+	return withoutInterrupt(ctx, s.Run(ctx, jobvms.StreamTo(out)))
 }
 
 // onTerminal passes every key but one to the VM.
-func (s step) onTerminal(ctx context.Context, fd int, out io.Writer) error {
+func onTerminal(ctx context.Context, s jobvms.Step, fd int, out io.Writer) error {
 	old, err := term.MakeRaw(fd)
 	if err != nil {
 		return err
@@ -78,8 +75,8 @@ func (s step) onTerminal(ctx context.Context, fd int, out io.Writer) error {
 	defer func() { _ = term.Restore(fd, old) }()
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
-	s.stdin = &keyReader{in: os.Stdin, leave: leave}
-	return withoutInterrupt(ctx, s.run(ctx, streamTo(out)))
+	s.Stdin = &keyReader{in: os.Stdin, leave: leave}
+	return withoutInterrupt(ctx, s.Run(ctx, jobvms.StreamTo(out)))
 }
 
 // withoutInterrupt takes the user's wish to leave for a good end.
@@ -88,21 +85,6 @@ func withoutInterrupt(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
-}
-
-// streamTo writes the bytes of a stream to out.
-func streamTo(out io.Writer) func(vmstep.Message) error {
-	return func(m vmstep.Message) error {
-		if m.Kind != kindData {
-			return nil
-		}
-		var p []byte
-		if err := m.Decode(&p); err != nil {
-			return err
-		}
-		_, err := out.Write(p)
-		return err
-	}
 }
 
 // A keyReader reads keys until leaveKey.

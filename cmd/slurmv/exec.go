@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"regexp"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/slurm-v/slurm-v/internal/jobvms"
 )
 
 func newExec() *cobra.Command {
@@ -52,102 +48,13 @@ EXIT STATUS
 	return c
 }
 
-func runExec(ctx context.Context, t target, terminal bool, command []string, words io.Writer) error {
+func runExec(ctx context.Context, t jobvms.Target, terminal bool, command []string, words io.Writer) error {
 	if terminal && !term.IsTerminal(int(os.Stdin.Fd())) {
 		return usagef("-t: standard input is not a terminal; leave out -t")
 	}
-	job, node, err := findVM(ctx, t)
+	job, node, err := jobvms.FindVM(ctx, t)
 	if err != nil {
 		return err
 	}
-	return runProgram(execStep(ctx, job, node, t.vm, terminal, command), words)
-}
-
-// execStep is the step that runs a command in a VM. Its standard streams are
-// slurmv's own.
-func execStep(ctx context.Context, job vmJob, node string, vm int, terminal bool, command []string) *exec.Cmd {
-	agent := []string{"exec", "--vm=" + strconv.Itoa(vm)}
-	if terminal {
-		agent = append(agent, "--terminal")
-	}
-	s := step{job: job, node: node, agent: append(append(agent, "--"), command...), stdin: os.Stdin}
-	c := s.command(ctx)
-	if terminal {
-		c.Args = append([]string{c.Args[0], "--pty"}, c.Args[1:]...)
-	}
-	c.Dir = ""
-	c.Stdout = os.Stdout
-	return c
-}
-
-// runProgram runs a command that speaks for itself, but for srun's remark on its
-// exit status, which slurmv passes on as its own.
-func runProgram(c *exec.Cmd, words io.Writer) error {
-	filter := &remarkFilter{out: words}
-	c.Stderr = filter
-	err := errors.Join(c.Run(), filter.Close())
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit) && exit.ExitCode() >= 0:
-		return exitError{exit.ExitCode()}
-	case errors.Is(err, exec.ErrNotFound):
-		return slurmError("srun", err)
-	case err != nil:
-		return fmt.Errorf("run the command: %w", err)
-	}
-	return nil
-}
-
-// remark is how srun comments on the exit status of a task.
-var remark = regexp.MustCompile(`^srun: error: \S+: task 0: Exited with exit code [0-9]+$`)
-
-// A remarkFilter passes on lines but for remarks. A line's beginning that cannot
-// become one goes on at once: a prompt has no line end.
-type remarkFilter struct {
-	out  io.Writer
-	line []byte // held back
-}
-
-const remarkStart = "srun: error: "
-
-func (f *remarkFilter) Write(p []byte) (int, error) {
-	n := len(p)
-	for len(p) > 0 {
-		end := bytes.IndexByte(p, '\n') + 1
-		if end == 0 {
-			end = len(p)
-		}
-		f.line = append(f.line, p[:end]...)
-		p = p[end:]
-		if err := f.pass(); err != nil {
-			return 0, err
-		}
-	}
-	return n, nil
-}
-
-// pass lets go what is held back, unless it is or may become a remark.
-func (f *remarkFilter) pass() error {
-	whole := f.line[len(f.line)-1] == '\n'
-	switch {
-	case whole && remark.Match(bytes.TrimRight(f.line, "\r\n")):
-		f.line = f.line[:0]
-		return nil
-	case !whole && len(f.line) < 1024 && mayBeRemark(f.line):
-		return nil
-	}
-	return f.Close()
-}
-
-func mayBeRemark(line []byte) bool {
-	n := min(len(line), len(remarkStart))
-	return string(line[:n]) == remarkStart[:n]
-}
-
-// Close passes on what is held back.
-func (f *remarkFilter) Close() error {
-	line := f.line
-	f.line = nil
-	_, err := f.out.Write(line)
-	return err
+	return jobvms.Exec{Job: job, Node: node, VM: t.VM, Terminal: terminal}.Run(ctx, command, words)
 }

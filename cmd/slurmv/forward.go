@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/internal/jobvms"
 )
 
 // newForward is the ProxyCommand of slurmv ssh, and of whoever wants one.
@@ -30,7 +32,7 @@ EXIT STATUS
   ssh -o ProxyCommand='slurmv forward 4217/vm0 22' vm0`,
 		Args: usageArgs(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
-			t, err := parseTarget(args[0], os.Getenv)
+			t, err := jobvms.ParseTarget(args[0], os.Getenv)
 			if err != nil {
 				return err
 			}
@@ -46,16 +48,16 @@ EXIT STATUS
 	return c
 }
 
-func runForward(ctx context.Context, t target, node string, port uint16, in io.Reader, out io.Writer) error {
-	job, err := findJob(ctx, t.job)
+func runForward(ctx context.Context, t jobvms.Target, node string, port uint16, in io.Reader, out io.Writer) error {
+	job, err := jobvms.Find(ctx, t.Job)
 	if err != nil {
 		return err
 	}
 	if node == "" {
-		if job, node, err = findVM(ctx, t); err != nil {
+		if job, node, err = jobvms.FindVM(ctx, t); err != nil {
 			return err
 		}
 	}
-	agent := []string{"query", "forward", "--vm=" + strconv.Itoa(t.vm), "--port=" + strconv.Itoa(int(port))}
-	return step{job: job, node: node, agent: agent, stdin: in}.run(ctx, streamTo(out))
+	agent := []string{"query", "forward", "--vm=" + strconv.Itoa(t.VM), "--port=" + strconv.Itoa(int(port))}
+	return jobvms.Step{Job: job, Node: node, Agent: agent, Stdin: in}.Run(ctx, jobvms.StreamTo(out))
 }

@@ -2,19 +2,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/internal/joblogs"
+	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 type logsOptions struct {
@@ -51,7 +50,7 @@ EXIT STATUS
 			if err != nil {
 				return err
 			}
-			o.job = t.job
+			o.job = t.Job
 			return runLogs(c.Context(), o, c.OutOrStdout())
 		},
 	}
@@ -61,7 +60,7 @@ EXIT STATUS
 }
 
 func runLogs(ctx context.Context, o logsOptions, out io.Writer) error {
-	saved, err := findSaved(ctx, o.job)
+	saved, err := joblogs.Find(ctx, o.job)
 	if err != nil {
 		return err
 	}
@@ -72,17 +71,17 @@ func runLogs(ctx context.Context, o logsOptions, out io.Writer) error {
 	// VMs may run even so: those that ended before were started again.
 	live, err := o.printRunning(ctx, out)
 	if err == nil && shown+live == 0 {
-		return saved.nothing(o.job)
+		return saved.Nothing(o.job)
 	}
 	return err
 }
 
-func (o logsOptions) printSaved(out io.Writer, saved savedLogs) (shown int, err error) {
-	for _, file := range saved.files() {
+func (o logsOptions) printSaved(out io.Writer, saved joblogs.Saved) (shown int, err error) {
+	for _, file := range saved.Files() {
 		if !o.wants(file) {
 			continue
 		}
-		if err := file.print(out); err != nil {
+		if err := file.Print(out); err != nil {
 			return shown, err
 		}
 		shown++
@@ -91,27 +90,27 @@ func (o logsOptions) printSaved(out io.Writer, saved savedLogs) (shown int, err 
 }
 
 // wants reports whether a saved log is among those asked for.
-func (o logsOptions) wants(f savedLog) bool {
-	if o.node != "" && f.node != o.node || strings.HasSuffix(f.name, ".json") {
+func (o logsOptions) wants(f joblogs.File) bool {
+	if o.node != "" && f.Node != o.node || strings.HasSuffix(f.Name, ".json") {
 		return false
 	}
-	return o.vm < 0 || f.name == "vm"+strconv.Itoa(o.vm)+".console"
+	return o.vm < 0 || f.Name == "vm"+strconv.Itoa(o.vm)+".console"
 }
 
 // printRunning shows the consoles of VMs that are there.
 func (o logsOptions) printRunning(ctx context.Context, out io.Writer) (shown int, err error) {
-	jobs, err := findJobs(ctx, which{jobs: []string{o.job}})
+	jobs, err := jobvms.FindAll(ctx, slurm.Which{Jobs: []string{o.job}})
 	if err != nil {
 		return 0, err
 	}
-	asked, err := askAll(ctx, jobs)
+	asked, err := jobvms.AskAll(ctx, jobs)
 	for _, j := range asked {
-		for _, n := range j.nodes {
+		for _, n := range j.Nodes {
 			for _, vm := range n.VMs {
-				if err != nil || !o.wants(savedLog{node: n.Node, name: vm.Name + ".console"}) {
+				if err != nil || !o.wants(joblogs.File{Node: n.Node, Name: vm.Name + ".console"}) {
 					continue
 				}
-				err = printConsole(ctx, out, j.vmJob, n.Node, vm)
+				err = printConsole(ctx, out, j.StepJob, n.Node, vm)
 				shown++
 			}
 		}
@@ -119,134 +118,12 @@ func (o logsOptions) printRunning(ctx context.Context, out io.Writer) (shown int
 	return shown, err
 }
 
-func printConsole(ctx context.Context, out io.Writer, job vmJob, node string, vm nodeagent.VM) error {
-	printTitle(out, node, vm.Name+".console")
-	s := step{job: job, node: node, agent: []string{"query", "console", "--vm=" + strconv.Itoa(vm.Number)}}
-	if err := s.run(ctx, streamTo(out)); err != nil {
+func printConsole(ctx context.Context, out io.Writer, job slurm.StepJob, node string, vm nodeagent.VM) error {
+	joblogs.PrintTitle(out, node, vm.Name+".console")
+	s := jobvms.Step{Job: job, Node: node, Agent: []string{"query", "console", "--vm=" + strconv.Itoa(vm.Number)}}
+	if err := s.Run(ctx, jobvms.StreamTo(out)); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(out)
 	return err
-}
-
-func printTitle(out io.Writer, node, name string) { fmt.Fprintf(out, "==> %s: %s <==\n", node, name) }
-
-// savedLogs are the directories in which the logs of a job may lie.
-type savedLogs struct{ dirs []string }
-
-// findSaved looks in the job's working directory, and then in this one: Slurm may
-// have forgotten the job.
-func findSaved(ctx context.Context, job string) (savedLogs, error) {
-	id, workDir, err := whereWas(ctx, job)
-	if err != nil {
-		return savedLogs{}, err
-	}
-	here, err := os.Getwd()
-	if err != nil {
-		return savedLogs{}, err
-	}
-	if workDir == "" {
-		workDir = here
-	}
-	for _, parent := range []string{workDir, here} {
-		dirs, err := savedIn(parent, id)
-		if err != nil || len(dirs) > 0 {
-			return savedLogs{dirs}, err
-		}
-	}
-	return savedLogs{[]string{filepath.Join(workDir, "slurmv-"+id)}}, nil
-}
-
-// savedIn returns the directories of a job below parent. A job that was requeued
-// has one for each run.
-func savedIn(parent, id string) ([]string, error) {
-	entries, err := os.ReadDir(parent)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return nil, nil
-	}
-	name := regexp.MustCompile(`^slurmv-` + regexp.QuoteMeta(id) + `(\.[0-9]+)?$`)
-	var dirs []string
-	for _, e := range entries {
-		if name.MatchString(e.Name()) {
-			dirs = append(dirs, filepath.Join(parent, e.Name()))
-		}
-	}
-	return dirs, err
-}
-
-// nothing says where logs would be.
-func (s savedLogs) nothing(job string) error {
-	return fmt.Errorf("job %s has no such logs: no VM of it runs that is asked for, and none are in %s", job, s.dirs[0])
-}
-
-// A savedLog is one file of a node.
-type savedLog struct{ path, node, name string }
-
-// files are ordered by run, node and name. What cannot be read is left out.
-func (s savedLogs) files() []savedLog {
-	var files []savedLog
-	for _, dir := range s.dirs {
-		nodes, _ := os.ReadDir(dir)
-		for _, node := range nodes {
-			names, _ := os.ReadDir(filepath.Join(dir, node.Name()))
-			for _, e := range names {
-				files = append(files, savedLog{filepath.Join(dir, node.Name(), e.Name()), node.Name(), e.Name()})
-			}
-		}
-	}
-	return files
-}
-
-func (f savedLog) print(out io.Writer) error {
-	file, err := os.Open(f.path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	printTitle(out, f.node, f.name)
-	_, err = io.Copy(out, file)
-	fmt.Fprintln(out)
-	return err
-}
-
-// whereWas returns a job's number and working directory, from Slurm's memory or
-// its accounting; the directory is "" if neither knows it.
-func whereWas(ctx context.Context, job string) (id, workDir string, err error) {
-	text, err := ask(ctx, "scontrol", "--oneliner", "show", "job", job)
-	if err == nil {
-		id, workDir = describedJob(text)
-		return id, workDir, nil
-	}
-	text, sacctErr := ask(ctx, "sacct", "--jobs="+job, "--allocations", "--noheader", "--parsable2", "--format=jobidraw,workdir")
-	if sacctErr == nil {
-		if id, workDir, found := strings.Cut(strings.TrimSpace(firstLine(text)), "|"); found {
-			return id, workDir, nil
-		}
-	}
-	if strings.Contains(job, "_") || !strings.Contains(err.Error(), "Invalid job id") {
-		return "", "", errors.Join(err, sacctErr)
-	}
-	return job, "", nil
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
-}
-
-var (
-	jobIDField   = regexp.MustCompile(`\bJobId=([0-9]+)`)
-	workDirField = regexp.MustCompile(` WorkDir=(.*?)(?: [A-Z][A-Za-z]*=|$)`)
-)
-
-// describedJob reads a line of scontrol show job.
-func describedJob(text string) (id, workDir string) {
-	line := firstLine(text)
-	if found := jobIDField.FindStringSubmatch(line); found != nil {
-		id = found[1]
-	}
-	if found := workDirField.FindStringSubmatch(line); found != nil {
-		workDir = found[1]
-	}
-	return id, workDir
 }

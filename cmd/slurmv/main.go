@@ -13,13 +13,14 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/jobvms"
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 func main() { os.Exit(run()) }
@@ -52,7 +53,7 @@ VM. Inside a job you may leave out JOB.`,
 		DisableAutoGenTag: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	root.AddCommand(
 		newPS(), newExec(), newSSH(), newConsole(), newForward(),
 		newLogs(), newReport(),
@@ -66,36 +67,24 @@ VM. Inside a job you may leave out JOB.`,
 	return root
 }
 
-// A usageError is a command line that cannot be run.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// An exitError is the exit status of a program that slurmv ran for the user.
-// There is nothing to add to what that program has said.
-type exitError struct{ code int }
-
-func (e exitError) Error() string { return "" }
+func usagef(format string, args ...any) error {
+	return &vmstep.UsageError{Reason: fmt.Sprintf(format, args...)}
+}
 
 // exitCode maps errors to exit statuses.
 func exitCode(err error) int {
-	var exit exitError
-	var usage usageError
+	var exit jobvms.ExitStatus
+	var usage *vmstep.UsageError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &exit):
-		return exit.code
+		return int(exit)
 	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"):
 		return 2
 	}
 	return 1
 }
-
-// agentPath is where every node has the agent.
-func agentPath() string { return filepath.Join(config.Libexec, "slurmv-agent") }
 
 // atMost and atLeast are cobra's, with errors that are usage errors.
 func atMost(n int) cobra.PositionalArgs { return usageArgs(cobra.MaximumNArgs(n)) }
@@ -105,8 +94,21 @@ func atLeast(n int) cobra.PositionalArgs { return usageArgs(cobra.MinimumNArgs(n
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
-			return usageError{err}
+			return usagef("%v", err)
 		}
 		return nil
 	}
+}
+
+// targetOf takes the target from what stands before "--", at most one word.
+func targetOf(args []string, env func(string) string) (jobvms.Target, error) {
+	if len(args) == 0 {
+		return jobvms.ParseTarget("", env)
+	}
+	return jobvms.ParseTarget(args[0], env)
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
 }

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"os"
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 // nodeOptions tell a command that looks at the node it runs on which one that is.
@@ -19,7 +17,7 @@ func (o *nodeOptions) add(c *cobra.Command) {
 
 // load returns the node's name and its configuration.
 func (o nodeOptions) load() (node string, cfg config.Config, err error) {
-	if node, err = nodeName(o.node); err != nil {
+	if node, err = slurm.NodeName(o.node); err != nil {
 		return "", cfg, err
 	}
 	cfg, err = config.Load(o.config)
@@ -34,18 +32,4 @@ func (o nodeOptions) agentArgs(command string) []string {
 		args = append(args, "--node", o.node)
 	}
 	return args
-}
-
-// nodeName is the name that Slurm gives to this node: what is asked for, what a
-// job on it says, or the host's.
-func nodeName(name string) (string, error) {
-	if name == "" {
-		name = os.Getenv("SLURMD_NODENAME")
-	}
-	if name != "" {
-		return name, nil
-	}
-	host, err := os.Hostname()
-	host, _, _ = strings.Cut(host, ".")
-	return host, err
 }

@@ -13,7 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 type psOptions struct {
@@ -82,14 +84,14 @@ func runPS(ctx context.Context, o psOptions, out, words io.Writer) error {
 	if err != nil {
 		return err
 	}
-	jobs, err := findJobs(ctx, selected)
+	jobs, err := jobvms.FindAll(ctx, selected)
 	if err != nil {
 		return err
 	}
-	asked, askErr := askAll(ctx, jobs)
+	asked, askErr := jobvms.AskAll(ctx, jobs)
 	rows := rowsOf(asked, time.Now())
 	if len(jobs) == 0 {
-		fmt.Fprintln(words, selected.none())
+		fmt.Fprintln(words, none(selected))
 	}
 	if o.output == "json" {
 		return errors.Join(printJSON(out, rows), askErr)
@@ -98,31 +100,31 @@ func runPS(ctx context.Context, o psOptions, out, words io.Writer) error {
 }
 
 // which jobs are meant depends on where slurmv runs, unless it is told.
-func (o psOptions) which(env func(string) string, uid int) (which, error) {
+func (o psOptions) which(env func(string) string, uid int) (slurm.Which, error) {
 	for _, job := range o.jobs {
-		if err := checkJob(job); err != nil {
-			return which{}, err
+		if err := jobvms.CheckJob(job); err != nil {
+			return slurm.Which{}, err
 		}
 	}
-	switch job := env("SLURM_JOB_ID"); {
+	switch job := env(slurm.EnvJobID); {
 	case len(o.jobs) > 0:
-		return which{jobs: o.jobs}, nil
+		return slurm.Which{Jobs: o.jobs}, nil
 	case o.all:
-		return which{everyone: uid == 0}, nil
+		return slurm.Which{Everyone: uid == 0}, nil
 	case job != "":
-		return which{jobs: []string{job}}, nil
+		return slurm.Which{Jobs: []string{job}}, nil
 	}
-	return which{}, nil
+	return slurm.Which{}, nil
 }
 
 // none says that no such job has VMs.
-func (w which) none() string {
+func none(w slurm.Which) string {
 	switch {
-	case len(w.jobs) == 1:
-		return "Job " + w.jobs[0] + " has no running VMs."
-	case len(w.jobs) > 1:
-		return "None of the jobs " + strings.Join(w.jobs, ", ") + " has running VMs."
-	case w.everyone:
+	case len(w.Jobs) == 1:
+		return "Job " + w.Jobs[0] + " has no running VMs."
+	case len(w.Jobs) > 1:
+		return "None of the jobs " + strings.Join(w.Jobs, ", ") + " has running VMs."
+	case w.Everyone:
 		return "No job has running VMs."
 	}
 	return "None of your jobs has running VMs."
@@ -151,10 +153,10 @@ type row struct {
 	Clock *nodeagent.Clock `json:"clock,omitempty"`
 }
 
-func rowsOf(jobs []jobVMs, now time.Time) []row {
+func rowsOf(jobs []jobvms.Job, now time.Time) []row {
 	rows := []row{}
 	for _, j := range jobs {
-		for _, n := range j.nodes {
+		for _, n := range j.Nodes {
 			common := row{Job: j.Name, JobID: j.ID, User: j.User, Node: n.Node, Started: j.Started, Number: -1,
 				State: "starting", Age: int64(max(0, now.Sub(j.Started)) / time.Second)}
 			if len(n.VMs) == 0 {

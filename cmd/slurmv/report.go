@@ -3,23 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/internal/joblogs"
+	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/report"
 )
-
-// stagesFile is what the agent leaves beside the logs of a node: its
-// nodeagent.NodeVMs.
-const stagesFile = "stages.json"
 
 type reportOptions struct {
 	job       string
@@ -64,7 +59,7 @@ EXIT STATUS
 			if err != nil {
 				return err
 			}
-			o.job = t.job
+			o.job = t.Job
 			return runReport(c.Context(), o, c.OutOrStdout())
 		},
 	}
@@ -114,56 +109,21 @@ func writeFile(path string, write func(io.Writer) error) error {
 }
 
 func findStages(ctx context.Context, job string) ([]nodeagent.NodeVMs, error) {
-	saved, err := findSaved(ctx, job)
+	saved, err := joblogs.Find(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := saved.stages()
+	nodes, err := saved.Stages()
 	if err == nil && len(nodes) == 0 {
 		nodes, err = runningStages(ctx, job, saved)
 	}
 	return nodes, err
 }
 
-// stages reads what the nodes have left of the job's newest run.
-func (s savedLogs) stages() (newest []nodeagent.NodeVMs, err error) {
-	var began time.Time
-	for _, dir := range s.dirs {
-		nodes, err := savedLogs{[]string{dir}}.stagesOfRun()
-		if err != nil {
-			return nil, err
-		}
-		if len(nodes) > 0 && (newest == nil || nodes[0].Began.After(began)) {
-			newest, began = nodes, nodes[0].Began
-		}
-	}
-	return newest, nil
-}
-
-func (s savedLogs) stagesOfRun() ([]nodeagent.NodeVMs, error) {
-	var nodes []nodeagent.NodeVMs
-	for _, file := range s.files() {
-		if file.name != stagesFile {
-			continue
-		}
-		text, err := os.ReadFile(file.path)
-		if err != nil {
-			return nil, err
-		}
-		var n nodeagent.NodeVMs
-		if err := json.Unmarshal(text, &n); err != nil {
-			return nil, fmt.Errorf("%s is not a record of stages: %w", file.path, err)
-		}
-		nodes = append(nodes, n)
-	}
-	slices.SortFunc(nodes, func(a, b nodeagent.NodeVMs) int { return a.Rank - b.Rank })
-	return nodes, nil
-}
-
-func runningStages(ctx context.Context, name string, saved savedLogs) ([]nodeagent.NodeVMs, error) {
-	job, err := findJob(ctx, name)
+func runningStages(ctx context.Context, name string, saved joblogs.Saved) ([]nodeagent.NodeVMs, error) {
+	job, err := jobvms.Find(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("%w; no record is in %s", err, saved.dirs[0])
+		return nil, fmt.Errorf("%w; no record is in %s", err, saved.Dirs[0])
 	}
-	return askVMs(ctx, job)
+	return jobvms.Ask(ctx, job)
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
+	"github.com/slurm-v/slurm-v/vmstep/noplugin"
 )
 
 type runOptions struct {
@@ -54,55 +55,15 @@ EXIT STATUS
 
 // runRun becomes the relay, with the task's PMI descriptor and its signals.
 func runRun(ctx context.Context, o runOptions, program []string) error {
-	switch os.Getenv("SLURM_PROCID") {
+	switch os.Getenv(slurm.EnvProcID) {
 	case "":
 		return errors.New("slurmv run is the task of a step: srun --overlap --mpi=pmi2 ... slurmv run -- program")
 	case "0":
-		if err := o.awaitLaunch(ctx); err != nil {
+		if err := noplugin.AwaitLaunch(ctx, o.config, o.wait); err != nil {
 			return err
 		}
 	}
 	args := []string{"slurmv-agent", "exec", "--config=" + o.config, "--vm-distribution=" + o.distribution, "--wait=" + o.wait.String(), "--"}
-	err := syscall.Exec(agentPath(), append(args, program...), os.Environ())
-	return fmt.Errorf("run %s: %w", agentPath(), err)
-}
-
-// launchGrace is how long no launch may be seen: it is started in the background
-// beside this step.
-const launchGrace = 5 * time.Second
-
-// awaitLaunch returns when the agent of this node listens, or with an error when
-// nobody starts it any more.
-func (o runOptions) awaitLaunch(ctx context.Context) error {
-	cfg, err := config.Load(o.config)
-	if err != nil {
-		return err
-	}
-	socket, err := nodeagent.SocketFromEnv(cfg.RunDir, os.Getenv)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.wait, fmt.Errorf("the VMs did not come up within %s", o.wait))
-	defer cancel()
-	for seen := time.Now(); ; {
-		client, err := nodeagent.Dial(ctx, socket)
-		switch {
-		case err == nil:
-			return client.Close()
-		case errors.Is(err, nodeagent.ErrForeign):
-			return err
-		}
-		jobs, err := findJobs(ctx, which{jobs: []string{os.Getenv("SLURM_JOB_ID")}})
-		switch {
-		case err != nil || len(jobs) > 0:
-			seen = time.Now()
-		case time.Since(seen) > launchGrace:
-			return fmt.Errorf("the VMs are not there and no step %s is starting them; what slurmv launch has said is in the job's output", vmstep.StepName)
-		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	err := syscall.Exec(vmstep.AgentPath(), append(args, program...), os.Environ())
+	return fmt.Errorf("run %s: %w", vmstep.AgentPath(), err)
 }

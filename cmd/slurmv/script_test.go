@@ -182,10 +182,10 @@ func playAgent(path, node string, words []string) int {
 	case "ps":
 		vmstep.WriteFrame(os.Stdout, node, vmstep.KindVMs, vms)
 	case "console":
-		vmstep.WriteFrame(os.Stdout, node, kindData, []byte("login: (of "+words[1]+" on "+node+")"))
+		vmstep.WriteFrame(os.Stdout, node, vmstep.KindData, []byte("login: (of "+words[1]+" on "+node+")"))
 	case "forward":
 		in, _ := io.ReadAll(os.Stdin)
-		vmstep.WriteFrame(os.Stdout, node, kindData, []byte(strings.ToUpper(string(in))))
+		vmstep.WriteFrame(os.Stdout, node, vmstep.KindData, []byte(strings.ToUpper(string(in))))
 	case "map":
 		in := broadcast()
 		var frames vmstep.Frames

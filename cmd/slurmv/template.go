@@ -18,7 +18,9 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -48,7 +50,7 @@ EXIT STATUS
   ssh n7 slurmv image warm --vm-image debian12-mpi --memory-per-vm 8G --vcpu-per-vm 4`,
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if os.Getenv("SLURM_JOB_ID") != "" {
+			if os.Getenv(slurm.EnvJobID) != "" {
 				return warmInJob(c)
 			}
 			return warmAsRoot(c, o, values)
@@ -84,7 +86,7 @@ func warmAsRoot(c *cobra.Command, o nodeOptions, values map[string]*string) erro
 			args = append(args, "--"+name, *value)
 		}
 	}
-	run := exec.CommandContext(c.Context(), agentPath(), args...)
+	run := exec.CommandContext(c.Context(), vmstep.AgentPath(), args...)
 	run.Stdout, run.Stderr = c.OutOrStdout(), c.ErrOrStderr()
 	return runStatus(run)
 }
@@ -94,7 +96,7 @@ func runStatus(c *exec.Cmd) error {
 	err := c.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() >= 0 {
-		return exitError{exit.ExitCode()}
+		return jobvms.ExitStatus(exit.ExitCode())
 	}
 	if err != nil {
 		return fmt.Errorf("run %s: %w", c.Path, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vfpool"
 )
 
@@ -88,7 +89,7 @@ EXIT STATUS
 		Example: "  slurmv vf gres-conf >> /etc/slurm/gres.conf",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			node, err := nodeName(o.node)
+			node, err := slurm.NodeName(o.node)
 			if err != nil {
 				return err
 			}

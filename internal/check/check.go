@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 	"github.com/slurm-v/slurm-v/vfpool/sriov"
 )
@@ -71,7 +72,7 @@ type inspection struct {
 	Node
 	cfg         config.Config
 	cfgErr      error
-	settings    Settings
+	settings    slurm.Settings
 	settingsErr error
 	probe       Probe
 	probeErr    error

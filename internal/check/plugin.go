@@ -9,9 +9,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
+
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 const pluginName = "slurmv.so"
@@ -126,42 +127,19 @@ func pluginVersion(ctx context.Context, i *inspection, file string) Result {
 	if err != nil {
 		text = i.settings["SLURM_VERSION"]
 	}
-	running, known := parseVersion(text)
+	running, known := slurm.ParseVersion(text)
 	switch {
 	case !known:
 		return skipped(name, fmt.Sprintf("%s is built for Slurm %s; this node's Slurm is not known", file, built), "")
-	case built.release() != running.release():
+	case built.Release() != running.Release():
 		return wrong(name, fmt.Sprintf("%s is built for Slurm %s, but this is Slurm %s", file, built, running),
 			"build it against this Slurm's headers (make SLURM_INCLUDE=…): Slurm refuses plugins of another release, and slurmd does not start")
 	}
 	return ok(name, fmt.Sprintf("%s is built for Slurm %s; this is %s", file, built, running))
 }
 
-// A version of Slurm as its headers number it: a byte each for the release's two
-// parts and the bug-fix level.
-type version uint32
-
-func (v version) String() string {
-	return fmt.Sprintf("%d.%02d.%d", v>>16&0xff, v>>8&0xff, v&0xff)
-}
-
-// release is what a plugin and Slurm must have in common.
-func (v version) release() uint32 { return uint32(v) >> 8 }
-
-var versionPattern = regexp.MustCompile(`\b([0-9]{2})\.([0-9]{2})\.([0-9]{1,2})`)
-
-// parseVersion finds a version such as 22.05.8 in what a program of Slurm says.
-func parseVersion(text string) (version, bool) {
-	var a, b, c uint32
-	found := versionPattern.FindString(text)
-	if n, _ := fmt.Sscanf(found, "%d.%d.%d", &a, &b, &c); n != 3 {
-		return 0, false
-	}
-	return version(a<<16 | b<<8 | c), true
-}
-
 // builtFor reads the symbol plugin_version of a plugin.
-func builtFor(file string) (version, error) {
+func builtFor(file string) (slurm.Version, error) {
 	f, err := elf.Open(file)
 	if err != nil {
 		return 0, fmt.Errorf("read plugin: %w", err)
@@ -179,7 +157,7 @@ func builtFor(file string) (version, error) {
 	return 0, fmt.Errorf("%s has no plugin_version: it is no plugin of Slurm", file)
 }
 
-func readVersion(f *elf.File, s elf.Symbol) (version, error) {
+func readVersion(f *elf.File, s elf.Symbol) (slurm.Version, error) {
 	for _, p := range f.Progs {
 		if p.Type != elf.PT_LOAD || s.Value < p.Vaddr || s.Value+4 > p.Vaddr+p.Filesz {
 			continue
@@ -188,7 +166,7 @@ func readVersion(f *elf.File, s elf.Symbol) (version, error) {
 		if _, err := p.ReadAt(word[:], int64(s.Value-p.Vaddr)); err != nil {
 			return 0, fmt.Errorf("read plugin_version: %w", err)
 		}
-		return version(f.ByteOrder.Uint32(word[:])), nil
+		return slurm.Version(f.ByteOrder.Uint32(word[:])), nil
 	}
 	return 0, errors.New("plugin_version has no value in the file")
 }

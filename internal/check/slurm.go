@@ -4,52 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// Settings are Slurm's, by name, as "scontrol show config" prints them.
-type Settings map[string]string
-
-// ParseSettings reads the output of "scontrol show config".
-func ParseSettings(text string) Settings {
-	s := Settings{}
-	for line := range strings.Lines(text) {
-		name, value, found := strings.Cut(line, "=")
-		if !found {
-			continue
-		}
-		value = strings.TrimSpace(value)
-		if value == "(null)" {
-			value = ""
-		}
-		s[strings.TrimSpace(name)] = value
-	}
-	return s
-}
-
-// list returns the words of a value such as "task/cgroup,task/affinity".
-func (s Settings) list(name string) []string {
-	return strings.FieldsFunc(s[name], func(r rune) bool { return r == ',' || r == ';' })
-}
-
-func (s Settings) has(name, word string) bool { return slices.Contains(s.list(name), word) }
-
-// Seconds returns a value such as "60 sec".
-func (s Settings) Seconds(name string) (int, bool) {
-	number, _, _ := strings.Cut(s[name], " ")
-	n, err := strconv.Atoi(number)
-	return n, err == nil
-}
-
-func readSettings(ctx context.Context, n Node) (Settings, error) {
+func readSettings(ctx context.Context, n Node) (slurm.Settings, error) {
 	text, err := n.Run(ctx, "scontrol", "show", "config")
 	if err != nil {
 		return nil, err
 	}
-	return ParseSettings(text), nil
+	return slurm.ParseSettings(text), nil
 }
 
 const (
@@ -72,21 +38,21 @@ func slurmSettings(_ context.Context, i *inspection) []Result {
 }
 
 // tracking: the agent lets in the processes of the job's own cgroup.
-func tracking(s Settings) Result {
+func tracking(s slurm.Settings) Result {
 	if s["ProctrackType"] != "proctrack/cgroup" {
 		return wrong("ProctrackType", s["ProctrackType"], "set ProctrackType=proctrack/cgroup: by the cgroup a node knows the processes of a job")
 	}
 	return ok("ProctrackType", s["ProctrackType"])
 }
 
-func tasks(s Settings) Result {
-	if !s.has("TaskPlugin", "task/cgroup") {
+func tasks(s slurm.Settings) Result {
+	if !s.Has("TaskPlugin", "task/cgroup") {
 		return warning("TaskPlugin", s["TaskPlugin"], "add task/cgroup, and ConstrainRAMSpace=yes to cgroup.conf: nothing else keeps VMs within the job's CPUs and memory")
 	}
 	return ok("TaskPlugin", s["TaskPlugin"])
 }
 
-func timers(s Settings) Result {
+func timers(s slurm.Settings) Result {
 	const name = "UnkillableStepTimeout, KillWait"
 	unkillable, ok1 := s.Seconds("UnkillableStepTimeout")
 	wait, ok2 := s.Seconds("KillWait")
@@ -103,10 +69,10 @@ func timers(s Settings) Result {
 }
 
 // epilogs: with RunInJob slurmd runs no epilog of a plugin.
-func epilogs(s Settings) Result {
+func epilogs(s slurm.Settings) Result {
 	const name = "PrologFlags"
-	flags := strings.Join(s.list(name), ",")
-	if !slices.ContainsFunc(s.list(name), func(f string) bool { return strings.EqualFold(f, "RunInJob") }) {
+	flags := strings.Join(s.List(name), ",")
+	if !slices.ContainsFunc(s.List(name), func(f string) bool { return strings.EqualFold(f, "RunInJob") }) {
 		return ok(name, orNone(flags))
 	}
 	if strings.Contains(s["Epilog"], "slurmv") {
@@ -115,9 +81,9 @@ func epilogs(s Settings) Result {
 	return wrong(name, flags, "with RunInJob Slurm runs no plugin's epilog: add Epilog= with slurmv-agent reclaim --job $SLURM_JOB_ID, or remove RunInJob")
 }
 
-func contained(s Settings) Result {
+func contained(s slurm.Settings) Result {
 	const name = "SlurmdParameters"
-	if s.has(name, "contain_spank") {
+	if s.Has(name, "contain_spank") {
 		return warning(name, s[name], "remove contain_spank: it runs the end of a VM step in a clone of slurmstepd, which may not start programs")
 	}
 	return ok(name, orNone(s[name]))
@@ -132,13 +98,13 @@ func resourceScript(_ context.Context, i *inspection) []Result {
 	return []Result{judgeResources(i.cfg.Slurm.Resources, i.settings)}
 }
 
-func judgeResources(who config.Resources, s Settings) Result {
+func judgeResources(who config.Resources, s slurm.Settings) Result {
 	const name = "resources"
 	plugin := map[config.Resources]string{config.ResourcesJobSubmit: "JobSubmitPlugins", config.ResourcesCLIFilter: "CliFilterPlugins"}[who]
 	switch {
 	case plugin == "":
 		return ok(name, "users add the VMs' CPUs and memory to their requests")
-	case !s.has(plugin, "lua"):
+	case !s.Has(plugin, "lua"):
 		return wrong(name, fmt.Sprintf("resources = %q in the configuration, but %s=%s", string(who), plugin, s[plugin]),
 			fmt.Sprintf("set %s=lua and install the script that came with Slurm-V, or set resources = \"user\"", plugin))
 	}

@@ -5,9 +5,11 @@ package mpirun
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 // Dir is the directory of the files in a VM. It belongs to the job's owner and
@@ -101,10 +103,6 @@ LogLevel ERROR
 `, f.Dir)
 }
 
-// slurmPrefixes begin the variables by which an mpirun believes that it is in a
-// step of Slurm and would call srun; there is none in a VM.
-var slurmPrefixes = []string{"SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_"}
-
 // ofOneVM are variables which mpirun would carry into the other VMs.
 var ofOneVM = []string{"HOSTNAME", "SLURMV_VM"}
 
@@ -128,18 +126,10 @@ func Env(env []string, dir string) []string {
 	return kept
 }
 
+// misleads: by the variables of a task an mpirun believes that it is in a step of Slurm
+// and would call srun; there is none in a VM.
 func misleads(name string) bool {
-	for _, prefix := range slurmPrefixes {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	for _, other := range ofOneVM {
-		if name == other {
-			return true
-		}
-	}
-	return false
+	return slurm.OfATask(name) || slices.Contains(ofOneVM, name)
 }
 
 type variable struct{ name, value string }

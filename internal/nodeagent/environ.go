@@ -1,25 +1,22 @@
 package nodeagent
 
 import (
-	"errors"
 	"fmt"
-	"strconv"
+
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 // SocketFromEnv returns where the agent of the calling task's job listens, by the
 // variables that Slurm has set: the node's name and the job. A batch job that was
 // requeued has a restart count. run returns the run directory of a node.
 func SocketFromEnv(run func(node string) string, env func(string) string) (string, error) {
-	node := env("SLURMD_NODENAME")
-	job, err := strconv.ParseUint(env("SLURM_JOB_ID"), 10, 32)
-	if node == "" || err != nil {
-		return "", errors.New("this command runs as a task of a Slurm job: SLURMD_NODENAME and SLURM_JOB_ID are not set")
+	node, job := env(slurm.EnvNodeName), env(slurm.EnvJobID)
+	if node == "" || job == "" {
+		return "", fmt.Errorf("this command runs as a task of a Slurm job: %s and %s are not set", slurm.EnvNodeName, slurm.EnvJobID)
 	}
-	restart := uint64(0)
-	if text := env("SLURM_RESTART_COUNT"); text != "" {
-		if restart, err = strconv.ParseUint(text, 10, 32); err != nil {
-			return "", fmt.Errorf("SLURM_RESTART_COUNT=%q is not a number", text)
-		}
+	id, err := slurm.JobOf(env)
+	if err != nil {
+		return "", err
 	}
-	return SocketPath(run(node), uint32(job), uint32(restart)), nil
+	return SocketPath(run(node), id.Job, id.Restart), nil
 }

@@ -280,10 +280,10 @@ var agentMutants = []Mutant{
 	{
 		Name:    "record-of-this-job",
 		Defence: "What Slurm says of another job is not this one's.",
-		File:    "cmd/slurmv-agent/slurm.go",
+		File:    "slurm/job.go",
 		Old:     "len(f) < 4 || f[0] != id",
 		New:     "len(f) < 4",
-		Package: "cmd/slurmv-agent",
+		Package: "slurm",
 		Test:    "TestRecordIn",
 	},
 }

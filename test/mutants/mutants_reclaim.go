@@ -58,10 +58,10 @@ var reclaimMutants = []Mutant{
 	{
 		Name:    "files-drain-nothing",
 		Defence: "Files that are left drain no node.",
-		File:    "cmd/slurmv-agent/reclaim.go",
+		File:    "vmlaunch/drain/drain.go",
 		Old:     "!errors.Is(err, vmlaunch.ErrFiles)",
 		New:     "(!errors.Is(err, vmlaunch.ErrFiles) || err != nil)",
-		Package: "cmd/slurmv-agent",
+		Package: "vmlaunch/drain",
 		Test:    "TestOnlyWhatHarmsOthersDrains",
 	},
 	{

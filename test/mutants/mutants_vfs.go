@@ -95,10 +95,10 @@ var vfMutants = []Mutant{
 	{
 		Name:    "one-job-in-a-vlan",
 		Defence: "Of two jobs whose numbers give them one VLAN, the later has no VMs.",
-		File:    "cmd/slurmv-agent/vlan.go",
+		File:    "vmlaunch/entitle/vlan.go",
 		Old:     "if id == job || vlan(id) != vlan(job) {",
 		New:     "if true {",
-		Package: "cmd/slurmv-agent",
+		Package: "vmlaunch/entitle",
 		Test:    "TestEarlierOn",
 	},
 }

@@ -1,0 +1,117 @@
+package jobvms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// patience bounds the asking of a job's agents: a node that hangs must not hang
+// slurmv.
+const patience = 30 * time.Second
+
+// A Job is a running job with what its agents say about it.
+type Job struct {
+	slurm.StepJob
+	Nodes []nodeagent.NodeVMs // ordered by rank
+}
+
+// AskAll asks the agents of several jobs, some jobs at once. A job that cannot be
+// asked does not keep the others from being shown.
+func AskAll(ctx context.Context, jobs []slurm.StepJob) ([]Job, error) {
+	all := make([]Job, len(jobs))
+	errs := make([]error, len(jobs))
+	var group errgroup.Group
+	group.SetLimit(8)
+	for i, job := range jobs {
+		group.Go(func() error {
+			all[i].StepJob = job
+			all[i].Nodes, errs[i] = Ask(ctx, job)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return all, errors.Join(errs...)
+}
+
+// Ask asks every node of a job for its VMs.
+func Ask(ctx context.Context, job slurm.StepJob) ([]nodeagent.NodeVMs, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var nodes []nodeagent.NodeVMs
+	err := Step{Job: job, Agent: []string{"query", "ps"}}.Run(ctx, func(m vmstep.Message) error {
+		var n nodeagent.NodeVMs
+		if m.Kind == vmstep.KindVMs {
+			if err := m.Decode(&n); err != nil {
+				return err
+			}
+			nodes = append(nodes, n)
+		}
+		return nil
+	})
+	slices.SortFunc(nodes, func(a, b nodeagent.NodeVMs) int { return a.Rank - b.Rank })
+	return nodes, err
+}
+
+// FindVM returns the job and node on which a target runs.
+func FindVM(ctx context.Context, t Target) (slurm.StepJob, string, error) {
+	job, err := Find(ctx, t.Job)
+	if err != nil {
+		return slurm.StepJob{}, "", err
+	}
+	nodes, err := Ask(ctx, job)
+	if err != nil {
+		return slurm.StepJob{}, "", err
+	}
+	node, err := nodeOf(t, nodes)
+	return job, node, err
+}
+
+// nodeOf finds the node of a VM. One that is not there may be on a node which is
+// not ready yet.
+func nodeOf(t Target, nodes []nodeagent.NodeVMs) (string, error) {
+	var names []string
+	starting := len(nodes) == 0
+	for _, n := range nodes {
+		starting = starting || len(n.VMs) == 0
+		for _, vm := range n.VMs {
+			if vm.Number == t.VM {
+				return n.Node, nil
+			}
+			names = append(names, vm.Name)
+		}
+	}
+	if starting {
+		return "", fmt.Errorf("%s is not up yet; slurmv ps %s shows which VMs are", t, t.Job)
+	}
+	return "", fmt.Errorf("job %s has no vm%d; it has %s to %s", t.Job, t.VM, names[0], names[len(names)-1])
+}
+
+// FindAll asks Slurm for the running jobs with VMs. The jobs that are named but have none
+// are not an error.
+func FindAll(ctx context.Context, w slurm.Which) ([]slurm.StepJob, error) {
+	return slurm.User(os.Environ()).StepJobs(ctx, w, vmstep.StepName)
+}
+
+// Find returns the one running job with VMs that name means.
+func Find(ctx context.Context, name string) (slurm.StepJob, error) {
+	jobs, err := FindAll(ctx, slurm.Which{Jobs: []string{name}})
+	switch {
+	case err != nil:
+		return slurm.StepJob{}, err
+	case len(jobs) == 0:
+		return slurm.StepJob{}, fmt.Errorf("job %s has no running VMs; slurmv ps -a lists the jobs that have, slurmv logs %s shows what is left of it", name, name)
+	case len(jobs) > 1:
+		return slurm.StepJob{}, fmt.Errorf("job %s is an array, and %d of its tasks have VMs: name one, such as %s", name, len(jobs), jobs[0].Name)
+	}
+	return jobs[0], nil
+}

@@ -1,0 +1,95 @@
+package jobvms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// A Step is a Slurm step of a job in which its agents are asked something.
+type Step struct {
+	Job   slurm.StepJob
+	Node  string    // one node, or "" for all
+	Agent []string  // the command line of the agent there
+	Stdin io.Reader // nil for none
+}
+
+// Run gives every message of the agents to take. It returns the first refusal of
+// an agent, in the agent's words, or else what srun said. One node that refuses
+// does not keep the others from answering.
+func (s Step) Run(ctx context.Context, take func(vmstep.Message) error) error {
+	err := vmstep.Query(ctx, s.command, take)
+	var failed *vmstep.StepError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("job %s: its nodes did not answer within %s", s.Job.Name, patience)
+	case errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("ask the nodes of job %s: %w", s.Job.Name, slurm.NotInPATH("srun"))
+	case errors.As(err, &failed):
+		return fmt.Errorf("ask the nodes of job %s: %w", s.Job.Name, err)
+	case err != nil:
+		return fmt.Errorf("job %s: %w", s.Job.Name, err)
+	}
+	return nil
+}
+
+func (s Step) command(ctx context.Context) *exec.Cmd {
+	args := stepArgs(s.Job, s.Node, s.Agent)
+	if s.Stdin == nil {
+		args = append([]string{"--input=none"}, args...)
+	}
+	c := vmstep.StepProcess(ctx, append([]string{"srun"}, args...), stepEnv(os.Environ(), s.Job))
+	c.Stdin = s.Stdin
+	return c
+}
+
+// stepEnv is the environment of a step that asks the agents of job: nothing of
+// the job that slurmv itself may be running in, and no VM options, so that our
+// plugin takes no notice.
+func stepEnv(env []string, job slurm.StepJob) []string {
+	kept := slices.DeleteFunc(vmstep.StepEnv(env), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slurm.NamesJob(name) || slurm.OfAPlugin(name)
+	})
+	return append(kept, fmt.Sprintf("%s=%d", slurm.EnvRestarts, job.Restart))
+}
+
+// stepArgs are srun's arguments for a step of job that runs the agent on the named
+// node, or on all of them. It takes nothing from the programs of the job: it
+// overlaps with them and needs no memory of its own.
+func stepArgs(job slurm.StepJob, node string, agent []string) []string {
+	args := []string{"--overlap", fmt.Sprintf("--jobid=%d", job.ID), "--mpi=none", "--cpu-bind=none", "--mem=0",
+		"--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--quiet", "--quit-on-interrupt", "--job-name=slurmv"}
+	if node == "" {
+		args = append(args, fmt.Sprintf("--nodes=%d", job.Nodes), fmt.Sprintf("--ntasks=%d", job.Nodes), "--ntasks-per-node=1")
+	} else {
+		args = append(args, "--nodes=1", "--ntasks=1", "--nodelist="+node)
+	}
+	return append(append(args, vmstep.AgentPath()), agent...)
+}
+
+// Ignore takes messages that nobody waits for.
+func Ignore(vmstep.Message) error { return nil }
+
+// StreamTo takes the bytes of a stream, and writes them to out.
+func StreamTo(out io.Writer) func(vmstep.Message) error {
+	return func(m vmstep.Message) error {
+		if m.Kind != vmstep.KindData {
+			return nil
+		}
+		var p []byte
+		if err := m.Decode(&p); err != nil {
+			return err
+		}
+		_, err := out.Write(p)
+		return err
+	}
+}

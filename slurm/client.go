@@ -1,0 +1,149 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/internal/program"
+)
+
+// A Client runs Slurm's commands. The zero Client is root's in a user's job: it runs them
+// by their absolute paths, with nothing of this process's environment. A SLURM_CONF of the
+// user's would name a slurmctld of the user's.
+type Client struct {
+	Bin string   // directory of Slurm's commands, if it is none of [program.Path]: [slurm] bin of the configuration
+	Env []string // environment of the commands; nil for nothing but PATH
+
+	byPATH bool // find the commands as the user's shell does
+}
+
+// User returns the client of users: it finds the commands by PATH. env is their
+// environment, without what would filter or reshape the answers.
+func User(env []string) Client {
+	kept := slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
+		return strings.HasPrefix(entry, "SQUEUE_") || strings.HasPrefix(entry, "SACCT_") || strings.HasPrefix(entry, timeFormat+"=")
+	})
+	return Client{Env: append(kept, timeFormat+"=%s"), byPATH: true}
+}
+
+// ErrUnknownJob is that Slurm does not know a job, or has forgotten it.
+var ErrUnknownJob = errors.New("Slurm does not know the job")
+
+// A CommandError is how a command of Slurm's has failed that was run.
+type CommandError struct {
+	Command string // with its arguments where root ran it
+	Stderr  string // trimmed
+	Err     error  // its exit status
+	byRoot  bool
+}
+
+func (e *CommandError) Error() string {
+	switch {
+	case e.Stderr == "":
+		return fmt.Sprintf("%s: %v", e.Command, e.Err)
+	case e.byRoot:
+		return fmt.Sprintf("%s: %v: %s", e.Command, e.Err, e.Stderr)
+	}
+	return e.Command + ": " + e.Stderr
+}
+
+// Unwrap returns the exit status.
+func (e *CommandError) Unwrap() error { return e.Err }
+
+// Is reports whether target is [ErrUnknownJob] and Slurm has said so.
+func (e *CommandError) Is(target error) bool {
+	return target == ErrUnknownJob && strings.Contains(e.Stderr, "Invalid job id")
+}
+
+// Run returns what a command prints. For a command of the user's it need not be Slurm's.
+func (c Client) Run(ctx context.Context, name string, args ...string) (string, error) {
+	command, err := c.command(ctx, name, args...)
+	if err != nil {
+		return "", err
+	}
+	out, err := command.Output()
+	if err != nil {
+		return "", c.failure(err, name, args)
+	}
+	return string(out), nil
+}
+
+// command is one with its environment.
+func (c Client) command(ctx context.Context, name string, args ...string) (*exec.Cmd, error) {
+	path, err := c.find(name)
+	if err != nil {
+		return nil, err
+	}
+	command := exec.CommandContext(ctx, path, args...)
+	if command.Env = c.Env; c.Env == nil {
+		command.Env = []string{"PATH=" + program.Path}
+	}
+	return command, nil
+}
+
+func (c Client) find(name string) (path string, err error) {
+	if c.byPATH {
+		return lookPATH(name)
+	}
+	path, err = program.Find(c.Bin, name)
+	if err != nil {
+		return "", fmt.Errorf("%w; where Slurm is installed elsewhere, say so by bin in [slurm] of slurmv.toml", err)
+	}
+	return path, nil
+}
+
+func lookPATH(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return "", NotInPATH(name)
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return path, nil
+}
+
+// NotInPATH is the error about a command that the user's PATH does not have.
+func NotInPATH(name string) error {
+	return fmt.Errorf("%s is not in PATH: load the module of your site's Slurm, or add its bin directory", name)
+}
+
+// failure says what the command said; an exit status alone helps nobody.
+func (c Client) failure(err error, name string, args []string) error {
+	if !c.byPATH {
+		name += " " + strings.Join(args, " ")
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return &CommandError{Command: name, Stderr: strings.TrimSpace(string(exit.Stderr)), Err: err, byRoot: !c.byPATH}
+}
+
+// Srun returns the absolute path of the srun that PATH finds.
+func Srun() (string, error) {
+	path, err := lookPATH("srun")
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// SrunHelp returns what srun --help prints about its own options and its plugins', or "".
+// What the environment sets for steps must not disturb it.
+func SrunHelp() string {
+	path, err := Srun()
+	if err != nil {
+		return ""
+	}
+	command := exec.Command(path, "--help")
+	command.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "SLURM_DEBUG=") })
+	text, _ := command.Output()
+	return string(text)
+}

@@ -1,0 +1,209 @@
+package slurm
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The variables by which Slurm tells a process what it is a part of.
+const (
+	EnvJobID    = "SLURM_JOB_ID"
+	EnvRestarts = "SLURM_RESTART_COUNT" // absent or empty for a job that was not requeued
+	EnvJobName  = "SLURM_JOB_NAME"      // in a step, the step's
+	EnvHetSize  = "SLURM_HET_SIZE"      // only in a heterogeneous job
+	EnvProcID   = "SLURM_PROCID"        // the task's rank in its step
+	EnvNodeID   = "SLURM_NODEID"        // the node's among those of the step
+	EnvLocalID  = "SLURM_LOCALID"       // the task's on its node
+	EnvNodeName = "SLURMD_NODENAME"
+
+	envOldJobID     = "SLURM_JOBID"
+	envNodes        = "SLURM_JOB_NUM_NODES"
+	envOldNodes     = "SLURM_NNODES" // under salloc
+	envStepTasks    = "SLURM_STEP_NUM_TASKS"
+	envTasksPerNode = "SLURM_STEP_TASKS_PER_NODE"
+	envRanksHere    = "SLURM_GTIDS"
+	envSrunHost     = "SLURM_SRUN_COMM_HOST"
+	envSrunPort     = "SLURM_SRUN_COMM_PORT"
+	timeFormat      = "SLURM_TIME_FORMAT"
+)
+
+// The beginnings of the variables in which Slurm keeps what SPANK plugins leave.
+const (
+	SpankPrefix  = "SLURM_SPANK_"
+	OptionPrefix = "_SLURM_SPANK_OPTION_"
+)
+
+// ConfVariables say where Slurm's configuration is.
+var ConfVariables = []string{"SLURM_CONF", "SLURM_CONF_SERVER"}
+
+// jobVariables say which job a process belongs to. The restart count is part of a job's
+// identity, too.
+var jobVariables = []string{EnvJobID, envOldJobID, EnvRestarts}
+
+// NamesJob reports whether the variable says which job a process belongs to.
+func NamesJob(name string) bool { return slices.Contains(jobVariables, name) }
+
+// Identifies reports whether the variable says which job this is, or how to reach Slurm.
+func Identifies(name string) bool {
+	return NamesJob(name) || slices.Contains(ConfVariables, name) ||
+		slices.Contains([]string{"SLURM_CLUSTER_NAME", "SLURM_WORKING_CLUSTER", "SLURM_JWT"}, name)
+}
+
+// OfAStep reports whether srun takes the variable for an option, or whether it describes a
+// step or job.
+func OfAStep(name string) bool {
+	return hasPrefix(name, "SLURM", "_SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "PMI_", "PMI2_", "PMIX_")
+}
+
+func hasPrefix(name string, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// OfATask reports whether the variable makes a program believe that it is a task of Slurm's.
+func OfATask(name string) bool {
+	return hasPrefix(name, "SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_")
+}
+
+// OfAPlugin reports whether a SPANK plugin, ours or another, has left the variable.
+func OfAPlugin(name string) bool {
+	return hasPrefix(name, SpankPrefix, "_"+SpankPrefix)
+}
+
+// hostVariables mean nothing outside of the node on which Slurm has set them.
+var hostVariables = append([]string{
+	"SLURM_JWT", "SLURM_TASK_PID", envSrunHost, envSrunPort, "SLURM_STEP_LAUNCHER_PORT",
+}, ConfVariables...)
+
+// OfTheHost reports whether the variable means nothing outside of the node.
+func OfTheHost(name string) bool { return slices.Contains(hostVariables, name) }
+
+// JobOf returns which run of which job a process with these variables belongs to.
+func JobOf(env func(string) string) (id RunID, err error) {
+	job, err := strconv.ParseUint(env(EnvJobID), 10, 32)
+	if err != nil {
+		return RunID{}, fmt.Errorf("%s=%q is not a job id", EnvJobID, env(EnvJobID))
+	}
+	restart := uint64(0)
+	if text := env(EnvRestarts); text != "" {
+		if restart, err = strconv.ParseUint(text, 10, 32); err != nil {
+			return RunID{}, fmt.Errorf("%s=%q is not a number", EnvRestarts, text)
+		}
+	}
+	return RunID{uint32(job), uint32(restart)}, nil
+}
+
+// NodesOf returns how many nodes the job has.
+func NodesOf(env func(string) string) (int, error) {
+	text := env(envNodes)
+	if text == "" {
+		text = env(envOldNodes)
+	}
+	count, err := strconv.Atoi(text)
+	if err != nil || count < 1 {
+		return 0, fmt.Errorf("%s=%q is not a number of nodes", envNodes, text)
+	}
+	return count, nil
+}
+
+// SrunAddress is where the srun of this step listens for messages of Slurm; "" outside of
+// steps.
+func SrunAddress(env func(string) string) string {
+	host, port := env(envSrunHost), env(envSrunPort)
+	if host == "" || port == "" {
+		return ""
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// A Task is a task's place in its step.
+type Task struct {
+	Rank, Ranks         int // in the step
+	LocalID, LocalTasks int // on the node
+}
+
+// TaskOf returns the place of the task that has these variables.
+func TaskOf(env func(string) string) (Task, error) {
+	var t Task
+	var node int
+	for name, target := range map[string]*int{EnvProcID: &t.Rank, envStepTasks: &t.Ranks, EnvLocalID: &t.LocalID, EnvNodeID: &node} {
+		n, err := strconv.Atoi(env(name))
+		if err != nil || n < 0 {
+			return t, fmt.Errorf("%s=%q: this command runs as a task of a Slurm step", name, env(name))
+		}
+		*target = n
+	}
+	tasks, err := tasksOnNode(env(envTasksPerNode), node)
+	if err == nil && t.LocalID >= tasks {
+		err = fmt.Errorf("task %d of %d tasks on this node cannot be", t.LocalID, tasks)
+	}
+	t.LocalTasks = tasks
+	return t, err
+}
+
+// tasksOnNode reads the number for one node out of a list like "2(x3),1".
+func tasksOnNode(list string, node int) (int, error) {
+	for entry := range strings.SplitSeq(list, ",") {
+		tasks, nodes, err := repeated(entry)
+		if err != nil {
+			return 0, fmt.Errorf("%s=%q: %w", envTasksPerNode, list, err)
+		}
+		if node < nodes {
+			return tasks, nil
+		}
+		node -= nodes
+	}
+	return 0, fmt.Errorf("%s=%q names too few nodes", envTasksPerNode, list)
+}
+
+// repeated reads "2(x3)" or "2".
+func repeated(entry string) (tasks, nodes int, err error) {
+	text, times, many := strings.Cut(entry, "(x")
+	if tasks, err = strconv.Atoi(text); err != nil {
+		return 0, 0, err
+	}
+	if !many {
+		return tasks, 1, nil
+	}
+	nodes, err = strconv.Atoi(strings.TrimSuffix(times, ")"))
+	return tasks, nodes, err
+}
+
+// RanksHere returns the ranks of the step's tasks on this node.
+func RanksHere(env func(string) string) ([]int, error) {
+	var ranks []int
+	list := env(envRanksHere)
+	for word := range strings.SplitSeq(list, ",") {
+		rank, err := strconv.ParseUint(word, 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a list of ranks: %w", list, err)
+		}
+		ranks = append(ranks, int(rank))
+	}
+	return ranks, nil
+}
+
+// NodeName is the name that Slurm gives to this node: the given one, what a job on it says,
+// or the host's. Several nodes may share a host, so the last is only a guess.
+func NodeName(given string) (string, error) {
+	for _, name := range []string{given, os.Getenv(EnvNodeName)} {
+		if name != "" {
+			return name, nil
+		}
+	}
+	host, err := HostName()
+	if err != nil {
+		return "", fmt.Errorf("find the name of this node: %w", err)
+	}
+	return host, nil
+}
+
+// HostName is the host's name without its domain, which node names do not have.
+func HostName() (string, error) {
+	host, err := os.Hostname()
+	host, _, _ = strings.Cut(host, ".")
+	return host, err
+}

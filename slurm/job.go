@@ -1,0 +1,176 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A Job is what slurmctld says of a job. No user can write anything of their own into it.
+type Job struct {
+	Name     string // by which scontrol finds the job: 4217, or 4216_3 for a task of an array
+	UID, GID uint32
+	Restarts uint32 // how often it was requeued
+	Nodes    int
+	NodeList string // such as n[1-4], for [Client.Hostnames]; "" before it has nodes
+	Batch    bool   // submitted by sbatch
+	Requeue  bool   // may be requeued
+	State    string // such as RUNNING
+}
+
+// jobFields are a Job's, behind those of a name. The list of nodes may be long.
+const (
+	nameFields = "jobid:.20|,arrayjobid:.20|,arraytaskid:.20|"
+	jobFields  = "userid:.20|,groupid:.20|,restartcnt:.12|,numnodes:.12|,batchflag:.8|,requeue:.8|,state:.20|,nodelist:.65536"
+)
+
+// Job asks slurmctld about one job.
+func (c Client) Job(ctx context.Context, id uint32) (Job, error) {
+	text, err := c.Run(ctx, "squeue", "--noheader", "--states=all", "--jobs="+decimal(id), "--Format="+nameFields+","+jobFields)
+	if err != nil {
+		return Job{}, err
+	}
+	job, err := parseJob(text, id)
+	if err != nil {
+		return Job{}, fmt.Errorf("job %d: %w", id, err)
+	}
+	return job, nil
+}
+
+func decimal(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
+
+// parseJob reads the job's record among the lines of nameFields and jobFields.
+func parseJob(text string, id uint32) (Job, error) {
+	name, f, err := recordIn(text, id)
+	if err != nil {
+		return Job{}, err
+	}
+	if len(f) != 8 {
+		return Job{}, fmt.Errorf("squeue answered %d fields, not 8", len(f))
+	}
+	var numbers [4]uint32
+	for i := range numbers {
+		n, err := strconv.ParseUint(f[i], 10, 32)
+		if err != nil {
+			return Job{}, fmt.Errorf("squeue says something else than numbers: %w", err)
+		}
+		numbers[i] = uint32(n)
+	}
+	return Job{
+		Name: name, UID: numbers[0], GID: numbers[1], Restarts: numbers[2], Nodes: int(numbers[3]),
+		Batch: f[4] == "1", Requeue: f[5] == "1", State: f[6], NodeList: f[7],
+	}, nil
+}
+
+var digits = regexp.MustCompile(`^[0-9]+$`)
+
+// recordIn picks the job's line, and returns what follows the name fields. One task of an
+// array, the last, has the array's number, and by that number Slurm lists all tasks of the
+// array. Only the number and the task's together name this one to scontrol, whose answer
+// cannot be picked apart: it has texts of the user's in it.
+func recordIn(text string, job uint32) (name string, values []string, err error) {
+	id := decimal(job)
+	for line := range strings.Lines(text) {
+		f := fields(line, -1)
+		if len(f) < 4 || f[0] != id {
+			continue
+		}
+		if name != "" {
+			return "", nil, errors.New("squeue lists it twice")
+		}
+		name, values = id, f[3:]
+		if digits.MatchString(f[2]) {
+			name = f[1] + "_" + f[2]
+		}
+	}
+	if name == "" {
+		return "", nil, errors.New("squeue does not list it")
+	}
+	return name, values, nil
+}
+
+// fields splits a line of squeue, the last of n fields at the end of the line; -1 for all.
+func fields(line string, n int) []string {
+	f := strings.SplitN(strings.TrimRight(line, "\n"), "|", n)
+	for i := range f {
+		f[i] = strings.TrimSpace(f[i])
+	}
+	return f
+}
+
+// holdingStates are those of jobs that have their nodes.
+const holdingStates = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED,SIGNALING,STAGE_OUT"
+
+// A RunID is one run of a job: a job that was requeued has several.
+type RunID struct{ Job, Restart uint32 }
+
+// JobsOn returns the jobs that have not given up the node yet.
+func (c Client) JobsOn(ctx context.Context, node string) ([]RunID, error) {
+	text, err := c.Run(ctx, "squeue", "--noheader", "--Format=JobID:.20,RestartCnt:.20", "--states="+holdingStates, "--nodelist="+node)
+	if err != nil {
+		return nil, err
+	}
+	return parseRuns(text)
+}
+
+func parseRuns(text string) (runs []RunID, err error) {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) != 2 {
+			return nil, fmt.Errorf("squeue answered %q: that is no job and its restarts", line)
+		}
+		job, err1 := strconv.ParseUint(f[0], 10, 32)
+		restart, err2 := strconv.ParseUint(f[1], 10, 32)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, fmt.Errorf("squeue answered %q: %w", line, err)
+		}
+		runs = append(runs, RunID{uint32(job), uint32(restart)})
+	}
+	return runs, nil
+}
+
+// A Holder is a job that has its nodes. No user can write anything of their own into it.
+type Holder struct {
+	Job   uint32
+	Start string // in order as texts
+	GRES  string // that it has asked for on each node, such as "gres:vf:2"
+}
+
+// Holders returns all jobs that have their nodes.
+func (c Client) Holders(ctx context.Context) ([]Holder, error) {
+	text, err := c.Run(ctx, "squeue", "--noheader", "--states="+holdingStates, "--Format=jobid:.20,starttime:.30,tres-per-node:.4096")
+	return parseHolders(text), err
+}
+
+// parseHolders leaves out what is no job.
+func parseHolders(text string) (holders []Holder) {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			continue
+		}
+		if id, err := strconv.ParseUint(f[0], 10, 32); err == nil {
+			holders = append(holders, Holder{Job: uint32(id), Start: f[1], GRES: f[2]})
+		}
+	}
+	return holders
+}
+
+// State returns a job's state, such as RUNNING.
+func (c Client) State(ctx context.Context, id uint32) (string, error) {
+	text, err := c.Run(ctx, "squeue", "--noheader", "--states=all", "--format=%T", "--jobs", decimal(id))
+	return strings.TrimSpace(text), err
+}
+
+// Over reports whether a job in this state will not run steps any more. No state at all
+// means that Slurm has forgotten the job.
+func Over(state string) bool {
+	switch strings.TrimSpace(state) {
+	case "RUNNING", "SUSPENDED", "CONFIGURING", "RESIZING", "SIGNALING", "STOPPED":
+		return false
+	}
+	return true
+}

@@ -1,0 +1,133 @@
+package slurm
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What squeue says of the jobs with the number 41: a job of its own, or an array.
+const (
+	aJob = `                  41|                  41|                 N/A|      6002|    n1
+`
+	anArray = `                  44|                  41|                   2|      6002|    n3
+                  43|                  41|                   1|      6002|    n[1-2]
+                  41|                  41|                   3|      6002|    n4
+`
+	anArrayThatWaits = `                  41|                  41|               4-9%2|      6002|
+                  43|                  41|                   1|      6002|    n1
+`
+)
+
+func TestRecordIn(t *testing.T) {
+	tests := map[string]struct {
+		text   string
+		job    uint32
+		name   string
+		values []string
+		err    string
+	}{
+		"a job":                               {text: aJob, job: 41, name: "41", values: []string{"6002", "n1"}},
+		"the task with the array's number":    {text: anArray, job: 41, name: "41_3", values: []string{"6002", "n4"}},
+		"another task of it":                  {text: anArray, job: 43, name: "41_1", values: []string{"6002", "n[1-2]"}},
+		"tasks that wait":                     {text: anArrayThatWaits, job: 41, name: "41", values: []string{"6002", ""}},
+		"a number that begins like another's": {text: strings.ReplaceAll(aJob, "  41|", " 410|"), job: 41, err: "squeue does not list it"},
+		"a job that is gone":                  {text: "", job: 41, err: "squeue does not list it"},
+		"another job":                         {text: aJob, job: 42, err: "squeue does not list it"},
+		"a job twice":                         {text: aJob + aJob, job: 41, err: "squeue lists it twice"},
+		"a line that is cut":                  {text: "41|41|N/A\n", job: 41, err: "squeue does not list it"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			name, values, err := recordIn(tt.text, tt.job)
+			if tt.err != "" {
+				if err == nil || err.Error() != tt.err {
+					t.Errorf("error = %v, want %s", err, tt.err)
+				}
+				return
+			}
+			if err != nil || name != tt.name {
+				t.Errorf("name = %q, %v; want %q", name, err, tt.name)
+			}
+			if diff := cmp.Diff(tt.values, values); diff != "" {
+				t.Errorf("values differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseJob(t *testing.T) {
+	const name = "   41|   41|  N/A|"
+	tests := map[string]struct {
+		line string
+		want Job
+		err  string
+	}{
+		"a job": {line: name + " 6002|6003| 1| 2| 1| 1| RUNNING| n[1-2]\n",
+			want: Job{Name: "41", UID: 6002, GID: 6003, Restarts: 1, Nodes: 2, Batch: true, Requeue: true, State: "RUNNING", NodeList: "n[1-2]"}},
+		"one that waits": {line: name + "6002|6003|0|1|1|1|PENDING|\n",
+			want: Job{Name: "41", UID: 6002, GID: 6003, Nodes: 1, Batch: true, Requeue: true, State: "PENDING"}},
+		"one of salloc": {line: name + "6002|6003|0|1|0|0|RUNNING|n1\n",
+			want: Job{Name: "41", UID: 6002, GID: 6003, Nodes: 1, State: "RUNNING", NodeList: "n1"}},
+		"too little":             {line: name + "6002|6003\n", err: "squeue answered 2 fields, not 8"},
+		"too much":               {line: name + "6002|6003|0|1|0|0|RUNNING|n1|n2\n", err: "squeue answered 9 fields, not 8"},
+		"a user without number":  {line: name + "bob|1|0|1|1|1|RUNNING|n1\n", err: "squeue says something else than numbers"},
+		"a number beyond any id": {line: name + "4294967296|1|0|1|1|1|RUNNING|n1\n", err: "squeue says something else than numbers"},
+		"a count that is none":   {line: name + "6002|6003|N/A|1|1|1|RUNNING|n1\n", err: "squeue says something else than numbers"},
+		"no job":                 {err: "squeue does not list it"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseJob(tt.line, 41)
+			if (err == nil) != (tt.err == "") || err != nil && !strings.HasPrefix(err.Error(), tt.err) {
+				t.Fatalf("error = %v, want %q", err, tt.err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("job differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseRuns(t *testing.T) {
+	got, err := parseRuns("                  41                   0\n                  43                   2\n")
+	if diff := cmp.Diff([]RunID{{41, 0}, {43, 2}}, got); diff != "" || err != nil {
+		t.Errorf("%v; runs differ (-want +got):\n%s", err, diff)
+	}
+	for _, text := range []string{"41\n", "41 x\n", "-1 0\n", "41 0 0\n", "4294967296 0\n", "\n"} {
+		if got, err := parseRuns(text); err == nil {
+			t.Errorf("%q is read as %v", text, got)
+		}
+	}
+}
+
+func TestParseHolders(t *testing.T) {
+	const text = `                  17           2026-11-20T10:00:00                    gres:vf:2,gres:vfbw:1000
+                  18           2026-11-20T10:00:01                                         N/A
+                   x           2026-11-20T10:00:01                                         N/A
+                  19           2026-11-20T10:00:01
+`
+	want := []Holder{{17, "2026-11-20T10:00:00", "gres:vf:2,gres:vfbw:1000"}, {18, "2026-11-20T10:00:01", "N/A"}}
+	if diff := cmp.Diff(want, parseHolders(text)); diff != "" {
+		t.Errorf("holders differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestAsksForGRES(t *testing.T) {
+	for list, want := range map[string]bool{"gres:vf:2,gres:vfbw:1000": true, "gres/vf:1": true, "gres:gpu:1,vf": true, "gres:vfbw:5": false, "N/A": false, "": false} {
+		if got := AsksForGRES(list, "vf"); got != want {
+			t.Errorf("%s asks for VFs: %v", list, got)
+		}
+	}
+}
+
+func TestOver(t *testing.T) {
+	tests := map[string]bool{"RUNNING\n": false, "SUSPENDED": false, "CONFIGURING": false,
+		"": true, "COMPLETED\n": true, "COMPLETING": true, "REQUEUED": true, "PENDING": true, "NODE_FAIL": true}
+	for state, want := range tests {
+		if got := Over(state); got != want {
+			t.Errorf("Over(%q) = %v", state, got)
+		}
+	}
+}

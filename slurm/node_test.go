@@ -1,0 +1,36 @@
+package slurm
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDrainedFor(t *testing.T) {
+	tests := map[string]struct {
+		line string
+		want bool
+	}{
+		"a node that we drained":            {"NodeName=n1 CPUAlloc=0 State=IDLE+DRAIN ThreadsPerCore=1 Reason=slurm-v: job 7 left something [root@2026-01-02]", true},
+		"a node that somebody else drained": {"NodeName=n1 State=IDLE+DRAIN Reason=bad disk after slurm-v: [root@2026-01-02]", false},
+		"a node in use":                     {"NodeName=n1 State=IDLE ThreadsPerCore=1", false},
+		"a node that is down with our word": {"NodeName=n1 State=DOWN Reason=slurm-v: job 7", false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := drainedFor(tt.line, "slurm-v:"); got != tt.want {
+				t.Errorf("drainedFor = %v", got)
+			}
+		})
+	}
+}
+
+func TestNodeAddrs(t *testing.T) {
+	const text = `NodeName=n1 Arch=x86_64 CoresPerSocket=4 Gres=vf:16 NodeAddr=10.77.0.11 NodeHostName=host1 Version=22.05.8 OS=Linux 6 Comment=NodeAddr=10.0.0.1
+NodeName=n2 CoresPerSocket=4 NodeAddr=n2.site NodeHostName=n2 State=DOWN* Reason=x NodeName=n3 NodeAddr=10.0.0.1
+`
+	want := map[string]string{"n1": "10.77.0.11", "n2": "n2.site"}
+	if diff := cmp.Diff(want, nodeAddrs(text)); diff != "" {
+		t.Errorf("addresses differ (-want +got):\n%s", diff)
+	}
+}

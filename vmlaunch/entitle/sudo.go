@@ -1,0 +1,97 @@
+package entitle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/slurm/cgroup"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+)
+
+// maxSpec bounds what is read of a request, in bytes.
+const maxSpec = 1 << 20
+
+// ReadSpec reads a request from the standard input of such a user.
+func ReadSpec(in io.Reader) (jobspec.Spec, error) {
+	text, err := io.ReadAll(io.LimitReader(in, maxSpec))
+	if err != nil {
+		return jobspec.Spec{}, fmt.Errorf("read the VM options: %w", err)
+	}
+	return jobspec.Decode(strings.TrimSpace(string(text)))
+}
+
+// FromSudo finds out for which job sudo runs this process, and what Slurm says of the job
+// on this node. The request is not among it.
+func FromSudo(ctx context.Context, c slurm.Client, env func(string) string) (plan.Job, error) {
+	uid, err := sudoUID(env)
+	if err != nil {
+		return plan.Job{}, err
+	}
+	step, err := cgroup.StepOf("/proc", os.Getpid())
+	if err != nil {
+		return plan.Job{}, fmt.Errorf("%w: run it in a step of a job, by srun", err)
+	}
+	job, err := recordOf(ctx, c, step)
+	if err == nil && job.UID != uid {
+		err = fmt.Errorf("job %d belongs to user %d, not to user %d", step.JobID, job.UID, uid)
+	}
+	return job, err
+}
+
+func sudoUID(env func(string) string) (uint32, error) {
+	uid, err := strconv.ParseUint(env("SUDO_UID"), 10, 32)
+	if err != nil {
+		return 0, errors.New("--task is for users, who run it by sudo: see slurmv launch --help")
+	}
+	return uint32(uid), nil
+}
+
+// recordOf asks slurmctld about the job at step.
+func recordOf(ctx context.Context, c slurm.Client, step cgroup.Step) (plan.Job, error) {
+	record, err := c.Job(ctx, step.JobID)
+	if err != nil {
+		return plan.Job{}, err
+	}
+	job := plan.Job{
+		ID: journal.ID{Job: step.JobID, Restart: record.Restarts}, Step: step.StepID,
+		UID: record.UID, GID: record.GID, Nodes: record.Nodes,
+	}
+	names, err := c.Hostnames(ctx, record.NodeList)
+	if err != nil {
+		return plan.Job{}, err
+	}
+	if job.Node, err = thisNode(step, names); err != nil {
+		return plan.Job{}, fmt.Errorf("job %d: %w", step.JobID, err)
+	}
+	job.Rank = slices.Index(names, job.Node)
+	has, err := c.Allocation(ctx, record.Name, job.Node)
+	job.CPUs, job.Memory = has.CPUs, has.MiB
+	job.VFs, job.VFMbps = ownedVFs(has)
+	return job, err
+}
+
+// thisNode is the node that the cgroup names, or the one that is called like this
+// host.
+func thisNode(step cgroup.Step, nodes []string) (string, error) {
+	name := step.Node
+	if name == "" {
+		host, err := slurm.HostName()
+		if err != nil {
+			return "", err
+		}
+		name = host
+	}
+	if !slices.Contains(nodes, name) {
+		return "", fmt.Errorf("this host, %s, is none of its nodes (%s)", name, strings.Join(nodes, ", "))
+	}
+	return name, nil
+}

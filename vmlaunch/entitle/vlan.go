@@ -1,0 +1,53 @@
+package entitle
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+)
+
+// A job's VLAN comes from its number, so two jobs can be given the same one. Slurm
+// knows all jobs that run: the one that started first has it. The first node of the
+// job asks; all others wait for that node before a program runs.
+
+// RefuseSharedVLAN returns an error if another job has the VLAN of the job's VFs.
+func RefuseSharedVLAN(ctx context.Context, c slurm.Client, cfg config.Config, job plan.Job) error {
+	vlan := cfg.VF.VLAN(job.ID.Job)
+	if !countsVFs(cfg, job) || vlan == 0 || job.Rank != 0 {
+		return nil
+	}
+	holders, err := c.Holders(ctx)
+	if err != nil {
+		return err
+	}
+	other, found := earlierOn(holders, job.ID.Job, cfg.VF.VLAN)
+	if found {
+		return fmt.Errorf("the VLAN of this job, %d, is that of job %d as well, which began earlier; "+
+			"submit the job again: its number gives it another one", vlan, other)
+	}
+	return nil
+}
+
+// earlierOn finds a job with VFs on the same VLAN as job that started before it.
+func earlierOn(holders []slurm.Holder, job uint32, vlan func(uint32) uint16) (other uint32, found bool) {
+	starts := map[uint32]string{}
+	for _, h := range holders {
+		if slurm.AsksForGRES(h.GRES, jobspec.GRESVF) {
+			starts[h.Job] = h.Start
+		}
+	}
+	mine, known := starts[job]
+	for id, start := range starts {
+		if id == job || vlan(id) != vlan(job) {
+			continue
+		}
+		if !known || start < mine || start == mine && id < job {
+			return id, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,55 @@
+package noplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/jobvms"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// launchGrace is how long no launch may be seen: it is started in the background
+// beside this step.
+const launchGrace = 5 * time.Second
+
+// AwaitLaunch returns when the agent of this node listens, or with an error when
+// nobody starts it any more. path is the configuration's.
+func AwaitLaunch(ctx context.Context, path string, wait time.Duration) error {
+	cfg, err := config.Load(path)
+	if err != nil {
+		return err
+	}
+	socket, err := nodeagent.SocketFromEnv(cfg.RunDir, os.Getenv)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("the VMs did not come up within %s", wait))
+	defer cancel()
+	for seen := time.Now(); ; {
+		client, err := nodeagent.Dial(ctx, socket)
+		switch {
+		case err == nil:
+			return client.Close()
+		case errors.Is(err, nodeagent.ErrForeign):
+			return err
+		}
+		jobs, err := jobvms.FindAll(ctx, slurm.Which{Jobs: []string{os.Getenv(slurm.EnvJobID)}})
+		switch {
+		case err != nil || len(jobs) > 0:
+			seen = time.Now()
+		case time.Since(seen) > launchGrace:
+			return fmt.Errorf("the VMs are not there and no step %s is starting them; what slurmv launch has said is in the job's output", vmstep.StepName)
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

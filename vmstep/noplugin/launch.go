@@ -1,0 +1,174 @@
+// Package noplugin is slurmv launch, run and reclaim, by which a job has VMs on a cluster
+// without the plugin: users start the node agent by sudo in a step of their own. What the
+// agent then believes is package entitle's.
+package noplugin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/program"
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// SudoersLine lets every user start the agent for a job of his own.
+func SudoersLine() string {
+	return fmt.Sprintf("ALL ALL=(root) NOPASSWD: %[1]s launch --task, %[1]s reclaim --task", vmstep.AgentPath())
+}
+
+// SecurePathLine keeps the caller's PATH from root's programs, where sudo does not already.
+// It is a command's setting, so the command stands in it without arguments.
+func SecurePathLine() string {
+	return fmt.Sprintf(`Defaults!%s secure_path="%s"`, vmstep.AgentPath(), program.Path)
+}
+
+// Launch starts the VMs of this job on this node and holds them until they are reclaimed,
+// or the step ends. words shows how far they are.
+func Launch(ctx context.Context, cfg config.Config, spec jobspec.Spec, words io.Writer) error {
+	if err := checkStep(os.Getenv); err != nil {
+		return err
+	}
+	socket, err := nodeagent.SocketFromEnv(cfg.RunDir, os.Getenv)
+	if err != nil {
+		return err
+	}
+	agent, err := startAgent(spec, words)
+	if err != nil {
+		return err
+	}
+	return agent.end(ctx, hold(ctx, socket))
+}
+
+// checkStep refuses a step that would not work, or that slurmv run, ps and the
+// other commands would not find.
+func checkStep(env func(string) string) error {
+	switch {
+	case env(slurm.EnvLocalID) != "0":
+		return usagef("slurmv launch is one task on every node of a job: srun --ntasks-per-node=1 ... slurmv launch")
+	case env(slurm.EnvJobName) != vmstep.StepName:
+		return usagef("the step of slurmv launch must be called %s: srun --job-name=%[1]s ... slurmv launch", vmstep.StepName)
+	}
+	return nil
+}
+
+// A rootAgent is the node's agent, started by sudo.
+type rootAgent struct {
+	sudo  *exec.Cmd
+	words *bytes.Buffer // what sudo says
+	out   *bufio.Scanner
+}
+
+// startAgent returns when the VMs of this node are ready. The agent ends itself
+// when the step is cancelled before: sudo passes signals on.
+func startAgent(spec jobspec.Spec, words io.Writer) (*rootAgent, error) {
+	a := &rootAgent{sudo: sudo("launch"), words: &bytes.Buffer{}}
+	a.sudo.Stdin, a.sudo.Stderr = strings.NewReader(spec.Encode()), a.words
+	out, err := a.sudo.StdoutPipe()
+	if err == nil {
+		err = a.sudo.Start()
+	}
+	if err != nil {
+		return nil, sudoError(err, "")
+	}
+	a.out = bufio.NewScanner(out)
+	if err := a.awaitReady(words); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// sudo asks for no password: nobody could give one.
+func sudo(command string) *exec.Cmd {
+	return exec.Command("sudo", "-n", vmstep.AgentPath(), command, "--task")
+}
+
+// awaitReady shows how far the VMs are until they are ready.
+func (a *rootAgent) awaitReady(words io.Writer) error {
+	terminal := false
+	if file, ok := words.(*os.File); ok {
+		terminal = term.IsTerminal(int(file.Fd()))
+	}
+	display := vmstep.Display{Out: words, Terminal: terminal}
+	frames := vmstep.Frames{Message: func(m vmstep.Message) {
+		var p vmstep.Progress
+		if m.Decode(&p) == nil {
+			display.Show(vmstep.Event{Node: m.Node, Progress: &p})
+		}
+	}}
+	for a.out.Scan() {
+		switch word, text, _ := strings.Cut(a.out.Text(), " "); word {
+		case "say":
+			fmt.Fprintln(&frames, text)
+		case "error":
+			_ = a.sudo.Wait()
+			return errors.New(text)
+		case "ready":
+			return nil
+		}
+	}
+	return sudoError(a.sudo.Wait(), a.words.String())
+}
+
+// sudoError says why there is no agent, and what an administrator has to do when
+// sudo does not run it.
+func sudoError(err error, words string) error {
+	said := firstLine(strings.TrimSpace(words))
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return errors.New("sudo is not in PATH; slurmv launch and reclaim need it on every node")
+	case strings.HasPrefix(said, "sudo: "):
+		return fmt.Errorf("%s; the administrator has to let users start the node agent, with this line in the sudoers file of every node: %s", said, SudoersLine())
+	}
+	return fmt.Errorf("the node agent failed: %w: %s", err, said)
+}
+
+// end is the end of this task: it gives back the VMs, unless somebody else had
+// the agent do so, which is what a good end of the agent means.
+func (a *rootAgent) end(ctx context.Context, holdErr error) error {
+	if errors.Is(holdErr, io.EOF) || errors.Is(holdErr, io.ErrUnexpectedEOF) {
+		if err := a.sudo.Wait(); err == nil {
+			return nil
+		}
+		holdErr = errors.New("the node agent is gone, and with it the VMs of this node; slurmv logs may say why")
+	}
+	if ctx.Err() != nil {
+		holdErr = nil // the end was wanted
+	}
+	return errors.Join(holdErr, Reclaim())
+}
+
+// Reclaim ends the VMs of this job on this node, and gives back what they hold. It goes on when the step is told to end: it is what has to be done then.
+func Reclaim() error {
+	c := sudo("reclaim")
+	out, err := c.CombinedOutput()
+	switch said := strings.TrimSpace(string(out)); {
+	case err == nil:
+		return nil
+	case strings.HasPrefix(said, "slurmv-agent: "):
+		return errors.New(strings.TrimPrefix(said, "slurmv-agent: "))
+	default:
+		return sudoError(err, said)
+	}
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
+func usagef(format string, args ...any) error {
+	return &vmstep.UsageError{Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,98 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// A Claim holds an IVShmem device of the job for a slurm-v-run.
+type Claim struct {
+	Agent
+	NoWait bool // for a device, if all are claimed
+}
+
+// errRunEnded ends a claim because its run is over.
+var errRunEnded = errors.New("slurm-v-run has ended")
+
+// Run says on standard output when the run has a device, and holds it until the end of
+// standard input, which is the end of slurm-v-run. No signal ends it: those to the whole
+// job are for the programs.
+func (c Claim) Run() error {
+	signal.Notify(make(chan os.Signal, 1)) // all: nobody reads them
+	ctx, end := context.WithCancelCause(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		end(errRunEnded)
+	}()
+	go func() {
+		untilRefused(ctx, slurm.SrunAddress(os.Getenv), srunInterval)
+		end(errRunEnded)
+	}()
+	err := c.hold(ctx)
+	switch {
+	case errors.Is(err, errRunEnded):
+		return nil
+	case err != nil:
+		return reply(vmstep.KindFailed, vmstep.Failure{Error: err.Error()})
+	}
+	return nil
+}
+
+// hold claims a device and holds it to the end.
+func (c Claim) hold(ctx context.Context) error {
+	client, err := c.await(ctx)
+	if err != nil {
+		return err
+	}
+	claimant, err := client.Claim(ctx, c.NoWait)
+	if err != nil {
+		return err
+	}
+	defer claimant.Close()
+	for {
+		m, err := claimant.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := reply(vmstep.KindClaim, m); err != nil || m.Busy {
+			return err
+		}
+	}
+}
+
+// srunInterval is how often a claim looks for its srun.
+const srunInterval = 10 * time.Second
+
+// untilRefused returns when nobody listens at address any more, or ctx has ended.
+//
+// The end of srun is the end of standard input, unless all processes of srun are
+// killed at once: Slurm then lets the step live on.
+func untilRefused(ctx context.Context, address string, interval time.Duration) {
+	if address == "" {
+		<-ctx.Done()
+	}
+	dialer := net.Dialer{Timeout: interval}
+	for ctx.Err() == nil {
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if errors.Is(err, unix.ECONNREFUSED) {
+			return
+		}
+		if err == nil {
+			_ = conn.Close()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(interval):
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/internal/mpirun"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/pmi"
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmstep"
+	"github.com/slurm-v/slurm-v/vmstep/relay"
+)
+
+// An Exec is a task whose program runs in a VM of this node. Standard streams, signals and
+// PMI go to and from the program.
+type Exec struct {
+	Agent
+	Distribution string // of the tasks over VMs: block or cyclic
+	VM           int    // number in the job, or [nodeagent.ByPlacement]
+	Terminal     bool   // give the program one
+	Mpirun       bool   // give it the environment of an mpirun that starts its tasks by ssh
+	Claim        string // on an IVShmem device, under which the program runs; "" for none
+}
+
+// errSignal ends a task that was told to before its program ran.
+type errSignal struct{ number unix.Signal }
+
+func (e errSignal) Error() string { return "killed by " + e.number.String() }
+
+// End makes the program's end that of this task, so that srun reports it in its
+// own words. It does not return.
+func End(exit guest.Exit, err error) {
+	var killed errSignal
+	switch {
+	case errors.As(err, &killed):
+		dieBy(killed.number)
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "slurm-v: node %s: %v\n", os.Getenv(slurm.EnvNodeName), err)
+		os.Exit(1)
+	case exit.Signal != 0:
+		dieBy(unix.Signal(exit.Signal))
+	}
+	os.Exit(exit.Code)
+}
+
+// Run relays until the program has ended.
+func (e Exec) Run(program []string) (guest.Exit, error) {
+	signals := catchSignals()
+	ctx, stop := untilSignal(signals)
+	session, reply, err := e.reachVM(ctx)
+	if err != nil {
+		return guest.Exit{}, err
+	}
+	defer session.Close()
+	task := &relay.Task{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals}
+	if err := e.joinPMI(task, reply); err != nil {
+		return guest.Exit{}, err
+	}
+	command := command(program, reply.VM.Name, task.PMI != nil)
+	command.Env = append(command.Env, e.deviceEnv(reply)...)
+	if e.Mpirun {
+		command.Env = mpirun.Env(command.Env, mpirun.Dir(os.Getuid()))
+	}
+	if e.Terminal {
+		restore, err := e.useTerminal(task, &command)
+		if err != nil {
+			return guest.Exit{}, err
+		}
+		defer restore()
+	}
+	process, err := session.Start(ctx, command)
+	stop()
+	if err != nil {
+		return guest.Exit{}, e.lostIn(reply, err)
+	}
+	exit, err := task.Run(process)
+	return exit, e.lostIn(reply, err)
+}
+
+// lostIn names the VM whose loss is the error, and says how it was lost if the
+// agent knows.
+func (e Exec) lostIn(reply nodeagent.Reply, err error) error {
+	if !errors.Is(err, guest.ErrLost) {
+		return err
+	}
+	if cause := e.causeOfLoss(reply.VM); cause != "" {
+		return errors.New(cause)
+	}
+	return fmt.Errorf("%s is gone, and the program with it; slurmv logs may say why (%w)", reply.VM.Name, err)
+}
+
+// causeTimeout bounds the wait for libvirt to tell of a guest's end. A guest that powers
+// itself off ends the agent in it first, and may have much else to end.
+const causeTimeout = time.Minute
+
+// causeOfLoss asks the agent, which hears of a guest's end from libvirt, a
+// moment after the channel has broken.
+func (e Exec) causeOfLoss(vm *nodeagent.VM) string {
+	ctx, cancel := context.WithTimeout(context.Background(), causeTimeout)
+	defer cancel()
+	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		client, err := e.dial(ctx)
+		if err != nil {
+			return ""
+		}
+		node, err := client.PS(ctx)
+		_ = client.Close()
+		if err != nil {
+			return ""
+		}
+		if cause := e.causeIn(node, vm); cause != "" {
+			return cause
+		}
+	}
+	return ""
+}
+
+// causeIn is why the program in a VM was lost, by what the agent says of its node.
+func (e Exec) causeIn(node nodeagent.NodeVMs, lost *nodeagent.VM) string {
+	for _, vm := range node.VMs {
+		if vm.Number == lost.Number && vm.Cause != "" {
+			return fmt.Sprintf("%s %s, and the program in it is lost", vm.Name, vm.Cause)
+		}
+	}
+	claim, err := nodeagent.ParseClaim(e.Claim)
+	if err == nil && !slices.Contains(node.Claims, claim) {
+		return fmt.Sprintf("the run has lost its claim on IVShmem device %d, so its program in %s was ended", claim.Device, lost.Name)
+	}
+	return ""
+}
+
+// deviceEnv are the variables of a program that may use an IVShmem device.
+func (e Exec) deviceEnv(reply nodeagent.Reply) []string {
+	claim, err := nodeagent.ParseClaim(e.Claim)
+	if err != nil {
+		return nil
+	}
+	env := vmstep.IVShmemEnv(claim.Device, reply.IVShmemSize)
+	if e.Mpirun {
+		return env // which ranks there are is mpirun's affair
+	}
+	return append(env, vmstep.IVShmemPeers(os.Getenv)...)
+}
+
+// reachVM waits for the agent, which listens once its VMs are up, and opens a
+// session to the VM of this task.
+func (e Exec) reachVM(ctx context.Context) (*guest.Session, nodeagent.Reply, error) {
+	request := nodeagent.Request{VM: e.VM, Distribution: e.Distribution}
+	if e.Claim != "" {
+		claim, err := nodeagent.ParseClaim(e.Claim)
+		if err != nil {
+			return nil, nodeagent.Reply{}, err
+		}
+		request.Claim = &claim
+	}
+	if e.VM == nodeagent.ByPlacement {
+		place, err := slurm.TaskOf(os.Getenv)
+		if err != nil {
+			return nil, nodeagent.Reply{}, err
+		}
+		request.LocalID, request.LocalTasks = place.LocalID, place.LocalTasks
+	}
+	client, err := e.await(ctx)
+	if err != nil {
+		return nil, nodeagent.Reply{}, err
+	}
+	conn, reply, err := client.Exec(ctx, request)
+	if err != nil {
+		return nil, reply, err
+	}
+	session, err := guest.NewSession(conn)
+	return session, reply, err
+}
+
+// command is what the program gets from this task: arguments, environment,
+// directory, identity, umask and limits.
+func command(program []string, vm string, withPMI bool) guest.Command {
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "/"
+	}
+	umask := unix.Umask(0)
+	unix.Umask(umask)
+	return guest.Command{
+		Args:   program,
+		Env:    vmstep.ProgramEnv(os.Environ(), vm),
+		Dir:    dir,
+		UID:    uint32(os.Getuid()),
+		GID:    uint32(os.Getgid()),
+		Umask:  uint32(umask),
+		Limits: guest.TaskLimits(),
+		PMI:    withPMI,
+	}
+}
+
+// joinPMI takes over the descriptor to slurmstepd's PMI server, if there is one.
+func (e Exec) joinPMI(r *relay.Task, reply nodeagent.Reply) error {
+	text := os.Getenv("PMI_FD")
+	if text == "" {
+		return nil
+	}
+	fd, err := strconv.Atoi(text)
+	if err != nil || fd < 3 {
+		return fmt.Errorf("PMI_FD=%q is not a descriptor", text)
+	}
+	place, err := slurm.TaskOf(os.Getenv)
+	if err != nil {
+		return err
+	}
+	// Non-blocking, so that closing it ends a read that waits.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return fmt.Errorf("PMI_FD=%d: %w", fd, err)
+	}
+	unix.CloseOnExec(fd)
+	r.PMI = os.NewFile(uintptr(fd), "PMI")
+	r.Rank = pmi.Job{
+		Ranks:        place.Ranks,
+		VMsPerNode:   len(reply.Node.VMs),
+		VM:           reply.VM.Index,
+		Distribution: pmi.Distribution(e.Distribution),
+	}
+	return nil
+}
+
+// useTerminal makes the task's terminal a mere wire to the program's.
+func (e Exec) useTerminal(r *relay.Task, c *guest.Command) (restore func(), err error) {
+	stdin := int(os.Stdin.Fd())
+	state, err := term.MakeRaw(stdin)
+	if err != nil {
+		return nil, fmt.Errorf("--terminal: standard input is no terminal: %w", err)
+	}
+	r.Size = func() guest.Size {
+		columns, rows, _ := term.GetSize(stdin)
+		return guest.Size{Rows: uint16(rows), Columns: uint16(columns)}
+	}
+	size := r.Size()
+	c.Terminal = &size
+	return func() { _ = term.Restore(stdin, state) }, nil
+}
+
+// catchSignals returns all signals that a program may be sent. Not among them
+// are those which tell about this process itself, and those which stop it at its
+// own terminal; SIGPIPE is caught so that a closed output is an error instead.
+func catchSignals() <-chan os.Signal {
+	signals := make(chan os.Signal, 128)
+	for n := unix.Signal(1); n <= 64; n++ {
+		switch n {
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU, 32, 33:
+		default:
+			signal.Notify(signals, n)
+		}
+	}
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	return signals
+}
+
+// untilSignal returns a context that ends when the task is told to end before
+// its program runs. After stop the signals are left to others.
+func untilSignal(signals <-chan os.Signal) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stopped := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stopped:
+				return
+			case s := <-signals:
+				switch s {
+				case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT:
+					cancel(errSignal{s.(unix.Signal)})
+				}
+			}
+		}
+	}()
+	return ctx, func() {
+		close(stopped)
+		<-ended
+	}
+}

@@ -1,0 +1,141 @@
+package wrapper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// exitAllClaimed is the exit status of a run that was not to wait for a device:
+// EX_TEMPFAIL of sysexits.h, "try again later".
+const exitAllClaimed = 75
+
+// claimTries is how often the step that claims is started at most. On a machine that
+// is busy enough Slurm gives a step up before it has started.
+const claimTries = 3
+
+// claimDevice claims an IVShmem device for this run, if the job has any.
+func claimDevice(line vmstep.CommandLine, job vmstep.Job, wait time.Duration) (*nodeagent.Claim, error) {
+	if job.Devices == 0 {
+		return nil, nil
+	}
+	srun, err := slurm.Srun()
+	if err != nil {
+		return nil, err
+	}
+	c := claimer{command: vmstep.ClaimCommand(srun, vmstep.AgentPath(), line, wait), quiet: quiet(line), devices: job.Devices}
+	claim, err := c.claim()
+	for try := 1; try < claimTries && c.mayTryAgain(err); try++ {
+		c.say("Slurm has not started the step that claims an IVShmem device (%v); trying again", err)
+		claim, err = c.claim()
+	}
+	if err != nil {
+		return nil, claimError(err)
+	}
+	return &claim, nil
+}
+
+// A claimer claims a device by a step.
+type claimer struct {
+	command []string
+	quiet   bool
+	devices int
+	waited  bool // the step has said that all devices are claimed
+}
+
+// claim starts the step. It lives as long as this process, which is about to become
+// srun: it runs on the job's first node, and its standard input ends then, however
+// this process ends.
+func (c *claimer) claim() (nodeagent.Claim, error) {
+	h := holder{command: c.command}
+	if err := h.start(); err != nil {
+		return nodeagent.Claim{}, err
+	}
+	claim, err := vmstep.AwaitClaim(h.says, func() {
+		c.waited = true
+		c.say("waiting for an IVShmem device: all %d are claimed by other slurm-v-run of this job", c.devices)
+	})
+	if err == nil {
+		err = h.keep()
+	}
+	if err != nil {
+		h.end()
+	}
+	return claim, err
+}
+
+// mayTryAgain reports whether err is the end of a step that had said nothing: it has
+// claimed nothing, and nobody has cancelled it for waiting too long.
+func (c *claimer) mayTryAgain(err error) bool {
+	var ended *vmstep.StepError
+	return errors.As(err, &ended) && !c.waited
+}
+
+func (c *claimer) say(format string, args ...any) {
+	if !c.quiet {
+		fmt.Fprintf(os.Stderr, "slurm-v: "+format+"\n", args...)
+	}
+}
+
+func claimError(err error) error {
+	if errors.Is(err, vmstep.ErrAllClaimed) {
+		return err
+	}
+	return fmt.Errorf("claim an IVShmem device: %w", err)
+}
+
+// A holder is the srun of the step that claims. Neither Ctrl-C nor the end of the
+// terminal reach it.
+type holder struct {
+	command []string
+	srun    *exec.Cmd
+	life    *os.File // its standard input
+	says    *os.File // what it says
+}
+
+func (h *holder) start() error {
+	in, life, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	says, out, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, life.Close())
+	}
+	defer out.Close()
+	h.life, h.says = life, says
+	h.srun = &exec.Cmd{
+		Path: h.command[0], Args: h.command, Env: vmstep.StepEnv(os.Environ()), Dir: "/",
+		Stdin: in, Stdout: out, Stderr: out, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	err = h.srun.Start()
+	// Nobody reads once this process is srun; a full pipe must not stop the holder.
+	return errors.Join(err, unix.SetNonblock(int(out.Fd()), true))
+}
+
+// keep leaves both pipes open in what this process becomes: a holder that spoke to
+// nobody would be killed.
+func (h *holder) keep() error {
+	_, err := unix.Dup(int(h.life.Fd()))
+	if err == nil {
+		_, err = unix.Dup(int(h.says.Fd()))
+	}
+	return err
+}
+
+// end waits until the step has ended, too: the next one may be started at once.
+func (h *holder) end() {
+	_ = h.life.Close()
+	_ = h.srun.Wait()
+	_ = h.says.Close()
+}

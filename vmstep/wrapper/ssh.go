@@ -1,0 +1,132 @@
+package wrapper
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slurm-v/slurm-v/internal/mpirun"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/sshkey"
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// runMpirun replaces this process by an srun which runs the user's mpirun in the
+// first VM. What mpirun needs is in the VMs then, and nowhere else: from the
+// second call on it is found there.
+func runMpirun(ctx context.Context, line vmstep.CommandLine, job vmstep.Job, wait time.Duration) error {
+	srun, err := slurm.Srun()
+	if err != nil {
+		return err
+	}
+	p := preparation{srun: srun, job: job, dir: mpirun.Dir(os.Getuid()), wait: wait}
+	if err := p.run(ctx); err != nil {
+		return fmt.Errorf("prepare the VMs for mpirun: %w", err)
+	}
+	claim, err := claimDevice(line, job, wait)
+	if err != nil {
+		return err
+	}
+	ticket := vmstep.Ticket{Wait: wait, Claim: claim}
+	// What Slurm says about the job's tasks is not about this one.
+	return become(vmstep.MpirunCommand(srun, vmstep.AgentPath(), line, ticket), vmstep.StepEnv(os.Environ()))
+}
+
+// A preparation lets the VMs of a job reach each other by ssh.
+type preparation struct {
+	srun string
+	job  vmstep.Job
+	dir  string        // in the VMs
+	wait time.Duration // for VMs that another host's keeper is starting
+}
+
+func (p preparation) run(ctx context.Context) error {
+	if done, err := p.done(ctx); done || err != nil {
+		return err
+	}
+	key, err := sshkey.New(fmt.Sprintf("slurmv-job-%d", p.job.ID))
+	if err != nil {
+		return err
+	}
+	nodes, err := p.announce(ctx, key)
+	if err != nil {
+		return err
+	}
+	files := mpirun.Files{Dir: p.dir, Key: key.Private, Nodes: nodes, Slots: p.job.VCPUs}
+	return p.write(ctx, files, len(nodes[0].VMs))
+}
+
+// done asks the first VM.
+func (p preparation) done(ctx context.Context) (bool, error) {
+	agent := append([]string{"exec", "--vm=0", "--wait=" + max(p.wait, 5*time.Second).String(), "--"}, mpirun.Prepared(p.dir)...)
+	said, err := p.step(ctx, 0, 1, nil, agent)
+	return strings.Contains(said, mpirun.Done), err
+}
+
+// announce has every VM let the key in and returns the VMs, in order. The keys go
+// by standard input: a command line is for everybody to see.
+func (p preparation) announce(ctx context.Context, key sshkey.Pair) ([]nodeagent.NodeVMs, error) {
+	host, err := sshkey.New("slurmv")
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(sshkey.Announcement{Authorized: key.Public, Host: host.Private})
+	if err != nil {
+		return nil, err
+	}
+	var nodes []nodeagent.NodeVMs
+	err = vmstep.Query(ctx, func(ctx context.Context) *exec.Cmd {
+		return p.command(ctx, p.job.Nodes, 1, bytes.NewReader(text), []string{"query", "key"})
+	}, func(m vmstep.Message) error {
+		var n nodeagent.NodeVMs
+		if m.Kind != vmstep.KindVMs {
+			return nil
+		}
+		err := m.Decode(&n)
+		nodes = append(nodes, n)
+		return err
+	})
+	if err == nil && len(nodes) != p.job.Nodes {
+		err = fmt.Errorf("%d of %d nodes have answered", len(nodes), p.job.Nodes)
+	}
+	slices.SortFunc(nodes, func(a, b nodeagent.NodeVMs) int { return a.Rank - b.Rank })
+	return nodes, err
+}
+
+// write puts the files into every VM: as many tasks on a node as it has VMs are
+// one for each.
+func (p preparation) write(ctx context.Context, files mpirun.Files, perNode int) error {
+	said, err := p.step(ctx, p.job.Nodes, perNode, strings.NewReader(files.Script()), []string{"exec", "--", "/bin/sh"})
+	if done, all := strings.Count(said, mpirun.Done), p.job.Nodes*perNode; err == nil && done != all {
+		err = fmt.Errorf("%d of %d VMs have the files", done, all)
+	}
+	return err
+}
+
+// step runs the agent so many times on each node, or once on the first, and
+// returns what its programs printed.
+func (p preparation) step(ctx context.Context, nodes, tasks int, stdin io.Reader, agent []string) (string, error) {
+	var out, words bytes.Buffer
+	c := p.command(ctx, nodes, tasks, stdin, agent)
+	c.Stdout, c.Stderr = &out, &words
+	err := c.Run()
+	if err != nil {
+		err = vmstep.NewStepError(err, words.String())
+	}
+	return out.String(), err
+}
+
+func (p preparation) command(ctx context.Context, nodes, tasks int, stdin io.Reader, agent []string) *exec.Cmd {
+	args := vmstep.AgentCommand(p.srun, nodes, tasks, append([]string{vmstep.AgentPath()}, agent...)...)
+	c := vmstep.StepProcess(ctx, args, vmstep.StepEnv(os.Environ()))
+	c.Stdin = stdin
+	return c
+}
