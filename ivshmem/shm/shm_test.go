@@ -123,7 +123,7 @@ func TestHeaderForC(t *testing.T) {
 			if _, err := exec.LookPath(compiler); err != nil {
 				t.Skip("no compiler: install gcc and g++")
 			}
-			out, err := exec.Command(compiler, "-Wall", "-Wextra", "-Werror", "-I../../include", "-o", program, "-x", language, source).CombinedOutput()
+			out, err := exec.Command(compiler, "-Wall", "-Wextra", "-Werror", "-I..", "-o", program, "-x", language, source).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
