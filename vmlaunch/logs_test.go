@@ -97,10 +97,10 @@ func TestLogsAreSavedAsTheOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("becomes another user: run as root")
 	}
-	cfg := config.Default()
-	cfg.Paths.State = t.TempDir()
 	for name, mine := range map[string]bool{"a directory of the owner's": true, "one of root's": false} {
 		t.Run(name, func(t *testing.T) {
+			cfg := config.Default()
+			cfg.Paths.State = t.TempDir()
 			work, job := passableDir(t), t.TempDir()
 			if mine {
 				if err := os.Chown(work, 54321, 54321); err != nil {
