@@ -126,11 +126,11 @@ func (s Staging) local(files []*os.File) bool {
 
 // owners decides whose the copy of each layer is to be. What a catalogue image is
 // based on is the catalogue's, too.
-func (s Staging) owners(ctx context.Context, path string, image Info) []cache.Owner {
-	var owners []cache.Owner
+func (s Staging) owners(ctx context.Context, path string, image Info) []cache.Whose {
+	var owners []cache.Whose
 	listed := InCatalogue(s.Site, path)
 	for _, layer := range image.layers() {
-		whose := cache.Owner{UID: int(s.Owner.UID), GID: int(s.Owner.GID)}
+		whose := cache.Whose{UID: int(s.Owner.UID), GID: int(s.Owner.GID)}
 		listed = listed || InCatalogue(s.Site, layer.Path)
 		if listed && public(ctx, layer) {
 			whose = cache.Everybody
@@ -151,7 +151,7 @@ func public(ctx context.Context, layer Layer) bool {
 }
 
 // copy gets the copies of all layers, the lowest first, since each names the next.
-func (s Staging) copy(ctx context.Context, files []*os.File, owners []cache.Owner, image Info) (Info, Outcome, error) {
+func (s Staging) copy(ctx context.Context, files []*os.File, owners []cache.Whose, image Info) (Info, Outcome, error) {
 	staged, outcome := image, Outcome{How: Found}
 	staged.Backing = slices.Clone(image.Backing)
 	var below []cache.Copy

@@ -10,16 +10,18 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
 // aRegionOf makes a region of a user's, as root.
-func aRegionOf(t *testing.T, n Node, owner Owner) Region {
+func aRegionOf(t *testing.T, n Node, as owner.IDs) Region {
 	t.Helper()
 	if me.UID != 0 {
 		t.Skip("run as root: the region is somebody else's")
 	}
 	r, m := make1(t, n, 0)
-	if err := errors.Join(m.giveTo(owner), m.Close()); err != nil {
+	if err := errors.Join(m.giveTo(as), m.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -58,7 +60,7 @@ func TestRemoveOfWhatAProcessKeeps(t *testing.T) {
 	for name, keep := range tests {
 		t.Run(name, func(t *testing.T) {
 			n := someNode(t)
-			r := aRegionOf(t, n, Owner{nobody, nobody})
+			r := aRegionOf(t, n, owner.IDs{UID: nobody, GID: nobody})
 			keep(t, n.path(r))
 			if err := n.Remove(t.Context(), r, nobody); err != nil {
 				t.Error(err)
@@ -73,12 +75,12 @@ func TestRemoveOfWhatAProcessKeeps(t *testing.T) {
 // What a lease keeps is removed by its name alone, so the name must be of a region.
 func TestRemoveOfAKeptFileOfSomebodyElse(t *testing.T) {
 	n := someNode(t)
-	r := aRegionOf(t, n, Owner{nobody, nobody})
+	r := aRegionOf(t, n, owner.IDs{UID: nobody, GID: nobody})
 	if err := removeKept(n.path(r), 12345); !errors.Is(err, ErrForeign) {
 		t.Errorf("error = %v, want %v", err, ErrForeign)
 	}
 	if err := removeKept(n.path(r), nobody); err != nil {
-		t.Errorf("its owner's: %v", err)
+		t.Errorf("its as's: %v", err)
 	}
 }
 

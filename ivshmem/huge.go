@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
 // mountTable lists the mounts that the caller sees.
@@ -76,8 +77,8 @@ func hugeMounts(mounts string) (all []hugeMount) {
 // createHuge makes the region of huge pages, with a link to it in /dev/shm. The link
 // is root's: in a directory with the sticky bit nobody else can put something in its
 // place, and the kernel follows it for everybody (fs.protected_symlinks).
-func (n Node) createHuge(ctx context.Context, r Region, owner Owner, numa int) (*Memory, error) {
-	m, err := makeFile(ctx, r.hugeFile(), r.Size, owner, numa)
+func (n Node) createHuge(ctx context.Context, r Region, as owner.IDs, numa int) (*Memory, error) {
+	m, err := makeFile(ctx, r.hugeFile(), r.Size, as, numa)
 	if err != nil {
 		return nil, err
 	}

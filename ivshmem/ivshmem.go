@@ -30,6 +30,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
 // Dir is where regions are: libvirt looks for the memory of a <shmem> nowhere else.
@@ -49,24 +50,21 @@ type Region struct {
 	Huge  string `json:"huge,omitempty"` // where its file of huge pages is, or was to be; "" is none
 }
 
-// An Owner is whose QEMU maps a region.
-type Owner struct{ UID, GID uint32 }
-
 // Create makes the region, of the memory of NUMA node numa if that is not -1 and
 // has enough. If the node has too few huge pages it is made of ordinary ones, as
 // [Memory.Ordinary] tells. If Create fails, call Remove.
-func (n Node) Create(ctx context.Context, r Region, owner Owner, numa int) (*Memory, error) {
-	m, err := n.create(ctx, r, owner, numa)
+func (n Node) Create(ctx context.Context, r Region, as owner.IDs, numa int) (*Memory, error) {
+	m, err := n.create(ctx, r, as, numa)
 	if err != nil {
 		return nil, fmt.Errorf("make shared memory: %w", err)
 	}
 	return m, nil
 }
 
-func (n Node) create(ctx context.Context, r Region, owner Owner, numa int) (*Memory, error) {
+func (n Node) create(ctx context.Context, r Region, as owner.IDs, numa int) (*Memory, error) {
 	var fewPages error
 	if r.Huge != "" {
-		m, err := n.createHuge(ctx, r, owner, numa)
+		m, err := n.createHuge(ctx, r, as, numa)
 		if !noPages(err) {
 			return m, err
 		}
@@ -75,7 +73,7 @@ func (n Node) create(ctx context.Context, r Region, owner Owner, numa int) (*Mem
 			return nil, err
 		}
 	}
-	m, err := makeFile(ctx, filepath.Join(n.dir, r.Name), r.Size, owner, numa)
+	m, err := makeFile(ctx, filepath.Join(n.dir, r.Name), r.Size, as, numa)
 	if err != nil {
 		return nil, err
 	}
@@ -84,12 +82,12 @@ func (n Node) create(ctx context.Context, r Region, owner Owner, numa int) (*Mem
 }
 
 // makeFile makes a file of memory where nothing is.
-func makeFile(ctx context.Context, path string, size int64, owner Owner, numa int) (*Memory, error) {
+func makeFile(ctx context.Context, path string, size int64, as owner.IDs, numa int) (*Memory, error) {
 	m, err := newFile(path, size)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.prepare(ctx, owner, numa); err != nil {
+	if err := m.prepare(ctx, as, numa); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
@@ -109,28 +107,28 @@ func newFile(path string, size int64) (*Memory, error) {
 
 // prepare gives the file its memory and only then its owner, who could otherwise
 // meddle with it.
-func (m *Memory) prepare(ctx context.Context, owner Owner, numa int) error {
+func (m *Memory) prepare(ctx context.Context, as owner.IDs, numa int) error {
 	if err := onNode(numa, func() error { return m.allocate(ctx) }); err != nil {
 		return err
 	}
-	return m.giveTo(owner)
+	return m.giveTo(as)
 }
 
-func (m *Memory) giveTo(owner Owner) error {
+func (m *Memory) giveTo(as owner.IDs) error {
 	if err := m.file.Chmod(0o600); err != nil { // whatever the umask is
 		return err
 	}
-	return m.file.Chown(int(owner.UID), int(owner.GID))
+	return m.file.Chown(int(as.UID), int(as.GID))
 }
 
 // Reserve makes a region without memory, for a VM that is to have the device and does not
 // write to it. If Reserve fails, call Remove.
-func (n Node) Reserve(r Region, owner Owner) error {
+func (n Node) Reserve(r Region, as owner.IDs) error {
 	m, err := newFile(filepath.Join(n.dir, r.Name), r.Size)
 	if err != nil {
 		return fmt.Errorf("reserve shared memory: %w", err)
 	}
-	return errors.Join(m.giveTo(owner), m.Close())
+	return errors.Join(m.giveTo(as), m.Close())
 }
 
 // step is how much is done between two looks at the context, in bytes.

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -34,7 +35,7 @@ const (
 )
 
 // me owns the regions of the tests: only root can give files away.
-var me = Owner{uint32(os.Getuid()), uint32(os.Getgid())}
+var me = owner.IDs{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
 
 // someNode has its regions in a directory of /dev/shm.
 func someNode(t *testing.T) Node {
@@ -95,7 +96,7 @@ func TestReserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := stat(t, n.path(r)); got.Size != r.Size || got.Blocks != 0 || got.Mode != unix.S_IFREG|0o600 || got.Uid != me.UID {
-		t.Errorf("%d bytes in %d blocks, mode %o, owner %d", got.Size, got.Blocks, got.Mode, got.Uid)
+		t.Errorf("%d bytes in %d blocks, mode %o, as %d", got.Size, got.Blocks, got.Mode, got.Uid)
 	}
 	if err := n.Reserve(r, me); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a second time: %v", err)
@@ -139,19 +140,19 @@ func TestNamesTellApart(t *testing.T) {
 
 func TestRegionIsTheOwnersAloneAndAllThere(t *testing.T) {
 	n := someNode(t)
-	owner := me
-	if owner.UID == 0 {
-		owner = Owner{nobody, nobody}
+	as := me
+	if as.UID == 0 {
+		as = owner.IDs{UID: nobody, GID: nobody}
 	}
 	r := n.New(job, 3, size)
-	m, err := n.Create(t.Context(), r, owner, 0)
+	m, err := n.Create(t.Context(), r, as, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
 	got := stat(t, n.path(r))
-	if got.Mode != unix.S_IFREG|0o600 || got.Uid != owner.UID || got.Gid != owner.GID || got.Size != size {
-		t.Errorf("mode %o, owner %d:%d, %d bytes", got.Mode, got.Uid, got.Gid, got.Size)
+	if got.Mode != unix.S_IFREG|0o600 || got.Uid != as.UID || got.Gid != as.GID || got.Size != size {
+		t.Errorf("mode %o, as %d:%d, %d bytes", got.Mode, got.Uid, got.Gid, got.Size)
 	}
 	if got.Blocks*512 < size {
 		t.Errorf("only %d bytes of memory are taken", got.Blocks*512)
@@ -237,16 +238,16 @@ func TestWipeIsOfTheFileWhateverItsName(t *testing.T) {
 func TestRemoveLeavesNothingToSomebodyWhoHasItOpen(t *testing.T) {
 	n := someNode(t)
 	r, m := make1(t, n, 0)
-	owner := me
+	as := me
 	if me.UID == 0 { // what is root's may have one name only
-		owner = Owner{nobody, nobody}
+		as = owner.IDs{UID: nobody, GID: nobody}
 	}
 	mapped(t, n, r)[0] = 1
-	if err := errors.Join(m.giveTo(owner), os.Link(n.path(r), n.path(r)+"-kept")); err != nil {
+	if err := errors.Join(m.giveTo(as), os.Link(n.path(r), n.path(r)+"-kept")); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time it is gone
-		if err := n.Remove(t.Context(), r, owner.UID); err != nil {
+		if err := n.Remove(t.Context(), r, as.UID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -270,7 +271,7 @@ func TestRemoveRefusesForeignFiles(t *testing.T) {
 		"a directory":     {put: func(path string) error { return os.Mkdir(path, 0o700) }},
 		"a pipe":          {put: func(path string) error { return unix.Mkfifo(path, 0o600) }},
 		"a socket":        {put: func(path string) error { _, err := net.Listen("unix", path); return err }},
-		"another owner's": {put: func(path string) error { return os.Link(secret, path) }, uid: 12345, root: true},
+		"another as's": {put: func(path string) error { return os.Link(secret, path) }, uid: 12345, root: true},
 		"a second name of root's": {put: func(path string) error {
 			return errors.Join(os.Chown(secret, 0, 0), os.Link(secret, path))
 		}, uid: 12345, root: true},
@@ -305,7 +306,7 @@ func TestRemoveRefusesForeignFiles(t *testing.T) {
 		})
 	}
 	_ = os.Remove(secret)
-	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil { // of that owner, so it is the name alone
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil { // of that as, so it is the name alone
 		t.Fatal(err)
 	}
 	if err := n.Remove(t.Context(), Region{Name: "secret"}, me.UID); !errors.Is(err, ErrForeign) {

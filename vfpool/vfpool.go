@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 	"github.com/slurm-v/slurm-v/vfpool/lease"
@@ -40,7 +41,7 @@ type backend interface {
 	// Apply sets the VF through its PF and checks that it took.
 	Apply(ctx context.Context, vf device.VF, want device.Settings) error
 	// Attach makes the VF something that a QEMU of owner can open.
-	Attach(ctx context.Context, vf device.VF, owner device.Owner) error
+	Attach(ctx context.Context, vf device.VF, owner owner.IDs) error
 	// Restore undoes Apply and Attach, whatever was done of them.
 	Restore(ctx context.Context, vf device.VF, original device.State) error
 }
@@ -74,8 +75,8 @@ func open(cfg config.Config, node string, cards *sriov.Node) (*Pool, error) {
 // A Claim is what a job wants of this node: the VFs of all of its VMs.
 type Claim struct {
 	Job      journal.ID
-	Owner    device.Owner // whom QEMU runs as
-	VLAN     uint16       // the job's tag; 0 is none
+	Owner    owner.IDs // whom QEMU runs as
+	VLAN     uint16    // the job's tag; 0 is none
 	Requests []Request
 }
 
@@ -180,7 +181,7 @@ func (p *Pool) pfs() ([]device.PF, error) {
 
 // prepare takes a leased VF to where QEMU can open it. What it was before is on
 // disk before it is changed.
-func (p *Pool) prepare(ctx context.Context, r lease.Record, want device.Settings, owner device.Owner) error {
+func (p *Pool) prepare(ctx context.Context, r lease.Record, want device.Settings, owner owner.IDs) error {
 	b := p.backends[r.VF.Kind]
 	unlock, err := p.guard(ctx, r.VF)
 	if err != nil {

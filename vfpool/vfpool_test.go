@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/vfpool/device"
 	"github.com/slurm-v/slurm-v/vfpool/lease"
 	"github.com/slurm-v/slurm-v/vfpool/sriov/sriovtest"
 )
@@ -64,7 +64,7 @@ var twoCards = []sriovtest.Card{
 }
 
 func claim(job uint32, vfs ...jobspec.VF) Claim {
-	c := Claim{Job: journal.ID{Job: job}, VLAN: 100, Owner: device.Owner{UID: 6001, GID: 6001}}
+	c := Claim{Job: journal.ID{Job: job}, VLAN: 100, Owner: owner.IDs{UID: 6001, GID: 6001}}
 	for i, vf := range vfs {
 		c.Requests = append(c.Requests, Request{VM: i, NUMA: -1, MAC: fmt.Sprintf("06:00:00:00:%02x:%02x", job, i), VF: vf})
 	}

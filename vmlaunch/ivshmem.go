@@ -114,7 +114,7 @@ func regionsHeld(state string) (sum int64, err error) {
 // make takes the memory. It may take seconds, in which the VMs boot.
 func (s *sharedMemory) make(ctx context.Context) error {
 	for _, r := range s.regions {
-		m, err := s.here.Create(ctx, r, regionOwner(s.plan), s.plan.Hardware.NUMA)
+		m, err := s.here.Create(ctx, r, s.plan.Owner.IDs(), s.plan.Hardware.NUMA)
 		if err != nil {
 			return err
 		}
@@ -126,11 +126,6 @@ func (s *sharedMemory) make(ctx context.Context) error {
 	}
 	close(s.made)
 	return nil
-}
-
-// regionOwner is whose QEMU maps the job's regions.
-func regionOwner(p plan.Plan) ivshmem.Owner {
-	return ivshmem.Owner{UID: p.Owner.UID, GID: p.Owner.GID}
 }
 
 // plug gives a running VM its devices, when the memory is there.

@@ -72,7 +72,7 @@ func TestRegionsAreReclaimedWhateverWasDone(t *testing.T) {
 	}{
 		"only leased": {func(*testing.T, *VMs, config.Config) {}, 0},
 		"one made": {func(t *testing.T, n *VMs, cfg config.Config) {
-			_, err := ivshmem.Open(cfg.StateDir("n2"), "n2").Create(t.Context(), n.shared.regions[0], ivshmem.Owner{UID: n.Plan.Owner.UID, GID: n.Plan.Owner.GID}, -1)
+			_, err := ivshmem.Open(cfg.StateDir("n2"), "n2").Create(t.Context(), n.shared.regions[0], n.Plan.Owner.IDs(), -1)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -126,7 +126,7 @@ func (w *warmer) makeRoom() (ivshmem.Region, error) {
 	if err := w.journal.Intend(recordRegion, room.Name, ivshmem.Region{Name: room.Name}); err != nil {
 		return ivshmem.Region{}, err
 	}
-	return room, on.Reserve(room, regionOwner(w.Plan))
+	return room, on.Reserve(room, w.Plan.Owner.IDs())
 }
 
 // forgetRoom removes that file once the VM has ended.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vfpool"
-	"github.com/slurm-v/slurm-v/vfpool/device"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
@@ -36,7 +35,7 @@ func (v *VMs) leaseVFs(ctx context.Context) error {
 
 // vfClaim is what the job wants of the node's pool.
 func vfClaim(p plan.Plan) vfpool.Claim {
-	c := vfpool.Claim{Job: p.Job.ID, VLAN: p.VLAN, Owner: device.Owner{UID: p.Owner.UID, GID: p.Owner.GID}}
+	c := vfpool.Claim{Job: p.Job.ID, VLAN: p.VLAN, Owner: p.Owner.IDs()}
 	for _, vm := range p.VMs {
 		for i, vf := range p.Job.Spec.SRIOV.VFs {
 			c.Requests = append(c.Requests, vfpool.Request{VM: vm.Index, Index: i, NUMA: p.NUMA(vm), MAC: vm.VFs[i].MAC, VF: vf})

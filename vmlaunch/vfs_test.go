@@ -5,16 +5,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vfpool"
-	"github.com/slurm-v/slurm-v/vfpool/device"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
 )
 
 func TestClaimIsOfAllVMsOfTheNode(t *testing.T) {
 	want := vfpool.Claim{
-		Job: journal.ID{Job: 42, Restart: 1}, VLAN: 2042, Owner: device.Owner{UID: 6001, GID: 6001},
+		Job: journal.ID{Job: 42, Restart: 1}, VLAN: 2042, Owner: owner.IDs{UID: 6001, GID: 6001},
 		Requests: []vfpool.Request{
 			{VM: 0, Index: 0, NUMA: 1, MAC: "06:00:00:0a:80:02", VF: jobspec.VF{MinMbps: 100}},
 			{VM: 0, Index: 1, NUMA: 1, MAC: "0a:00:00:0a:80:02"},

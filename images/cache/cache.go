@@ -49,23 +49,23 @@ func Open(dir string, limit int64) *Cache {
 type Source struct {
 	File   *os.File
 	Path   string // of the file, without symbolic links
-	Owner  Owner
+	Owner  Whose
 	Below  []Copy               // what the file is based on, nearest first
 	Finish func(*os.File) error // changes the copy before it counts; may be nil
 }
 
-// An Owner is whom a copy belongs to. Copies of [Everybody] are root's and
+// Whose is whom a copy belongs to. Copies of [Everybody] are root's and
 // readable by all; those of a user can be read by nobody else.
-type Owner struct{ UID, GID int }
+type Whose struct{ UID, GID int }
 
-// Everybody is the owner of copies that all users share.
-var Everybody = Owner{-1, -1}
+// Everybody is whose copies are that all users share.
+var Everybody = Whose{-1, -1}
 
-func (o Owner) String() string {
-	if o == Everybody {
+func (w Whose) String() string {
+	if w == Everybody {
 		return "everybody"
 	}
-	return strconv.Itoa(o.UID)
+	return strconv.Itoa(w.UID)
 }
 
 // A Copy is an entry of the cache that the caller holds.

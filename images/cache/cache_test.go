@@ -360,7 +360,7 @@ func TestCopiesBelongToTheirOwner(t *testing.T) {
 		t.Skip("gives files to others: run as root")
 	}
 	c, path := testCache(t.TempDir(), 0), image(t, "i", 100<<10)
-	for owner, want := range map[Owner]struct{ uid, mode uint32 }{Everybody: {0, 0o444}, {6001, 6001}: {6001, 0o400}} {
+	for owner, want := range map[Whose]struct{ uid, mode uint32 }{Everybody: {0, 0o444}, {6001, 6001}: {6001, 0o400}} {
 		src := source(t, path)
 		src.Owner = owner
 		got, err := c.Get(t.Context(), src, "1", nil)

@@ -101,11 +101,11 @@ func write(ctx context.Context, path string, src Source, report func(done int64)
 
 // take makes the copy readable for the owner. Nobody is to change it, though the
 // owner could; see [record.intact].
-func (o Owner) take(file *os.File) error {
-	if o == Everybody {
+func (w Whose) take(file *os.File) error {
+	if w == Everybody {
 		return file.Chmod(0o444)
 	}
-	return errors.Join(file.Chmod(0o400), file.Chown(o.UID, o.GID))
+	return errors.Join(file.Chmod(0o400), file.Chown(w.UID, w.GID))
 }
 
 // steadily lets a report through at the start and then now and then.

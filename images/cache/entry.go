@@ -51,7 +51,7 @@ func (c *Cache) entries() ([]entry, error) {
 // A record is what an entry says of itself. Its time is when the copy was last used.
 type record struct {
 	Source string   `json:"source"` // path
-	Owner  Owner    `json:"owner"`
+	Owner  Whose    `json:"owner"`
 	Below  int      `json:"below"` // files that the copy is based on
 	Bytes  int64    `json:"bytes"` // that the source has on disk
 	Copy   Identity `json:"copy"`  // of the whole copy; zero while it is made

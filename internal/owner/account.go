@@ -16,6 +16,15 @@ type Owner struct {
 	Shell  string
 }
 
+// IDs are whose a file or a device is.
+type IDs struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
+}
+
+// IDs are those of the owner's own files.
+func (o Owner) IDs() IDs { return IDs{o.UID, o.GID} }
+
 // A Group is one that an Owner is in.
 type Group struct {
 	Name string

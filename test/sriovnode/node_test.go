@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vfpool"
@@ -158,7 +159,7 @@ func (l lab) pool(t *testing.T) *vfpool.Pool {
 
 // claim asks for one VF per VM.
 func claim(job uint32, vlan uint16, vfs ...jobspec.VF) vfpool.Claim {
-	c := vfpool.Claim{Job: journal.ID{Job: job}, VLAN: vlan, Owner: device.Owner{UID: account, GID: account}}
+	c := vfpool.Claim{Job: journal.ID{Job: job}, VLAN: vlan, Owner: owner.IDs{UID: account, GID: account}}
 	for i, vf := range vfs {
 		mac := fmt.Sprintf("06:00:00:00:%02x:%02x", job, i)
 		c.Requests = append(c.Requests, vfpool.Request{VM: i, NUMA: -1, MAC: mac, VF: vf})

@@ -5,6 +5,8 @@
 // one; see the packages sriov and software, which read, set and restore them.
 package device
 
+import "github.com/slurm-v/slurm-v/internal/owner"
+
 // Kind tells real functions from those made of software.
 type Kind string
 
@@ -98,12 +100,6 @@ type State struct {
 	Override string   `json:"override,omitempty"` // driver_override
 
 	// Of /dev/vfio/GROUP, where it was there: Mode is 0 where it was not.
-	Owner Owner  `json:"owner"`
-	Mode  uint32 `json:"mode,omitempty"`
-}
-
-// An Owner is whom a VF is given to: the account that QEMU runs as.
-type Owner struct {
-	UID uint32 `json:"uid"`
-	GID uint32 `json:"gid"`
+	Owner owner.IDs `json:"owner"`
+	Mode  uint32    `json:"mode,omitempty"`
 }

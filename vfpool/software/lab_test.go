@@ -15,6 +15,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/netlab"
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
@@ -25,7 +26,7 @@ type lab struct {
 	pool *Node
 }
 
-var owner = device.Owner{UID: 1000, GID: 1001}
+var account = owner.IDs{UID: 1000, GID: 1001}
 
 // declared has two PFs on one bridge, one of which has a long name.
 func declared() config.VF {
@@ -74,7 +75,7 @@ func (l *lab) attach(vf device.VF, want device.Settings) {
 		if err := l.pool.Apply(l.t.Context(), vf, want); err != nil {
 			return err
 		}
-		return l.pool.Attach(l.t.Context(), vf, owner)
+		return l.pool.Attach(l.t.Context(), vf, account)
 	})
 }
 

@@ -35,6 +35,7 @@ import (
 	"sync"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
@@ -107,7 +108,7 @@ func (n *Node) Apply(ctx context.Context, vf device.VF, want device.Settings) er
 // wanted. Its tap is root's, whoever owns the job: libvirt opens it for the job's QEMU.
 // If it fails, call Restore. Attach and Restore of VFs of one node must not run at the
 // same time: they share devices.
-func (n *Node) Attach(ctx context.Context, vf device.VF, _ device.Owner) error {
+func (n *Node) Attach(ctx context.Context, vf device.VF, _ owner.IDs) error {
 	n.mu.Lock()
 	want, ok := n.applied[tapName(vf.PF, vf.Index)]
 	n.mu.Unlock()

@@ -144,7 +144,7 @@ func TestABridgeThatVanishes(t *testing.T) {
 	l.do(func() error {
 		return errors.Join(l.pool.Apply(t.Context(), vf(0), settings(0)), remove("br0", "bridge"))
 	})
-	err := l.node.Do(func() error { return l.pool.Attach(t.Context(), vf(0), owner) })
+	err := l.node.Do(func() error { return l.pool.Attach(t.Context(), vf(0), account) })
 	const want = "attach VF 0 of soft0 (svfsoft0-0): there is no bridge br0 on this node; make it, or declare another in [vf.software.soft0]"
 	if err == nil || err.Error() != want {
 		t.Errorf("error = %v\nwant    %s", err, want)
@@ -155,7 +155,7 @@ func TestABridgeThatVanishes(t *testing.T) {
 func TestATapThatExistsIsNotTaken(t *testing.T) {
 	l := newLab(t)
 	g := l.boot(vf(0), settings(0))
-	err := l.node.Do(func() error { return l.pool.Attach(t.Context(), vf(0), owner) })
+	err := l.node.Do(func() error { return l.pool.Attach(t.Context(), vf(0), account) })
 	if err == nil || !strings.Contains(err.Error(), "a tuntap svfsoft0-0 exists; what an earlier job left goes with 'slurmv clean'") {
 		t.Errorf("error = %v", err)
 	}
@@ -699,7 +699,7 @@ func TestACancelledAttach(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	l.do(func() error { return l.pool.Apply(ctx, vf(0), settings(0)) })
 	cancel()
-	err := l.node.Do(func() error { return l.pool.Attach(ctx, vf(0), owner) })
+	err := l.node.Do(func() error { return l.pool.Attach(ctx, vf(0), account) })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error = %v", err)
 	}

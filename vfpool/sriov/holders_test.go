@@ -40,7 +40,7 @@ func TestEndKillsTheOwnersHoldersOnly(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("run as root: the processes are others'")
 	}
-	const owner, other = 54321, 54322
+	const account, other = 54321, 54322
 	path, elsewhere := filepath.Join(t.TempDir(), "12"), filepath.Join(t.TempDir(), "13")
 	for _, file := range []string{path, elsewhere} {
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -51,12 +51,12 @@ func TestEndKillsTheOwnersHoldersOnly(t *testing.T) {
 		ended func() bool
 		want  bool
 	}{
-		"the owner's":                       {holding(t, path, owner), true},
-		"the owner's, with another file":    {holding(t, elsewhere, owner), false},
+		"the account's":                       {holding(t, path, account), true},
+		"the account's, with another file":    {holding(t, elsewhere, account), false},
 		"another user's, who was handed it": {holding(t, path, other), false},
 		"root's":                            {holding(t, path, 0), false},
 	}
-	if err := (kernel{}).End(t.Context(), path, owner); err != nil {
+	if err := (kernel{}).End(t.Context(), path, account); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range tests {

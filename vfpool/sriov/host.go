@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/slurm-v/slurm-v/vfpool/device"
+	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
 // A Host is what of the machine's files is more than text. Paths are absolute.
@@ -22,8 +22,8 @@ type Host interface {
 
 	// Owner and SetOwner are of /dev/vfio/GROUP. SetOwner never lets one account in
 	// with the other's rights.
-	Owner(path string) (device.Owner, fs.FileMode, error)
-	SetOwner(path string, owner device.Owner, mode fs.FileMode) error
+	Owner(path string) (owner.IDs, fs.FileMode, error)
+	SetOwner(path string, owner owner.IDs, mode fs.FileMode) error
 
 	// Free is EBUSY while a program has /dev/vfio/GROUP open.
 	Free(path string) error
@@ -48,19 +48,19 @@ func (kernel) Write(path, value string) error {
 	return errors.Join(err, file.Close())
 }
 
-func (kernel) Owner(path string) (device.Owner, fs.FileMode, error) {
+func (kernel) Owner(path string) (owner.IDs, fs.FileMode, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return device.Owner{}, 0, err
+		return owner.IDs{}, 0, err
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return device.Owner{}, 0, fmt.Errorf("%s: no owner", path)
+		return owner.IDs{}, 0, fmt.Errorf("%s: no owner", path)
 	}
-	return device.Owner{UID: stat.Uid, GID: stat.Gid}, info.Mode().Perm(), nil
+	return owner.IDs{UID: stat.Uid, GID: stat.Gid}, info.Mode().Perm(), nil
 }
 
-func (kernel) SetOwner(path string, owner device.Owner, mode fs.FileMode) error {
+func (kernel) SetOwner(path string, owner owner.IDs, mode fs.FileMode) error {
 	if err := os.Chmod(path, 0); err != nil {
 		return err
 	}

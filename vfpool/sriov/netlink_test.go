@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
@@ -150,14 +151,14 @@ func TestKernel(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	me := device.Owner{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
+	me := owner.IDs{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
 	err := errors.Join(kernel{}.Write(path, ""), kernel{}.SetOwner(path, me, 0o600), kernel{}.Free(path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	owner, mode, err := kernel{}.Owner(path)
-	if err != nil || owner != me || mode != 0o600 {
-		t.Errorf("owner %v, mode %04o, %v", owner, mode, err)
+	account, mode, err := kernel{}.Owner(path)
+	if err != nil || account != me || mode != 0o600 {
+		t.Errorf("owner %v, mode %04o, %v", account, mode, err)
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "\n" {
 		t.Errorf("an empty value is written as %q, %v", text, err)

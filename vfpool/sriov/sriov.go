@@ -19,6 +19,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
@@ -83,7 +84,7 @@ func (n *Node) Apply(ctx context.Context, vf device.VF, want device.Settings) er
 }
 
 // Attach binds vf to vfio-pci and makes owner the only account that can open it.
-func (n *Node) Attach(ctx context.Context, vf device.VF, owner device.Owner) error {
+func (n *Node) Attach(ctx context.Context, vf device.VF, owner owner.IDs) error {
 	o, err := n.begin("attach", vf)
 	if err != nil {
 		return err

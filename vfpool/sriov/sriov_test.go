@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 	"github.com/slurm-v/slurm-v/vfpool/sriov"
 	"github.com/slurm-v/slurm-v/vfpool/sriov/sriovtest"
@@ -18,7 +19,7 @@ import (
 
 var (
 	ctx   = context.Background()
-	owner = device.Owner{UID: 1000, GID: 100}
+	account = owner.IDs{UID: 1000, GID: 100}
 )
 
 // plain is what every job's VFs are told.
@@ -95,7 +96,7 @@ func testOneJob(t *testing.T, fake *sriovtest.Node) {
 		t.Fatal(err)
 	}
 	want := everything(pf.Caps)
-	if err := errors.Join(node.Apply(ctx, vf, want), node.Attach(ctx, vf, owner)); err != nil {
+	if err := errors.Join(node.Apply(ctx, vf, want), node.Attach(ctx, vf, account)); err != nil {
 		t.Fatal(err)
 	}
 	checkAttached(t, node, pf, vf, want)
@@ -118,8 +119,8 @@ func checkAttached(t *testing.T, node *sriov.Node, pf device.PF, vf device.VF, w
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Driver != "vfio-pci" || got.Owner != owner || got.Mode != 0o600 {
-		t.Errorf("attached: driver %s, owner %v %04o", got.Driver, got.Owner, got.Mode)
+	if got.Driver != "vfio-pci" || got.Owner != account || got.Mode != 0o600 {
+		t.Errorf("attached: driver %s, account %v %04o", got.Driver, got.Owner, got.Mode)
 	}
 	s := got.Settings
 	if pf.Caps.MAC && s.MAC != want.MAC || s.VLAN != want.VLAN || s.MinRate != want.MinRate || s.MaxRate != want.MaxRate ||
@@ -276,7 +277,7 @@ func (j *job) call(name string) (err error) {
 	case "apply":
 		err = j.node.Apply(ctx, j.vf, j.want)
 	case "attach":
-		err = j.node.Attach(ctx, j.vf, owner)
+		err = j.node.Attach(ctx, j.vf, account)
 	default:
 		err = j.node.Restore(ctx, j.vf, j.original)
 	}
@@ -508,8 +509,8 @@ func TestRestoreWhileTheVFIsInUse(t *testing.T) {
 	if now.Settings != j.want || now.Driver != "vfio-pci" {
 		t.Errorf("changed under the guest's feet: %+v", now)
 	}
-	if now.Owner != (device.Owner{}) {
-		t.Errorf("its owner %v may open it again", now.Owner)
+	if now.Owner != (owner.IDs{}) {
+		t.Errorf("its account %v may open it again", now.Owner)
 	}
 	if err := j.call("apply"); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("apply: %v", err)
@@ -528,13 +529,13 @@ func TestRestoreEndsTheOwnersPrograms(t *testing.T) {
 	}
 	var ended []uint32
 	j.fake.OnEnd = func(uid uint32) {
-		if ended = append(ended, uid); uid == owner.UID {
+		if ended = append(ended, uid); uid == account.UID {
 			release()
 		}
 	}
 	j.checkClean(t)
-	if !slices.Equal(ended, []uint32{owner.UID}) {
-		t.Errorf("ended programs of %v, want of %d", ended, owner.UID)
+	if !slices.Equal(ended, []uint32{account.UID}) {
+		t.Errorf("ended programs of %v, want of %d", ended, account.UID)
 	}
 }
 
@@ -581,7 +582,7 @@ func TestRestoreOfARateWithoutALink(t *testing.T) {
 func TestOtherOriginals(t *testing.T) {
 	j := newJob(t, card(sriovtest.Card{Driver: "mlx5_core", HostDriver: "vfio-pci"}))
 	site := device.Settings{MAC: "02:aa:00:00:00:01", VLAN: 7, QoS: 3, MinRate: 10, MaxRate: 20, Trust: true, Link: device.LinkEnable}
-	if err := errors.Join(j.node.Apply(ctx, j.vf, site), j.node.Attach(ctx, j.vf, device.Owner{UID: 64055, GID: 109})); err != nil {
+	if err := errors.Join(j.node.Apply(ctx, j.vf, site), j.node.Attach(ctx, j.vf, owner.IDs{UID: 64055, GID: 109})); err != nil {
 		t.Fatal(err)
 	}
 	original, err := j.node.State(ctx, j.vf)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
@@ -155,7 +156,7 @@ func (o *operation) takeBack(ctx context.Context) error {
 	if owner, _, err := o.Host.Owner(o.groupFile()); err == nil {
 		o.taken = owner.UID
 	}
-	err := o.own(device.Owner{}, groupMode)(ctx)
+	err := o.own(owner.IDs{}, groupMode)(ctx)
 	if errors.Is(err, fs.ErrNotExist) && !o.gone() {
 		return nil
 	}
@@ -187,7 +188,7 @@ func (o *operation) giveBack(original device.State) func(context.Context) error 
 }
 
 // own makes /dev/vfio/GROUP owner's.
-func (o *operation) own(owner device.Owner, mode fs.FileMode) func(context.Context) error {
+func (o *operation) own(owner owner.IDs, mode fs.FileMode) func(context.Context) error {
 	return func(ctx context.Context) error {
 		path := o.groupFile()
 		// An old udev, coming to the new file later, would make it root's.
@@ -209,7 +210,7 @@ func notYet(waiting bool) error {
 	return nil
 }
 
-func (o *operation) owned(path string, owner device.Owner, mode fs.FileMode) error {
+func (o *operation) owned(path string, owner owner.IDs, mode fs.FileMode) error {
 	now, has, err := o.Host.Owner(path)
 	if err == nil && (now != owner || has != mode) {
 		err = fmt.Errorf("it is %d:%d %04o", now.UID, now.GID, has)

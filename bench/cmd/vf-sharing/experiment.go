@@ -10,6 +10,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/netlab"
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 	"github.com/slurm-v/slurm-v/vfpool/software"
 )
@@ -152,7 +153,7 @@ func (b bed) attach(index int, set device.Settings) (tap string, err error) {
 		if err := b.vfs.Apply(context.Background(), vf, set); err != nil {
 			return err
 		}
-		return b.vfs.Attach(context.Background(), vf, device.Owner{})
+		return b.vfs.Attach(context.Background(), vf, owner.IDs{})
 	})
 }
 

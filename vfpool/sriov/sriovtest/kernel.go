@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/internal/durable"
-	"github.com/slurm-v/slurm-v/vfpool/device"
+	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
 const vfioPCI = "vfio-pci"
@@ -128,7 +128,7 @@ func (n *Node) unbind(pci, driver string) error {
 // A group is what the file of an IOMMU group says in this tree: its owner, which
 // the tests, not being root, could not set.
 type group struct {
-	Owner device.Owner
+	Owner owner.IDs
 	Mode  fs.FileMode
 }
 
@@ -141,7 +141,7 @@ func (n *Node) groupFile(pci string) string {
 }
 
 // Owner is the owner of /dev/vfio/GROUP.
-func (n *Node) Owner(path string) (device.Owner, fs.FileMode, error) {
+func (n *Node) Owner(path string) (owner.IDs, fs.FileMode, error) {
 	var g group
 	text, err := os.ReadFile(path)
 	if err == nil {
@@ -151,7 +151,7 @@ func (n *Node) Owner(path string) (device.Owner, fs.FileMode, error) {
 }
 
 // SetOwner changes it.
-func (n *Node) SetOwner(path string, owner device.Owner, mode fs.FileMode) error {
+func (n *Node) SetOwner(path string, owner owner.IDs, mode fs.FileMode) error {
 	if err := n.effect("own"); err != nil {
 		return &fs.PathError{Op: "chown", Path: path, Err: err}
 	}
