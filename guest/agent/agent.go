@@ -22,7 +22,7 @@ func Serve(ctx context.Context, log *slog.Logger, device string) {
 	booted := uptime()
 	prepare(log)
 	server := &guest.Server{
-		Machine: &machine.Machine{Log: log, BootSeconds: booted},
+		Machine: machine.New(log, booted),
 		Cgroups: cgroups(log),
 		Log:     log,
 	}

@@ -51,11 +51,11 @@ func (m *Machine) ClockSource(name string) (guest.ClockSource, error) {
 	return s, err
 }
 
-func (m *Machine) clockSource() (guest.ClockSource, error) {
-	current, err := readFile(m.path(clockSources + "current_clocksource"))
+func (s *system) clockSource() (guest.ClockSource, error) {
+	current, err := readFile(s.path(clockSources + "current_clocksource"))
 	if err != nil {
 		return guest.ClockSource{}, err
 	}
-	available, err := readFile(m.path(clockSources + "available_clocksource"))
+	available, err := readFile(s.path(clockSources + "available_clocksource"))
 	return guest.ClockSource{Current: strings.TrimSpace(current), Available: strings.Fields(available)}, err
 }

@@ -20,22 +20,25 @@ import (
 // ivshmemPatience is how long the kernel may take to find and place the devices.
 const ivshmemPatience = 30 * time.Second
 
-// ivshmem gives the job's owner the devices by which the VM shares memory with
+// sharedMemory finds the devices by which VMs share memory.
+type sharedMemory struct{ *system }
+
+// offer gives the job's owner the devices by which the VM shares memory with
 // others, as /dev/slurmv/ivshmem0 and so on. He maps what these names lead to, the
 // PCI device's memory, and needs no driver for it.
-func (m *Machine) ivshmem(ctx context.Context, want guest.IVShmem, u guest.User) error {
+func (s sharedMemory) offer(ctx context.Context, want guest.IVShmem, u guest.User) error {
 	if want.Devices == 0 {
 		return nil
 	}
-	devices, err := m.awaitIVShmem(ctx, want)
+	devices, err := s.awaitIVShmem(ctx, want)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(m.path("dev/slurmv"), 0o755); err != nil {
+	if err := os.MkdirAll(s.path("dev/slurmv"), 0o755); err != nil {
 		return err
 	}
 	for k, d := range devices {
-		if err := m.offer(d, "/dev/slurmv/ivshmem"+strconv.Itoa(k), u); err != nil {
+		if err := s.give(d, "/dev/slurmv/ivshmem"+strconv.Itoa(k), u); err != nil {
 			return fmt.Errorf("shared-memory device %d (PCI %s): %w", k, d.address, err)
 		}
 	}
@@ -51,25 +54,25 @@ func (d pciDevice) dir() string { return filepath.Join("/sys/bus/pci/devices", d
 // memory is the file that maps the second of its memories, the shared one.
 func (d pciDevice) memory() string { return filepath.Join(d.dir(), "resource2") }
 
-// offer makes the device the owner's, under the name.
-func (m *Machine) offer(d pciDevice, name string, u guest.User) error {
-	if text, _ := os.ReadFile(m.path(d.dir(), "enable")); strings.TrimSpace(string(text)) == "0" {
-		if err := m.writeSysfs(filepath.Join(d.dir(), "enable"), "1"); err != nil {
+// give makes the device the owner's, under the name.
+func (s sharedMemory) give(d pciDevice, name string, u guest.User) error {
+	if text, _ := os.ReadFile(s.path(d.dir(), "enable")); strings.TrimSpace(string(text)) == "0" {
+		if err := s.writeSysfs(filepath.Join(d.dir(), "enable"), "1"); err != nil {
 			return err
 		}
 	}
 	// The second one is the same memory, mapped for writes that may be combined.
 	for _, file := range []string{d.memory(), d.memory() + "_wc"} {
-		err := os.Chown(m.path(file), int(u.UID), int(u.GID))
+		err := os.Chown(s.path(file), int(u.UID), int(u.GID))
 		if err == nil {
-			err = os.Chmod(m.path(file), 0o600)
+			err = os.Chmod(s.path(file), 0o600)
 		}
 		if err != nil && (file == d.memory() || !errors.Is(err, fs.ErrNotExist)) {
 			return err
 		}
 	}
-	_ = os.Remove(m.path(name))
-	return os.Symlink(d.memory(), m.path(name))
+	_ = os.Remove(s.path(name))
+	return os.Symlink(d.memory(), s.path(name))
 }
 
 // awaitIVShmem returns the devices once the kernel has found all of them and
@@ -77,20 +80,20 @@ func (m *Machine) offer(d pciDevice, name string, u guest.User) error {
 // VM, and the firmware, which could not know of them, has made no room for them
 // behind their bridge. So the kernel is made to lay that bridge out anew; nor does
 // anything depend on its own noticing of new devices.
-func (m *Machine) awaitIVShmem(ctx context.Context, want guest.IVShmem) ([]pciDevice, error) {
+func (s sharedMemory) awaitIVShmem(ctx context.Context, want guest.IVShmem) ([]pciDevice, error) {
 	timeout := time.After(ivshmemPatience)
 	for pause := time.Duration(0); ; pause = min(max(2*pause, 50*time.Millisecond), time.Second) {
-		devices, err := m.pciDevices()
+		devices, err := s.pciDevices()
 		if err != nil {
 			return nil, err
 		}
-		found := slices.DeleteFunc(devices, func(d pciDevice) bool { return !m.isIVShmem(m.path(d.dir())) })
-		placed := m.countPlaced(found, want.Size)
+		found := slices.DeleteFunc(devices, func(d pciDevice) bool { return !s.isIVShmem(s.path(d.dir())) })
+		placed := s.countPlaced(found, want.Size)
 		if len(found) == want.Devices && placed == want.Devices {
 			return found, nil
 		}
-		m.log().Info("waiting for shared-memory devices", "found", len(found), "placed", placed, "want", want)
-		m.layOut(found, want.Size)
+		s.log().Info("waiting for shared-memory devices", "found", len(found), "placed", placed, "want", want)
+		s.layOut(found, want.Size)
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -102,8 +105,8 @@ func (m *Machine) awaitIVShmem(ctx context.Context, want guest.IVShmem) ([]pciDe
 }
 
 // pciDevices returns all devices in the order of their addresses.
-func (m *Machine) pciDevices() ([]pciDevice, error) {
-	entries, err := os.ReadDir(m.path("sys/bus/pci/devices")) // sorted
+func (s sharedMemory) pciDevices() ([]pciDevice, error) {
+	entries, err := os.ReadDir(s.path("sys/bus/pci/devices")) // sorted
 	if err != nil {
 		return nil, fmt.Errorf("look for shared-memory devices: %w", err)
 	}
@@ -115,7 +118,7 @@ func (m *Machine) pciDevices() ([]pciDevice, error) {
 }
 
 // isIVShmem tells whether the device with that directory is one.
-func (m *Machine) isIVShmem(dir string) bool {
+func (s sharedMemory) isIVShmem(dir string) bool {
 	return sysfsText(dir, "vendor") == "0x1af4" && sysfsText(dir, "device") == "0x1110"
 }
 
@@ -126,36 +129,36 @@ func sysfsText(dir, file string) string {
 
 // countPlaced counts the devices that have memory to map, which the kernel shows
 // only once it has an address.
-func (m *Machine) countPlaced(devices []pciDevice, size int64) (n int) {
+func (s sharedMemory) countPlaced(devices []pciDevice, size int64) (n int) {
 	for _, d := range devices {
-		if m.placed(d, size) {
+		if s.placed(d, size) {
 			n++
 		}
 	}
 	return n
 }
 
-func (m *Machine) placed(d pciDevice, size int64) bool {
-	info, err := os.Stat(m.path(d.memory()))
+func (s sharedMemory) placed(d pciDevice, size int64) bool {
+	info, err := os.Stat(s.path(d.memory()))
 	return err == nil && info.Size() == size
 }
 
 // layOut has the kernel look for devices, after it has forgotten the ports behind
 // which one has no room.
-func (m *Machine) layOut(found []pciDevice, size int64) {
+func (s sharedMemory) layOut(found []pciDevice, size int64) {
 	var forgotten []string
 	for _, d := range found {
-		port, err := m.portOf(d)
-		if err != nil || m.placed(d, size) || slices.Contains(forgotten, port) || !m.onlyIVShmem(port) {
+		port, err := s.portOf(d)
+		if err != nil || s.placed(d, size) || slices.Contains(forgotten, port) || !s.onlyIVShmem(port) {
 			continue
 		}
 		forgotten = append(forgotten, port)
-		if err := m.writeSysfs(filepath.Join("/", strings.TrimPrefix(port, m.path()), "remove"), "1"); err != nil {
-			m.log().Warn("PCI port not laid out anew", "port", port, "err", err)
+		if err := s.writeSysfs(filepath.Join("/", strings.TrimPrefix(port, s.path()), "remove"), "1"); err != nil {
+			s.log().Warn("PCI port not laid out anew", "port", port, "err", err)
 		}
 	}
-	if err := m.writeSysfs("/sys/bus/pci/rescan", "1"); err != nil {
-		m.log().Warn("no look for PCI devices", "err", err)
+	if err := s.writeSysfs("/sys/bus/pci/rescan", "1"); err != nil {
+		s.log().Warn("no look for PCI devices", "err", err)
 	}
 }
 
@@ -167,8 +170,8 @@ var pciAddress = sync.OnceValue(func() *regexp.Regexp {
 
 // portOf returns the directory of the port of the PCI host that the device is
 // behind, or its own: sysfs has devices inside of those that they are plugged into.
-func (m *Machine) portOf(d pciDevice) (string, error) {
-	dir, err := filepath.EvalSymlinks(m.path(d.dir()))
+func (s sharedMemory) portOf(d pciDevice) (string, error) {
+	dir, err := filepath.EvalSymlinks(s.path(d.dir()))
 	if err != nil {
 		return "", err
 	}
@@ -180,8 +183,8 @@ func (m *Machine) portOf(d pciDevice) (string, error) {
 
 // onlyIVShmem tells whether there is nothing behind the port but bridges and
 // shared memory: only then nobody misses it for a moment.
-func (m *Machine) onlyIVShmem(dir string) bool {
-	if m.isIVShmem(dir) {
+func (s sharedMemory) onlyIVShmem(dir string) bool {
+	if s.isIVShmem(dir) {
 		return true
 	}
 	if !strings.HasPrefix(sysfsText(dir, "class"), "0x0604") {
@@ -189,14 +192,6 @@ func (m *Machine) onlyIVShmem(dir string) bool {
 	}
 	entries, err := os.ReadDir(dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return pciAddress().MatchString(e.Name()) && !m.onlyIVShmem(filepath.Join(dir, e.Name()))
+		return pciAddress().MatchString(e.Name()) && !s.onlyIVShmem(filepath.Join(dir, e.Name()))
 	})
-}
-
-// writeSysfs writes to a file of the kernel's.
-func (m *Machine) writeSysfs(file, value string) error {
-	if m.sysfs != nil {
-		return m.sysfs(file, value)
-	}
-	return os.WriteFile(m.path(file), []byte(value), 0o200)
 }

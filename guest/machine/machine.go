@@ -10,14 +10,11 @@ package machine
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 
@@ -29,23 +26,19 @@ import (
 
 // A Machine is the VM.
 type Machine struct {
-	Log *slog.Logger
+	system
 	// BootSeconds is how long after the kernel the agent started.
 	BootSeconds float64
-
-	// The seams: nil and "" in earnest.
-	root        string // what is below /
-	setHostName func(name []byte) error
-	mount       func(source, target, fstype string, flags uintptr, data string) error
-	run         func(ctx context.Context, input, name string, args ...string) error
-	sysfs       func(file, value string) error
-	reseedWith  func(seed []byte) error
 
 	mu         sync.Mutex
 	stopLeases context.CancelFunc // ends what keeps addresses
 	nics       []nic              // that have an address
-	sshEnded   chan struct{}      // closed when the SSH server has ended; nil before its start
-	sshKeys    []string           // that it lets in
+	sshd       sshServer
+}
+
+// New is the VM that this process runs in, of which it logs to log.
+func New(log *slog.Logger, bootSeconds float64) *Machine {
+	return &Machine{system: system{logger: log}, BootSeconds: bootSeconds}
 }
 
 var _ guest.Machine = (*Machine)(nil)
@@ -64,7 +57,7 @@ func (m *Machine) Setup(ctx context.Context, s guest.Setup) (guest.Report, error
 	var warnings []string
 	steps, ctx := errgroup.WithContext(ctx)
 	steps.Go(func() error { return m.network(ctx, s.HostName, s.NICs) })
-	steps.Go(func() error { return m.ivshmem(ctx, s.IVShmem, s.User) })
+	steps.Go(func() error { return sharedMemory{&m.system}.offer(ctx, s.IVShmem, s.User) })
 	steps.Go(func() error {
 		if err := m.user(s.User, s.Mounts); err != nil {
 			return err
@@ -105,11 +98,6 @@ func check(s guest.Setup) error {
 	return nil
 }
 
-// path is a path of the machine.
-func (m *Machine) path(elem ...string) string {
-	return filepath.Join(append([]string{"/", m.root}, elem...)...)
-}
-
 func (m *Machine) hostName(name string) error {
 	set := m.setHostName
 	if set == nil {
@@ -146,48 +134,6 @@ func osName(file string) string {
 		}
 	}
 	return "Linux"
-}
-
-// command runs a program of the image. The error has its last words.
-func (m *Machine) command(ctx context.Context, input, name string, args ...string) error {
-	if m.run != nil {
-		return m.run(ctx, input, name, args...)
-	}
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Stdin = strings.NewReader(input)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("run %s: %w: %s", name, err, lastLine(out.String()))
-	}
-	return nil
-}
-
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return lines[len(lines)-1]
-}
-
-// modules loads drivers that are not there yet. Where they are part of the
-// kernel, or udev has loaded them, or there is no modprobe, nothing happens.
-func (m *Machine) modules(ctx context.Context, names ...string) {
-	names = slices.DeleteFunc(names, func(name string) bool {
-		_, err := os.Stat(m.path("sys/module", name))
-		return err == nil
-	})
-	if len(names) == 0 {
-		return
-	}
-	if err := m.command(ctx, "", "modprobe", append([]string{"-q", "-a"}, names...)...); err != nil {
-		m.log().Debug("modules not loaded", "names", names, "err", err)
-	}
-}
-
-func (m *Machine) log() *slog.Logger {
-	if m.Log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return m.Log
 }
 
 // writeFile replaces a file in one step and follows links to it.

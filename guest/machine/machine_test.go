@@ -26,7 +26,7 @@ type double struct {
 
 func newDouble(t *testing.T, files map[string]string) *double {
 	t.Helper()
-	d := &double{Machine: &Machine{root: t.TempDir(), BootSeconds: 2.5}}
+	d := &double{Machine: &Machine{system: system{root: t.TempDir()}, BootSeconds: 2.5}}
 	files["etc/hostname"] += "" // makes etc
 	for name, text := range files {
 		path := d.path(name)

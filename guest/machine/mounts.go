@@ -71,20 +71,20 @@ func (m *Machine) mountOne(mount guest.Mount) error {
 	return err
 }
 
-func (m *Machine) doMount(source, target, fstype string, flags uintptr, data string) error {
-	if m.mount != nil {
-		return m.mount(source, target, fstype, flags, data)
+func (s *system) doMount(source, target, fstype string, flags uintptr, data string) error {
+	if s.mount != nil {
+		return s.mount(source, target, fstype, flags, data)
 	}
 	return unix.Mount(source, target, fstype, flags, data)
 }
 
 // mounted tells whether the export is there from an earlier time.
-func (m *Machine) mounted(mount guest.Mount) bool {
+func (s *system) mounted(mount guest.Mount) bool {
 	var fs unix.Statfs_t
-	if err := unix.Statfs(m.path(mount.Path), &fs); m.root == "" && (err != nil || fs.Type != unix.V9FS_MAGIC) {
+	if err := unix.Statfs(s.path(mount.Path), &fs); s.root == "" && (err != nil || fs.Type != unix.V9FS_MAGIC) {
 		return false // found without reading a long list
 	}
-	text, err := os.ReadFile(m.path("proc/self/mountinfo"))
+	text, err := os.ReadFile(s.path("proc/self/mountinfo"))
 	if err != nil {
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slurm-v/slurm-v/guest"
@@ -25,31 +26,49 @@ const maxSSHKeys = 256
 // the VM network. One that runs already lets in the key beside the earlier ones,
 // and keeps its own: nobody's connections are disturbed.
 func (m *Machine) StartSSH(ctx context.Context, s guest.SSH) error {
+	return m.server().start(ctx, s)
+}
+
+func (m *Machine) server() *sshServer {
+	m.sshd.system = &m.system
+	return &m.sshd
+}
+
+// An sshServer is the image's sshd, as it runs for the job.
+type sshServer struct {
+	*system
+
+	mu    sync.Mutex
+	ended chan struct{} // closed when the server has ended; nil before its start
+	keys  []string      // that it lets in
+}
+
+func (v *sshServer) start(ctx context.Context, s guest.SSH) error {
 	if err := checkSSH(s); err != nil {
 		return err
 	}
-	sshd, err := m.findSSHD()
+	sshd, err := v.find()
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.addSSHKey(s.AuthorizedKey)
-	if m.sshRuns() {
-		return m.writeSSHKeys()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.addKey(s.AuthorizedKey)
+	if v.runs() {
+		return v.writeKeys()
 	}
-	if err := m.writeSSH(s); err != nil {
+	if err := v.write(s); err != nil {
 		return err
 	}
-	config := m.path(sshDir, "sshd_config")
-	if err := m.command(ctx, "", sshd, "-t", "-f", config); err != nil {
+	config := v.path(sshDir, "sshd_config")
+	if err := v.command(ctx, "", sshd, "-t", "-f", config); err != nil {
 		return err
 	}
 	// The image's own server may have the port.
-	if err := m.command(ctx, "", "systemctl", "stop", "ssh.socket", "ssh.service", "sshd.socket", "sshd.service"); err != nil {
-		m.log().Debug("image's sshd not stopped", "err", err)
+	if err := v.command(ctx, "", "systemctl", "stop", "ssh.socket", "ssh.service", "sshd.socket", "sshd.service"); err != nil {
+		v.log().Debug("image's sshd not stopped", "err", err)
 	}
-	return m.runSSHD(sshd, config)
+	return v.launch(sshd, config)
 }
 
 func checkSSH(s guest.SSH) error {
@@ -69,55 +88,55 @@ func checkSSH(s guest.SSH) error {
 	return nil
 }
 
-func (m *Machine) findSSHD() (string, error) {
+func (v *sshServer) find() (string, error) {
 	for _, path := range []string{"/usr/sbin/sshd", "/usr/local/sbin/sshd"} {
-		if _, err := os.Stat(m.path(path)); err == nil {
+		if _, err := os.Stat(v.path(path)); err == nil {
 			return path, nil
 		}
 	}
 	return "", errors.New("the image has no sshd: install openssh-server in it, or use the default launcher")
 }
 
-func (m *Machine) sshRuns() bool {
+func (v *sshServer) runs() bool {
 	select {
-	case <-m.sshEnded:
+	case <-v.ended:
 		return false
 	default:
-		return m.sshEnded != nil
+		return v.ended != nil
 	}
 }
 
-// addSSHKey forgets the oldest key when there are too many.
-func (m *Machine) addSSHKey(key string) {
-	if slices.Contains(m.sshKeys, key) {
+// addKey forgets the oldest key when there are too many.
+func (v *sshServer) addKey(key string) {
+	if slices.Contains(v.keys, key) {
 		return
 	}
-	m.sshKeys = append(m.sshKeys, key)
-	if len(m.sshKeys) > maxSSHKeys {
-		m.sshKeys = m.sshKeys[1:]
+	v.keys = append(v.keys, key)
+	if len(v.keys) > maxSSHKeys {
+		v.keys = v.keys[1:]
 	}
 }
 
-func (m *Machine) writeSSHKeys() error {
-	return writeFile(m.path(sshDir, "authorized_keys"), strings.Join(m.sshKeys, "\n")+"\n", 0o644)
+func (v *sshServer) writeKeys() error {
+	return writeFile(v.path(sshDir, "authorized_keys"), strings.Join(v.keys, "\n")+"\n", 0o644)
 }
 
-// writeSSH writes keys and configuration.
-func (m *Machine) writeSSH(s guest.SSH) error {
+// write writes keys and configuration.
+func (v *sshServer) write(s guest.SSH) error {
 	// sshd wants its own empty directory, which some images make at boot only.
 	for _, dir := range []string{sshDir, "run/sshd"} {
-		if err := os.MkdirAll(m.path(dir), 0o755); err != nil {
+		if err := os.MkdirAll(v.path(dir), 0o755); err != nil {
 			return err
 		}
 	}
 	key := strings.TrimRight(s.HostKey, "\n") + "\n"
-	if err := writeFile(m.path(sshDir, "host_key"), key, 0o600); err != nil {
+	if err := writeFile(v.path(sshDir, "host_key"), key, 0o600); err != nil {
 		return err
 	}
-	if err := m.writeSSHKeys(); err != nil {
+	if err := v.writeKeys(); err != nil {
 		return err
 	}
-	return writeFile(m.path(sshDir, "sshd_config"), sshdConfig(s, m.path(sshDir)), 0o600)
+	return writeFile(v.path(sshDir, "sshd_config"), sshdConfig(s, v.path(sshDir)), 0o600)
 }
 
 func sshdConfig(s guest.SSH, dir string) string {
@@ -142,13 +161,13 @@ Subsystem sftp internal-sftp
 	return b.String()
 }
 
-// runSSHD starts the server and gives it a moment to fail.
-func (m *Machine) runSSHD(sshd, config string) error {
+// launch starts the server and gives it a moment to fail.
+func (v *sshServer) launch(sshd, config string) error {
 	done := make(chan struct{})
-	if m.run != nil {
-		err := m.run(context.Background(), "", sshd, "-D", "-e", "-f", config)
+	if v.run != nil {
+		err := v.run(context.Background(), "", sshd, "-D", "-e", "-f", config)
 		if err == nil {
-			m.sshEnded = done
+			v.ended = done
 		}
 		return err
 	}
@@ -159,7 +178,7 @@ func (m *Machine) runSSHD(sshd, config string) error {
 		return fmt.Errorf("start %s: %w", sshd, err)
 	}
 	if err := guest.MakeOrdinary(cmd.Process.Pid); err != nil {
-		m.log().Warn("programs started by SSH are not like others", "err", err)
+		v.log().Warn("programs started by SSH are not like others", "err", err)
 	}
 	var ended error
 	go func() {
@@ -171,6 +190,6 @@ func (m *Machine) runSSHD(sshd, config string) error {
 		return fmt.Errorf("start %s: %w: %s", sshd, ended, lastLine(said.String()))
 	case <-time.After(300 * time.Millisecond):
 	}
-	m.sshEnded = done
+	v.ended = done
 	return nil
 }

@@ -69,12 +69,12 @@ func TestASecondKeyLeavesTheServerAlone(t *testing.T) {
 }
 
 func TestSSHKeysAreBounded(t *testing.T) {
-	m := &Machine{}
+	m := &sshServer{}
 	for i := range maxSSHKeys + 1 {
-		m.addSSHKey(fmt.Sprint("key ", i))
+		m.addKey(fmt.Sprint("key ", i))
 	}
-	if len(m.sshKeys) != maxSSHKeys || m.sshKeys[0] != "key 1" {
-		t.Errorf("%d keys, the first is %q", len(m.sshKeys), m.sshKeys[0])
+	if len(m.keys) != maxSSHKeys || m.keys[0] != "key 1" {
+		t.Errorf("%d keys, the first is %q", len(m.keys), m.keys[0])
 	}
 }
 

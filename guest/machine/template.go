@@ -88,18 +88,18 @@ const memoryLeft = 24 << 20
 
 // zeroMemory overwrites the memory that nobody uses with zeros, by taking it and giving it
 // back. Zeros take no room in the template.
-func (m *Machine) zeroMemory() error {
+func (s *system) zeroMemory() error {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return fmt.Errorf("zero free memory: %w", err)
 	}
 	free := int64(info.Freeram*uint64(info.Unit)) - memoryLeft
-	if m.root != "" || free <= 0 {
+	if s.root != "" || free <= 0 {
 		return nil
 	}
 	memory, err := unix.Mmap(-1, 0, int(free), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_POPULATE)
 	if err != nil {
-		m.log().Warn("free memory is not zeroed", "err", err)
+		s.log().Warn("free memory is not zeroed", "err", err)
 		return nil
 	}
 	return unix.Munmap(memory)
@@ -158,7 +158,7 @@ func (m *Machine) newBootID(id string) error {
 
 // newHostKey gives the image's own sshd a key, if there is one.
 func (m *Machine) newHostKey(ctx context.Context, id guest.Identity) error {
-	if _, err := m.findSSHD(); err != nil {
+	if _, err := m.server().find(); err != nil {
 		return nil
 	}
 	if err := os.MkdirAll(m.path("etc/ssh"), 0o755); err != nil {
