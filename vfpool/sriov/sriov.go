@@ -50,7 +50,7 @@ func (n *Node) State(ctx context.Context, vf device.VF) (device.State, error) {
 	if err != nil {
 		return device.State{}, err
 	}
-	return o.state(ctx)
+	return binding{o}.state(ctx)
 }
 
 // Apply tells vf, through its PF, what want says, and compares it with what the
@@ -64,23 +64,24 @@ func (n *Node) Apply(ctx context.Context, vf device.VF, want device.Settings) er
 	if err != nil {
 		return err
 	}
+	set, bind := settings{o}, binding{o}
 	if want.Link == "" {
 		want.Link = device.LinkAuto
 	}
-	if err := o.refuse(want); err != nil {
+	if err := set.refuse(want); err != nil {
 		return err
 	}
 	steps := []step{
-		{"idle", o.idle},
-		{"link down", o.setting(LinkState, device.Settings{Link: device.LinkDisable})},
-		{"driver_override", o.override(vfioPCI)},
-		{"unbind", o.unbindUnless(vfioPCI)},
-		{"reset", o.reset},
+		{"idle", bind.idle},
+		{"link down", set.setting(LinkState, device.Settings{Link: device.LinkDisable})},
+		{"driver_override", bind.override(vfioPCI)},
+		{"unbind", bind.unbindUnless(vfioPCI)},
+		{"reset", bind.reset},
 	}
 	for _, attribute := range attributes {
-		steps = append(steps, step{string(attribute), o.setting(attribute, want)})
+		steps = append(steps, step{string(attribute), set.setting(attribute, want)})
 	}
-	return o.run(ctx, append(steps, step{"read back", o.readBack(want)})...)
+	return o.run(ctx, append(steps, step{"read back", set.readBack(want)})...)
 }
 
 // Attach binds vf to vfio-pci and makes owner the only account that can open it.
@@ -89,16 +90,17 @@ func (n *Node) Attach(ctx context.Context, vf device.VF, owner owner.IDs) error 
 	if err != nil {
 		return err
 	}
+	bind := binding{o}
 	if vf.Unusable.Seen != "" {
 		return o.fail("vfio", vf.PCI, errors.New("it cannot be given to a VM"), vf.Unusable.String())
 	}
 	return o.run(ctx,
-		step{"load", o.load(vfioPCI)},
-		step{"driver_override", o.override(vfioPCI)},
-		step{"unbind", o.unbindUnless(vfioPCI)},
-		step{"bind", o.bind(vfioPCI)},
-		step{"idle", o.idle},
-		step{"owner", o.own(owner, groupMode)},
+		step{"load", bind.load(vfioPCI)},
+		step{"driver_override", bind.override(vfioPCI)},
+		step{"unbind", bind.unbindUnless(vfioPCI)},
+		step{"bind", bind.bind(vfioPCI)},
+		step{"idle", bind.idle},
+		step{"owner", bind.own(owner, groupMode)},
 	)
 }
 
@@ -126,33 +128,35 @@ func (n *Node) Restore(ctx context.Context, vf device.VF, original device.State)
 // restore goes on after a setting that could not be restored, but binds the
 // driver, which would put the VF to use, only once all of them are.
 func (o *operation) restore(ctx context.Context, original device.State) error {
-	if err := o.run(ctx, step{"take back", o.takeBack}, step{"evict", o.evict}, step{"idle", o.idle}); err != nil {
+	set, bind := settings{o}, binding{o}
+	if err := o.run(ctx, step{"take back", bind.takeBack}, step{"evict", bind.evict}, step{"idle", bind.idle}); err != nil {
 		return err
 	}
 	if err := o.runAll(ctx, o.undo(original)...); err != nil {
 		return err
 	}
 	return o.run(ctx,
-		step{"read back", o.readBack(original.Settings)},
-		step{"owner", o.giveBack(original)},
-		step{"bind", o.bindAgain(original.Driver)},
+		step{"read back", set.readBack(original.Settings)},
+		step{"owner", bind.giveBack(original)},
+		step{"bind", bind.bindAgain(original.Driver)},
 		// The last one, by which isAlready knows that the rest was done.
-		step{"driver_override", o.override(original.Override)},
+		step{"driver_override", bind.override(original.Override)},
 	)
 }
 
 func (o *operation) undo(original device.State) []step {
+	set, bind := settings{o}, binding{o}
 	steps := []step{
-		{"link down", o.setting(LinkState, device.Settings{Link: device.LinkDisable})},
-		{"unbind", o.unbindUnless(keep(original.Driver))},
+		{"link down", set.setting(LinkState, device.Settings{Link: device.LinkDisable})},
+		{"unbind", bind.unbindUnless(keep(original.Driver))},
 	}
 	for i := range attributes {
 		attribute := attributes[len(attributes)-1-i]
 		if attribute != LinkState {
-			steps = append(steps, step{string(attribute), o.setting(attribute, original.Settings)})
+			steps = append(steps, step{string(attribute), set.setting(attribute, original.Settings)})
 		}
 	}
-	return append(steps, step{"reset", o.reset}, step{string(LinkState), o.setting(LinkState, original.Settings)})
+	return append(steps, step{"reset", bind.reset}, step{string(LinkState), set.setting(LinkState, original.Settings)})
 }
 
 // keep is the driver that may stay bound while the settings are restored: a
@@ -167,10 +171,11 @@ func keep(original string) string {
 // isAlready reports whether there is nothing to undo. Of a VF that is vfio-pci's
 // nobody knows whether a guest has left something in it.
 func (o *operation) isAlready(ctx context.Context, original device.State) bool {
-	now, err := o.state(ctx)
+	set, bind := settings{o}, binding{o}
+	now, err := bind.state(ctx)
 	if err != nil || now.Driver == vfioPCI || now.Override == vfioPCI {
 		return false
 	}
-	same := len(o.differences(original.Settings, now.Settings)) == 0
+	same := len(set.differences(original.Settings, now.Settings)) == 0
 	return same && now.Driver == original.Driver && now.Override == original.Override
 }

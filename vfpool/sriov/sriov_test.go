@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	ctx   = context.Background()
+	ctx     = context.Background()
 	account = owner.IDs{UID: 1000, GID: 100}
 )
 

@@ -19,16 +19,19 @@ const vfioPCI = "vfio-pci"
 // groupMode is of /dev/vfio/GROUP: what opens it can use the VF.
 const groupMode fs.FileMode = 0o600
 
+// A binding is a VF as the kernel's drivers have it, and those who may open it.
+type binding struct{ *operation }
+
 // state is what the VF is now.
-func (o *operation) state(ctx context.Context) (device.State, error) {
-	settings, err := o.read(ctx)
+func (o binding) state(ctx context.Context) (device.State, error) {
+	now, err := settings{o.operation}.read(ctx)
 	if errors.Is(err, ErrUnreadable) {
-		settings, err = o.untouched(), nil
+		now, err = settings{o.operation}.untouched(), nil
 	}
 	if err != nil {
 		return device.State{}, o.fail("settings", "", err, "")
 	}
-	s := device.State{Settings: settings, Driver: o.driver(), Override: o.sys.override(o.vf.PCI)}
+	s := device.State{Settings: now, Driver: o.driver(), Override: o.sys.override(o.vf.PCI)}
 	owner, mode, err := o.Host.Owner(o.groupFile())
 	if err == nil && s.Driver == vfioPCI {
 		s.Owner, s.Mode = owner, uint32(mode)
@@ -37,16 +40,16 @@ func (o *operation) state(ctx context.Context) (device.State, error) {
 }
 
 // driver is the one that the VF is bound to.
-func (o *operation) driver() string { return o.sys.target(o.sys.device(o.vf.PCI), "driver") }
+func (o binding) driver() string { return o.sys.target(o.sys.device(o.vf.PCI), "driver") }
 
 // groupFile is what QEMU opens to use the VF.
-func (o *operation) groupFile() string {
+func (o binding) groupFile() string {
 	return o.sys.path("dev/vfio", o.sys.target(o.sys.device(o.vf.PCI), "iommu_group"))
 }
 
 // idle waits until no program has the VF open. What unbinds a VF in use waits in
 // the kernel, and what resets it disturbs the guest.
-func (o *operation) idle(ctx context.Context) error {
+func (o binding) idle(ctx context.Context) error {
 	if o.driver() != vfioPCI {
 		return nil
 	}
@@ -63,7 +66,7 @@ func (o *operation) idle(ctx context.Context) error {
 }
 
 // reset makes the function forget what a guest or a driver has told it (FLR).
-func (o *operation) reset(ctx context.Context) error {
+func (o binding) reset(ctx context.Context) error {
 	path := filepath.Join(o.sys.device(o.vf.PCI), "reset")
 	if !o.sys.exists(path) && !o.gone() {
 		return nil
@@ -74,7 +77,7 @@ func (o *operation) reset(ctx context.Context) error {
 }
 
 // override says which driver may have the VF; "" is any.
-func (o *operation) override(driver string) func(context.Context) error {
+func (o binding) override(driver string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if o.sys.override(o.vf.PCI) == driver && !o.gone() {
 			return nil
@@ -83,7 +86,7 @@ func (o *operation) override(driver string) func(context.Context) error {
 	}
 }
 
-func (o *operation) unbindUnless(keep string) func(context.Context) error {
+func (o binding) unbindUnless(keep string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		driver := o.driver()
 		if driver == "" || driver == keep {
@@ -99,7 +102,7 @@ func (o *operation) unbindUnless(keep string) func(context.Context) error {
 }
 
 // bind gives the VF to the driver that driver_override names.
-func (o *operation) bind(driver string) func(context.Context) error {
+func (o binding) bind(driver string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if o.driver() == driver {
 			return nil
@@ -112,7 +115,7 @@ func (o *operation) bind(driver string) func(context.Context) error {
 	}
 }
 
-func (o *operation) bound(driver string) error {
+func (o binding) bound(driver string) error {
 	switch now := o.driver(); now {
 	case driver:
 		return nil
@@ -125,7 +128,7 @@ func (o *operation) bound(driver string) error {
 
 // bindAgain gives the VF back to the driver that it had. Without an override the
 // kernel would not, where the administrator has set sriov_drivers_autoprobe to 0.
-func (o *operation) bindAgain(driver string) func(context.Context) error {
+func (o binding) bindAgain(driver string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if driver == "" || o.driver() == driver {
 			return nil
@@ -139,7 +142,7 @@ func (o *operation) bindAgain(driver string) func(context.Context) error {
 	}
 }
 
-func (o *operation) load(driver string) func(context.Context) error {
+func (o binding) load(driver string) func(context.Context) error {
 	return func(context.Context) error {
 		if o.sys.exists(o.sys.driver(driver, "")) {
 			return nil
@@ -149,7 +152,7 @@ func (o *operation) load(driver string) func(context.Context) error {
 }
 
 // takeBack keeps the owner from opening the VF again.
-func (o *operation) takeBack(ctx context.Context) error {
+func (o binding) takeBack(ctx context.Context) error {
 	if o.driver() != vfioPCI {
 		return nil
 	}
@@ -168,7 +171,7 @@ const evictPatience = 10 * time.Second
 
 // evict ends the programs of the owner that have the VF open. QEMU is not all that he can
 // open it with, and who keeps it would keep it from others.
-func (o *operation) evict(ctx context.Context) error {
+func (o binding) evict(ctx context.Context) error {
 	path := o.groupFile()
 	if o.taken == 0 || o.driver() != vfioPCI || !errors.Is(o.Host.Free(path), unix.EBUSY) {
 		return nil
@@ -180,7 +183,7 @@ func (o *operation) evict(ctx context.Context) error {
 	return nil
 }
 
-func (o *operation) giveBack(original device.State) func(context.Context) error {
+func (o binding) giveBack(original device.State) func(context.Context) error {
 	if original.Driver != vfioPCI || original.Mode == 0 {
 		return func(context.Context) error { return nil }
 	}
@@ -188,7 +191,7 @@ func (o *operation) giveBack(original device.State) func(context.Context) error 
 }
 
 // own makes /dev/vfio/GROUP owner's.
-func (o *operation) own(owner owner.IDs, mode fs.FileMode) func(context.Context) error {
+func (o binding) own(owner owner.IDs, mode fs.FileMode) func(context.Context) error {
 	return func(ctx context.Context) error {
 		path := o.groupFile()
 		// An old udev, coming to the new file later, would make it root's.
@@ -210,7 +213,7 @@ func notYet(waiting bool) error {
 	return nil
 }
 
-func (o *operation) owned(path string, owner owner.IDs, mode fs.FileMode) error {
+func (o binding) owned(path string, owner owner.IDs, mode fs.FileMode) error {
 	now, has, err := o.Host.Owner(path)
 	if err == nil && (now != owner || has != mode) {
 		err = fmt.Errorf("it is %d:%d %04o", now.UID, now.GID, has)
