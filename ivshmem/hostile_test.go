@@ -80,7 +80,7 @@ func TestRemoveOfAKeptFileOfSomebodyElse(t *testing.T) {
 		t.Errorf("error = %v, want %v", err, ErrForeign)
 	}
 	if err := removeKept(n.path(r), nobody); err != nil {
-		t.Errorf("its as's: %v", err)
+		t.Errorf("its owner's: %v", err)
 	}
 }
 

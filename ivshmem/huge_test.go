@@ -175,7 +175,7 @@ func checkHugeRegion(t *testing.T, n Node, r Region, m *Memory) {
 	t.Helper()
 	got := stat(t, r.hugeFile())
 	if got.Mode != unix.S_IFREG|0o600 || got.Uid != me.UID || got.Size != size || got.Blksize != hugePage {
-		t.Errorf("mode %o, as %d, %d bytes in blocks of %d", got.Mode, got.Uid, got.Size, got.Blksize)
+		t.Errorf("mode %o, owner %d, %d bytes in blocks of %d", got.Mode, got.Uid, got.Size, got.Blksize)
 	}
 	memory := mapped(t, n, r) // by the link, as QEMU does
 	if !allZero(memory) {
@@ -190,7 +190,7 @@ func checkHugeRegion(t *testing.T, n Node, r Region, m *Memory) {
 		t.Error(err)
 	}
 	if err := m.zero(t.Context(), 0, size); err != nil || memory[0] != 0 {
-		t.Errorf("what the as has cut off: error %v, first byte %d", err, memory[0])
+		t.Errorf("what the owner has cut off: error %v, first byte %d", err, memory[0])
 	}
 	if found, err := n.List(); err != nil || len(found) != 1 || found[0].Region.Huge != r.Huge {
 		t.Errorf("found %+v, %v", found, err)

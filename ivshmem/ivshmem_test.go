@@ -96,7 +96,7 @@ func TestReserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := stat(t, n.path(r)); got.Size != r.Size || got.Blocks != 0 || got.Mode != unix.S_IFREG|0o600 || got.Uid != me.UID {
-		t.Errorf("%d bytes in %d blocks, mode %o, as %d", got.Size, got.Blocks, got.Mode, got.Uid)
+		t.Errorf("%d bytes in %d blocks, mode %o, owner %d", got.Size, got.Blocks, got.Mode, got.Uid)
 	}
 	if err := n.Reserve(r, me); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("a second time: %v", err)
@@ -152,7 +152,7 @@ func TestRegionIsTheOwnersAloneAndAllThere(t *testing.T) {
 	defer m.Close()
 	got := stat(t, n.path(r))
 	if got.Mode != unix.S_IFREG|0o600 || got.Uid != as.UID || got.Gid != as.GID || got.Size != size {
-		t.Errorf("mode %o, as %d:%d, %d bytes", got.Mode, got.Uid, got.Gid, got.Size)
+		t.Errorf("mode %o, owner %d:%d, %d bytes", got.Mode, got.Uid, got.Gid, got.Size)
 	}
 	if got.Blocks*512 < size {
 		t.Errorf("only %d bytes of memory are taken", got.Blocks*512)
@@ -271,7 +271,7 @@ func TestRemoveRefusesForeignFiles(t *testing.T) {
 		"a directory":     {put: func(path string) error { return os.Mkdir(path, 0o700) }},
 		"a pipe":          {put: func(path string) error { return unix.Mkfifo(path, 0o600) }},
 		"a socket":        {put: func(path string) error { _, err := net.Listen("unix", path); return err }},
-		"another as's": {put: func(path string) error { return os.Link(secret, path) }, uid: 12345, root: true},
+		"another owner's": {put: func(path string) error { return os.Link(secret, path) }, uid: 12345, root: true},
 		"a second name of root's": {put: func(path string) error {
 			return errors.Join(os.Chown(secret, 0, 0), os.Link(secret, path))
 		}, uid: 12345, root: true},

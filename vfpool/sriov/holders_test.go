@@ -51,8 +51,8 @@ func TestEndKillsTheOwnersHoldersOnly(t *testing.T) {
 		ended func() bool
 		want  bool
 	}{
-		"the account's":                     {holding(t, path, account), true},
-		"the account's, with another file":  {holding(t, elsewhere, account), false},
+		"the owner's":                       {holding(t, path, account), true},
+		"the owner's, with another file":    {holding(t, elsewhere, account), false},
 		"another user's, who was handed it": {holding(t, path, other), false},
 		"root's":                            {holding(t, path, 0), false},
 	}

@@ -120,7 +120,7 @@ func checkAttached(t *testing.T, node *sriov.Node, pf device.PF, vf device.VF, w
 		t.Fatal(err)
 	}
 	if got.Driver != "vfio-pci" || got.Owner != account || got.Mode != 0o600 {
-		t.Errorf("attached: driver %s, account %v %04o", got.Driver, got.Owner, got.Mode)
+		t.Errorf("attached: driver %s, owner %v %04o", got.Driver, got.Owner, got.Mode)
 	}
 	s := got.Settings
 	if pf.Caps.MAC && s.MAC != want.MAC || s.VLAN != want.VLAN || s.MinRate != want.MinRate || s.MaxRate != want.MaxRate ||
@@ -510,7 +510,7 @@ func TestRestoreWhileTheVFIsInUse(t *testing.T) {
 		t.Errorf("changed under the guest's feet: %+v", now)
 	}
 	if now.Owner != (owner.IDs{}) {
-		t.Errorf("its account %v may open it again", now.Owner)
+		t.Errorf("its owner %v may open it again", now.Owner)
 	}
 	if err := j.call("apply"); !errors.Is(err, unix.EBUSY) {
 		t.Errorf("apply: %v", err)

@@ -24,9 +24,10 @@ type binding struct{ *operation }
 
 // state is what the VF is now.
 func (o binding) state(ctx context.Context) (device.State, error) {
-	now, err := settings{o.operation}.read(ctx)
+	card := settings(o)
+	now, err := card.read(ctx)
 	if errors.Is(err, ErrUnreadable) {
-		now, err = settings{o.operation}.untouched(), nil
+		now, err = card.untouched(), nil
 	}
 	if err != nil {
 		return device.State{}, o.fail("settings", "", err, "")
