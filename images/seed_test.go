@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-v/slurm-v/internal/filetest"
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
@@ -31,14 +32,7 @@ func passable(t *testing.T) string {
 	if os.Geteuid() != 0 {
 		t.Skip("takes another user's rights: run as root")
 	}
-	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return filetest.PassableDir(t)
 }
 
 func write(t *testing.T, path string, mode os.FileMode, data []byte) string {

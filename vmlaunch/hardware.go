@@ -11,6 +11,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/cpulist"
+	"github.com/slurm-v/slurm-v/internal/process"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/slurm/cgroup"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
@@ -51,7 +52,8 @@ func hugePage(sysfs string, spec jobspec.Spec) uint {
 
 // readCount reads a file with a number; 0 if there is none.
 func readCount(file string) uint64 {
-	n, _ := strconv.ParseUint(readLine(file), 10, 64)
+	text, _ := os.ReadFile(file)
+	n, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	return n
 }
 
@@ -114,22 +116,14 @@ func ownCPUs(root string, pid int) (own []plan.CPU, unpinned string) {
 // it: to prefer another is an error.
 func memoryNodes(root string, pid int) []int {
 	status, _ := os.ReadFile(filepath.Join(root, "proc", strconv.Itoa(pid), "status"))
-	_, rest, _ := strings.Cut(string(status), "\nMems_allowed_list:")
-	list, _, _ := strings.Cut(rest, "\n")
-	allowed := cpulist.Parse(strings.TrimSpace(list))
-	return slices.DeleteFunc(cpulist.Parse(readLine(filepath.Join(root, "sys/devices/system/node/has_memory"))), func(node int) bool {
+	allowed := cpulist.Parse(strings.Join(process.ParseStatus(string(status))["Mems_allowed_list"], ""))
+	return slices.DeleteFunc(cpulist.Read(filepath.Join(root, "sys/devices/system/node/has_memory")), func(node int) bool {
 		return !slices.Contains(allowed, node)
 	})
 }
 
 // firstOfCore is the number of the first hyper-thread beside a CPU, itself included.
 func firstOfCore(sysfs string, cpu int) int {
-	all := cpulist.Parse(readLine(filepath.Join(sysfs, "devices/system/cpu", "cpu"+strconv.Itoa(cpu), "topology/thread_siblings_list")))
+	all := cpulist.Read(filepath.Join(sysfs, "devices/system/cpu", "cpu"+strconv.Itoa(cpu), "topology/thread_siblings_list"))
 	return slices.Min(append(all, cpu))
-}
-
-// readLine reads a file of one line; "" if there is none.
-func readLine(file string) string {
-	text, _ := os.ReadFile(file)
-	return strings.TrimSpace(string(text))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-v/slurm-v/internal/filetest"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
@@ -48,9 +49,9 @@ func TestHugePage(t *testing.T) {
 func TestOwnCPUs(t *testing.T) {
 	const step = "/slurm_n1/uid_6001/job_42/step_0"
 	root := t.TempDir()
-	write(t, filepath.Join(root, "proc/7/cgroup"), "4:cpuset:"+step+"\n")
-	write(t, filepath.Join(root, "sys/fs/cgroup/cpuset"+step+"/cpuset.cpus"), "1-2,5\n")
-	write(t, filepath.Join(root, "proc/8/cgroup"), "4:cpuset:/\n")
+	filetest.Write(t, filepath.Join(root, "proc/7/cgroup"), "4:cpuset:"+step+"\n")
+	filetest.Write(t, filepath.Join(root, "sys/fs/cgroup/cpuset"+step+"/cpuset.cpus"), "1-2,5\n")
+	filetest.Write(t, filepath.Join(root, "proc/8/cgroup"), "4:cpuset:/\n")
 	writeTopology(t, root)
 	got, why := ownCPUs(root, 7)
 	if diff := cmp.Diff([]plan.CPU{{Number: 1, Core: 1, NUMA: 0}, {Number: 2, Core: 2, NUMA: 1}, {Number: 5, Core: 1, NUMA: 0}}, got); diff != "" || why != "" {
@@ -66,11 +67,11 @@ func writeTopology(t *testing.T, root string) {
 	for cpu := range 8 {
 		core := cpu % 4
 		dir := filepath.Join(root, "sys/devices/system/cpu", fmt.Sprint("cpu", cpu))
-		write(t, filepath.Join(dir, "topology/thread_siblings_list"), fmt.Sprintf("%d,%d\n", core, core+4))
-		write(t, filepath.Join(dir, fmt.Sprint("node", core/2), "meminfo"), "")
+		filetest.Write(t, filepath.Join(dir, "topology/thread_siblings_list"), fmt.Sprintf("%d,%d\n", core, core+4))
+		filetest.Write(t, filepath.Join(dir, fmt.Sprint("node", core/2), "meminfo"), "")
 	}
-	write(t, filepath.Join(root, "sys/devices/system/node/node0/cpulist"), "")
-	write(t, filepath.Join(root, "sys/devices/system/node/node1/cpulist"), "")
+	filetest.Write(t, filepath.Join(root, "sys/devices/system/node/node0/cpulist"), "")
+	filetest.Write(t, filepath.Join(root, "sys/devices/system/node/node1/cpulist"), "")
 }
 
 func TestMemoryNodes(t *testing.T) {
@@ -78,20 +79,9 @@ func TestMemoryNodes(t *testing.T) {
 	if got := memoryNodes(root, 7); len(got) != 0 {
 		t.Errorf("a kernel without NUMA has memory on %v", got)
 	}
-	write(t, filepath.Join(root, "sys/devices/system/node/has_memory"), "0-1,3\n")
-	write(t, filepath.Join(root, "proc/7/status"), "Name:\tx\nMems_allowed:\t0f\nMems_allowed_list:\t1-3\nthreads:\t1\n")
+	filetest.Write(t, filepath.Join(root, "sys/devices/system/node/has_memory"), "0-1,3\n")
+	filetest.Write(t, filepath.Join(root, "proc/7/status"), "Name:\tx\nMems_allowed:\t0f\nMems_allowed_list:\t1-3\nthreads:\t1\n")
 	if diff := cmp.Diff([]int{1, 3}, memoryNodes(root, 7)); diff != "" {
 		t.Errorf("nodes differ (-want +got):\n%s", diff)
-	}
-}
-
-// write makes a file with its directories.
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -2,7 +2,6 @@ package vmlaunch
 
 import (
 	"context"
-	"os"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
@@ -66,10 +65,6 @@ func imageOf(ctx context.Context, p plan.Plan, vm plan.VM, image images.Info) (i
 func (s store) releaseOrphanImages(ctx context.Context) error {
 	return s.images.Clean(ctx, func(holder string) bool {
 		id, err := journal.ParseID(holder)
-		if err != nil {
-			return true // no job's
-		}
-		_, err = os.Stat(journal.Dir(s.state, id))
-		return err == nil
+		return err != nil || s.hasJournal(id) // an error: it is no job's
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"slices"
 	"time"
 
@@ -199,7 +198,7 @@ func (s store) releaseOrphanRegions(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, orphansPatience)
 	defer cancel()
 	for _, f := range found {
-		if _, err := os.Stat(journal.Dir(s.state, f.Job)); err == nil {
+		if s.hasJournal(f.Job) {
 			continue
 		}
 		err := s.regions.Remove(within, f.Region, f.UID)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/filetest"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -101,7 +102,7 @@ func TestLogsAreSavedAsTheOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config.Default()
 			cfg.Paths.State = t.TempDir()
-			work, job := passableDir(t), t.TempDir()
+			work, job := filetest.PassableDir(t), t.TempDir()
 			if mine {
 				if err := os.Chown(work, 54321, 54321); err != nil {
 					t.Fatal(err)
@@ -131,16 +132,4 @@ func TestLogsAreSavedAsTheOwner(t *testing.T) {
 			}
 		})
 	}
-}
-
-// passableDir is a directory that every user may pass.
-func passableDir(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	for d := dir; d != os.TempDir(); d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
 }

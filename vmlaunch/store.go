@@ -1,11 +1,14 @@
 package vmlaunch
 
 import (
+	"os"
+
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/images/cache"
 	"github.com/slurm-v/slurm-v/images/template"
 	"github.com/slurm-v/slurm-v/ivshmem"
+	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vfpool"
 )
 
@@ -31,4 +34,11 @@ func openStore(cfg config.Config, node string) store {
 		templates: template.Open(state, int64(cfg.Warm.Size)<<20),
 		regions:   ivshmem.Open(state, node),
 	}
+}
+
+// hasJournal reports whether the job has one. A launch begins the journal before all else,
+// so nothing on the node is that of a job without a journal.
+func (s store) hasJournal(id journal.ID) bool {
+	_, err := os.Stat(journal.Dir(s.state, id))
+	return err == nil
 }

@@ -2,7 +2,6 @@ package vmlaunch
 
 import (
 	"context"
-	"os"
 
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vfpool"
@@ -59,9 +58,6 @@ func (s store) releaseOrphanVFs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = pool.ReleaseOrphans(ctx, func(id journal.ID) bool {
-		_, err := os.Stat(journal.Dir(s.state, id))
-		return err == nil
-	})
+	_, err = pool.ReleaseOrphans(ctx, s.hasJournal)
 	return err
 }

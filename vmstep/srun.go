@@ -3,6 +3,7 @@ package vmstep
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,11 +40,13 @@ func StepCommand(srun, agent string, nodes int) []string {
 // takes nothing from the programs of the job: it overlaps with them and needs no
 // memory of its own.
 func AgentCommand(srun string, nodes, tasks int, agent ...string) []string {
-	args := []string{
-		srun, "--overlap", "--mpi=none", "--cpu-bind=none", "--mem=0", "--no-kill", "--kill-on-bad-exit=0",
-		"--wait=0", "--quiet", "--quit-on-interrupt", "--job-name=slurmv",
-	}
-	return append(append(args, tasksOn(nodes, tasks)...), agent...)
+	return slices.Concat([]string{srun, "--overlap"}, ShortStep, tasksOn(nodes, tasks), agent)
+}
+
+// ShortStep are the options of srun for a step that asks agents something.
+var ShortStep = []string{
+	"--mpi=none", "--cpu-bind=none", "--mem=0", "--no-kill", "--kill-on-bad-exit=0",
+	"--wait=0", "--quiet", "--quit-on-interrupt", "--job-name=slurmv",
 }
 
 // tasksOn places tasks on every node, or one on the first.

@@ -2,6 +2,7 @@
 package cpulist
 
 import (
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,4 +41,10 @@ func Parse(list string) (all []int) {
 		}
 	}
 	return all
+}
+
+// Read returns the numbers of the list in a file; none if there is no such file.
+func Read(file string) []int {
+	text, _ := os.ReadFile(file)
+	return Parse(strings.TrimSpace(string(text)))
 }

@@ -66,8 +66,7 @@ func stepEnv(env []string, job slurm.StepJob) []string {
 // node, or on all of them. It takes nothing from the programs of the job: it
 // overlaps with them and needs no memory of its own.
 func stepArgs(job slurm.StepJob, node string, agent []string) []string {
-	args := []string{"--overlap", fmt.Sprintf("--jobid=%d", job.ID), "--mpi=none", "--cpu-bind=none", "--mem=0",
-		"--no-kill", "--kill-on-bad-exit=0", "--wait=0", "--quiet", "--quit-on-interrupt", "--job-name=slurmv"}
+	args := append([]string{"--overlap", fmt.Sprintf("--jobid=%d", job.ID)}, vmstep.ShortStep...)
 	if node == "" {
 		args = append(args, fmt.Sprintf("--nodes=%d", job.Nodes), fmt.Sprintf("--ntasks=%d", job.Nodes), "--ntasks-per-node=1")
 	} else {

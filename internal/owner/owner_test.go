@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/filetest"
 )
 
 var alice = Owner{Name: "alice", UID: 54321, GID: 54321, Groups: []Group{{GID: 54322}}}
@@ -27,11 +29,7 @@ func shelf(t *testing.T) string {
 	if os.Geteuid() != 0 {
 		t.Skip("becomes other users: run as root")
 	}
-	dir := t.TempDir()
-	for d := dir; d != os.TempDir(); d = filepath.Dir(d) {
-		must(t, os.Chmod(d, 0o755))
-	}
-	return dir
+	return filetest.PassableDir(t)
 }
 
 func must(t *testing.T, errs ...error) {

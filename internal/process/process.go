@@ -14,10 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kill kills pid if it is still the process that the caller means, which
-// is asked once the process is held by a descriptor and its number cannot be
-// reused any more.
+// Kill kills pid if it is still the process that the caller means, and returns when it
+// has ended.
 func Kill(ctx context.Context, pid int, still func() bool) error {
+	return kill(pid, still, func(fd int) error { return wait(ctx, fd, pid) })
+}
+
+// SendKill is [Kill] that does not wait for the end of the process.
+func SendKill(pid int, still func() bool) error {
+	return kill(pid, still, func(int) error { return nil })
+}
+
+// kill asks still once the process is held by a descriptor: its number cannot be reused
+// any more. then gets the descriptor.
+func kill(pid int, still func() bool, then func(fd int) error) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
@@ -32,7 +42,7 @@ func Kill(ctx context.Context, pid int, still func() bool) error {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill process %d: %w", pid, err)
 	}
-	return wait(ctx, fd, pid)
+	return then(fd)
 }
 
 // wait returns when the process of fd has ended.

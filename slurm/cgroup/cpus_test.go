@@ -1,11 +1,12 @@
 package cgroup
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/internal/filetest"
 )
 
 func TestCPUs(t *testing.T) {
@@ -38,25 +39,14 @@ func TestCPUs(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			write(t, filepath.Join(root, "proc/7/cgroup"), tt.cgroups)
+			filetest.Write(t, filepath.Join(root, "proc/7/cgroup"), tt.cgroups)
 			for file, text := range tt.files {
-				write(t, filepath.Join(root, "sys/fs/cgroup", file), text)
+				filetest.Write(t, filepath.Join(root, "sys/fs/cgroup", file), text)
 			}
 			got, err := CPUs(root, 7)
 			if diff := cmp.Diff(tt.want, got); diff != "" || (err == nil) != (tt.want != nil) {
 				t.Errorf("%v, CPUs differ (-want +got):\n%s", err, diff)
 			}
 		})
-	}
-}
-
-// write makes a file with its directories.
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
 	}
 }

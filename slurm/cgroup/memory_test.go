@@ -3,6 +3,8 @@ package cgroup
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/slurm-v/slurm-v/internal/filetest"
 )
 
 func TestOutOfMemory(t *testing.T) {
@@ -22,8 +24,8 @@ func TestOutOfMemory(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			write(t, filepath.Join(root, "proc/7/cgroup"), tt.cgroups)
-			write(t, filepath.Join(root, "sys/fs/cgroup", tt.file), tt.text)
+			filetest.Write(t, filepath.Join(root, "proc/7/cgroup"), tt.cgroups)
+			filetest.Write(t, filepath.Join(root, "sys/fs/cgroup", tt.file), tt.text)
 			if got := OutOfMemory(root, 7); got != tt.want {
 				t.Errorf("out of memory: %v, want %v", got, tt.want)
 			}

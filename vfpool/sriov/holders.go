@@ -3,14 +3,14 @@ package sriov
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/process"
 )
 
 // End kills the processes of uid, and of nobody else, that have the file open. Whoever
@@ -35,10 +35,8 @@ func (kernel) End(ctx context.Context, path string, uid uint32) error {
 // runsAs reports whether the process with that directory is uid's and nobody else's.
 func runsAs(dir string, uid uint32) bool {
 	status, _ := os.ReadFile(filepath.Join(dir, "status"))
-	_, rest, _ := strings.Cut(string(status), "\nUid:")
-	line, _, _ := strings.Cut(rest, "\n")
 	want := strconv.FormatUint(uint64(uid), 10)
-	return slices.Equal(strings.Fields(line), []string{want, want, want, want})
+	return slices.Equal(process.ParseStatus(string(status))["Uid"], []string{want, want, want, want})
 }
 
 // hasOpen reports whether a thread of the process has the file open. A thread can have
@@ -67,19 +65,5 @@ func kill(dir string, uid uint32) error {
 	if err != nil {
 		return err
 	}
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open process %d: %w", pid, err)
-	}
-	defer unix.Close(fd)
-	if !runsAs(dir, uid) {
-		return nil
-	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("kill process %d: %w", pid, err)
-	}
-	return nil
+	return process.SendKill(pid, func() bool { return runsAs(dir, uid) })
 }

@@ -2,11 +2,11 @@ package hypervisor
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/filetest"
 )
 
 func TestChooseAccel(t *testing.T) {
@@ -27,9 +27,9 @@ func TestChooseAccel(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			write(t, filepath.Join(root, "proc/cpuinfo"), tt.cpuinfo)
+			filetest.Write(t, filepath.Join(root, "proc/cpuinfo"), tt.cpuinfo)
 			if tt.device {
-				write(t, filepath.Join(root, "dev/kvm"), "")
+				filetest.Write(t, filepath.Join(root, "dev/kvm"), "")
 			}
 			got, err := ChooseAccel(tt.wish, root)
 			if !errors.Is(err, tt.wantErr) {
@@ -39,15 +39,5 @@ func TestChooseAccel(t *testing.T) {
 				t.Errorf("accel = %q, want %q", got, tt.want)
 			}
 		})
-	}
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
 	}
 }

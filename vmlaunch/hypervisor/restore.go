@@ -8,11 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 	"libvirt.org/go/libvirt"
 	"libvirt.org/go/libvirtxml"
-
-	"github.com/google/uuid"
 
 	"github.com/slurm-v/slurm-v/images/template"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"

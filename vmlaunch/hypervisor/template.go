@@ -1,9 +1,8 @@
 package hypervisor
 
 import (
-	"libvirt.org/go/libvirtxml"
-
 	"github.com/google/uuid"
+	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/ivshmem"

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gofrs/flock"
+	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
 // A part is one question.
@@ -128,11 +129,11 @@ func (b *bench) run(ctx context.Context, out string, names []string) error {
 
 // lock keeps a second bench/launch off the machine. It would take the cluster away from the
 // first, and the times of both would be useless.
-func lock() (*flock.Flock, error) {
-	lock := flock.New(filepath.Join(os.TempDir(), "slurmv-bench.lock"), flock.SetPermissions(0o600))
-	mine, err := lock.TryLock()
-	if err == nil && !mine {
-		err = fmt.Errorf("another bench/launch is running; wait for its end (lock %s)", lock.Path())
+func lock() (*durable.Held, error) {
+	path := filepath.Join(os.TempDir(), "slurmv-bench.lock")
+	held, err := durable.TryLock(path, os.O_CREATE)
+	if errors.Is(err, durable.ErrLocked) {
+		err = fmt.Errorf("another bench/launch is running; wait for its end (lock %s)", path)
 	}
-	return lock, err
+	return held, err
 }
