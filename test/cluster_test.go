@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,6 +30,13 @@ func TestMain(m *testing.M) {
 	if out, err := exec.Command(cluster, "status").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s\nthe cluster is not up: run scripts/cluster up\n", out)
 		os.Exit(1)
+	}
+	flag.Parse()
+	if *templates {
+		if err := makeTemplates(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	os.Exit(m.Run())
 }

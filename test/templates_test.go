@@ -1,0 +1,42 @@
+//go:build cluster
+
+package test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os/exec"
+	"sync"
+)
+
+// Booting an emulated VM takes ten seconds of a core, restoring it less than one. So
+// scripts/test has templates made first. Tests whose subject is the boot say cold.
+var templates = flag.Bool("templates", false, "make templates first, from which jobs of the tests restore their VMs")
+
+// shapes are those that most tests' VMs have: a template fits VMs of one shape.
+var shapes = []string{"--vcpu-per-vm=1 --memory-per-vm=384M", "--vcpu-per-vm=2 --memory-per-vm=384M"}
+
+// cold is for jobs whose VMs are to boot.
+const cold = " --vm-start=cold"
+
+// makeTemplates makes the templates of both users on both nodes, where they are missing.
+func makeTemplates() error {
+	var all sync.WaitGroup
+	var failed [4]error
+	for i := range failed {
+		u, shape := []user{alice, bob}[i/2], shapes[i%2]
+		all.Go(func() { failed[i] = u.makeTemplate(shape) })
+	}
+	all.Wait()
+	return errors.Join(failed[:]...)
+}
+
+func (u user) makeTemplate(shape string) error {
+	make := "cd && salloc --quiet --nodes=2 --vm-per-node=1 --time=15 " + shape + " slurmv image warm"
+	out, err := exec.Command(cluster, "run", "--user", string(u), "--", "bash", "-c", make).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w\n%s", u, make, err, out)
+	}
+	return nil
+}
