@@ -38,6 +38,7 @@ func TestApplications(t *testing.T) {
 	}
 	for name, want := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			out := alice.submitExample(t, name).completes()
 			contains(t, out, "4 VMs on 2 nodes ready")
 			if !regexp.MustCompile(want).MatchString(out) {

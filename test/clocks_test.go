@@ -117,6 +117,7 @@ func TestClocksOfVMsThatStartOnABusyMachine(t *testing.T) {
 	keepBusy(t)
 	for _, start := range []string{"cold", "warm"} {
 		t.Run(start, func(t *testing.T) {
+			t.Parallel()
 			j := alice.submit(t, "--nodes=2 --vm-per-node=2 --vm-start="+start+warmShape, tellUptimes)
 			j.awaitOutput("told")
 			j.checkClocks(4)

@@ -101,7 +101,7 @@ type job struct {
 }
 
 // small is a VM job that starts quickly: one VM on one node.
-const small = "--nodes=1 --vm-per-node=1 --memory-per-vm=384M --time=5"
+const small = "--nodes=1 --vm-per-node=1 --memory-per-vm=384M --time=30"
 
 // submit submits a batch script in a directory of its own; options are sbatch's.
 // When the test ends the job is cancelled and the nodes are checked for leaks.
@@ -115,25 +115,40 @@ func (u user) submit(t *testing.T, options, script string) *job {
 	return j
 }
 
+// writeFile makes a file that is there as a whole or not at all: jobs wait for it.
 func (u user) writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if o := u.runIn(t, []byte(text), "cat > "+path); o.code != 0 {
+	if o := u.runIn(t, []byte(text), "f=$(mktemp "+path+".XXXXXX) && cat > $f && mv $f "+path); o.code != 0 {
 		t.Fatalf("write %s: %s", path, o.stderr)
 	}
 }
 
-// finish makes sure that nothing of the job is left, but for what helps to see why
-// the test failed: the ends of the agents' logs and of the VMs' consoles are shown.
+// finish makes sure that nothing of the job is left, but for what shows why a test failed.
 func (j *job) finish() {
 	j.user.run(j.t, "scancel "+j.id)
 	j.await("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL")
 	checkLeaks(j.t, j.id)
 	if j.t.Failed() {
-		logs := j.user.run(j.t, "cd "+j.dir+"/slurmv-"+j.id+" && tail -n 8 */agent.log */*.console")
-		j.t.Logf("the logs of job %s end so:\n%s", j.id, logs.stdout)
+		j.keep()
 		return
 	}
 	j.user.run(j.t, "rm -rf "+j.dir)
+}
+
+// keep copies the job's directory, with its output, the logs of its agents and the consoles
+// of its VMs, and Slurm's logs into build/failures. It prints the ends of the job's logs.
+func (j *job) keep() {
+	kept := filepath.Join("..", "build", "failures", strings.ReplaceAll(j.t.Name(), "/", "_"))
+	slurm, _ := filepath.Glob(clusterDir() + "/log/slurm*.log")
+	for dir, from := range map[string][]string{"job-" + j.id: {j.dir + "/."}, "slurm": slurm} {
+		to := filepath.Join(kept, dir)
+		_ = os.MkdirAll(to, 0o755)
+		if out, err := exec.Command("cp", append(from, "-r", to)...).CombinedOutput(); err != nil {
+			j.t.Logf("keep %s: %v: %s", to, err, out)
+		}
+	}
+	logs := j.user.run(j.t, "cd "+j.dir+"/slurmv-"+j.id+" && tail -n 8 */agent.log */*.console")
+	j.t.Logf("the logs of job %s and of Slurm are in %s; those of the job end so:\n%s", j.id, kept, logs.stdout)
 }
 
 // state is what slurmctld says, such as RUNNING.

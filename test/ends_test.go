@@ -12,7 +12,7 @@ import (
 
 func TestNormalEnd(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small, "slurm-v-run -n 1 hostname")
+	j := alice.submit(t, small+cold, "slurm-v-run -n 1 hostname")
 	contains(t, j.completes(), "vm0\n")
 }
 
@@ -51,7 +51,7 @@ func TestCancelWhileLaunching(t *testing.T) {
 
 func TestCancelWhileBooting(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small, "slurm-v-run hostname")
+	j := alice.submit(t, small+cold, "slurm-v-run hostname")
 	j.awaitOutput("boot")
 	alice.must(t, "scancel "+j.id)
 	j.ends("CANCELLED", "")
@@ -76,7 +76,9 @@ func TestProgramIgnoresTERM(t *testing.T) {
 func TestTimeLimit(t *testing.T) {
 	t.Parallel()
 	const script = `slurm-v-run bash -c 'trap "echo saved > saved; exit 0" TERM; echo running; while :; do sleep 0.2; done'`
-	j := alice.submit(t, small+" --time=1", script)
+	j := alice.submit(t, small, script)
+	j.awaitOutput("running")
+	root.must(t, "scontrol update jobid="+j.id+" timelimit=1")
 	j.ends("TIMEOUT", "")
 	if got := j.file("saved"); got != "saved" {
 		t.Errorf("a program that traps TERM at the time limit wrote %q", got)

@@ -28,6 +28,7 @@ func cached(t *testing.T, image string) string {
 // Two jobs at once, and one later: the image crosses the network once. It is its
 // owner's all the time.
 func TestAnImageIsCopiedToANodeOnce(t *testing.T) {
+	t.Parallel()
 	image := alice.remoteImage(t)
 	options := small + " --nodelist=n1 --vm-image=" + image
 	script := "slurm-v-run -Q hostname; slurmv report $SLURM_JOB_ID"
@@ -92,6 +93,7 @@ done`, killed.id), "--node", "n1")
 
 // What the modes do, as the record of the launch has it.
 func TestImageModes(t *testing.T) {
+	t.Parallel()
 	image := alice.remoteImage(t)
 	for mode, want := range map[string]string{"direct": "used where it lies", "copy": "copied for each VM"} {
 		j := alice.submit(t, small+" --nodelist=n1 --vm-image-mode="+mode+" --vm-image="+image,

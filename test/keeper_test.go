@@ -22,7 +22,7 @@ func TestFirstRunKilledWhileAnotherWaits(t *testing.T) {
 	for name, until := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			j := alice.submit(t, small, fmt.Sprintf(`
+			j := alice.submit(t, small+cold, fmt.Sprintf(`
 seen() { until grep -q "vm0: $1" $2; do sleep 0.05; done; }
 slurm-v-run echo first 2> first.err &
 first=$!
@@ -90,7 +90,7 @@ slurm-v-run echo the VMs are alive`)
 // only when there is somebody to hear it.
 func TestSignalBeforeTheTimeLimit(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small+" --time=20 --signal=USR1@240", `
+	j := alice.submit(t, small+" --time=30 --signal=USR1@240", `
 slurm-v-run bash -c 'trap "echo program got USR1; exit 0" USR1; touch /tmp/here; echo running; while :; do sleep 0.2; done'
 slurm-v-run sh -c '[ -e /tmp/here ] && echo the VM is the same'`)
 	j.awaitOutput("running")

@@ -37,9 +37,10 @@ func checkHello(t *testing.T, out string, want int) {
 	}
 }
 
-const twoByTwo = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --time=10"
+const twoByTwo = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --time=30"
 
 func TestBatchJobOfTwoUsersAtOnce(t *testing.T) {
+	t.Parallel()
 	jobs := []*job{
 		alice.submit(t, twoByTwo, hello(t, alice, 8)),
 		bob.submit(t, twoByTwo, hello(t, bob, 8)),
@@ -50,6 +51,7 @@ func TestBatchJobOfTwoUsersAtOnce(t *testing.T) {
 }
 
 func TestSalloc(t *testing.T) {
+	t.Parallel()
 	o := alice.run(t, "cd ~ && salloc "+twoByTwo+" bash -c '"+hello(t, alice, 8)+"; squeue -h -o %A --me >&2'")
 	if o.code != 0 {
 		t.Fatalf("exit status %d\n%s\n%s", o.code, o.stdout, o.stderr)

@@ -10,7 +10,7 @@ import (
 // A node loses its power. Nothing of the job is left on it when it is back and has
 // been cleaned, as its health check does.
 
-const onBothNodes = "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=10 --no-requeue"
+const onBothNodes = "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=30 --no-requeue"
 
 func TestNodeGoesDown(t *testing.T) {
 	j := alice.submit(t, onBothNodes, "slurm-v-run sh -c 'echo up; sleep 300'")

@@ -11,7 +11,7 @@ import (
 
 // VMs without the plugin: three steps of the script's own. The plugin of this
 // cluster has no part in it, and its epilog none before the job is over.
-const taskOptions = "--nodes=2 --mincpus=4 --mem=1700M --time=10"
+const taskOptions = "--nodes=2 --mincpus=4 --mem=1700M --time=30"
 
 // taskScript runs eight ranks in four VMs, ends these, and waits.
 const taskScript = `
@@ -27,6 +27,7 @@ until [ -e looked ]; do sleep 0.3; done
 `
 
 func TestTasksWithoutThePlugin(t *testing.T) {
+	t.Parallel()
 	hello(t, alice, 8)
 	refused := alice.submit(t, taskOptions, taskScript)
 	alice.must(t, "touch "+refused.dir+"/looked")

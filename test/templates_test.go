@@ -33,7 +33,7 @@ func makeTemplates() error {
 }
 
 func (u user) makeTemplate(shape string) error {
-	make := "cd && salloc --quiet --nodes=2 --vm-per-node=1 --time=15 " + shape + " slurmv image warm"
+	make := "cd && salloc --quiet --nodes=2 --vm-per-node=1 --time=30 " + shape + " slurmv image warm"
 	out, err := exec.Command(cluster, "run", "--user", string(u), "--", "bash", "-c", make).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w\n%s", u, make, err, out)

@@ -14,7 +14,7 @@ import (
 
 // warmShape is a shape of VM that no other test has, so that templates of it are these
 // tests' own.
-const warmShape = " --vcpu-per-vm=1 --memory-per-vm=416M --time=15 "
+const warmShape = " --vcpu-per-vm=1 --memory-per-vm=416M --time=30 "
 
 // ownImage puts a copy of the image that VMs have by default where u alone can read it.
 func ownImage(t *testing.T, u user) string {
@@ -54,6 +54,7 @@ echo "WHO $* $(md5sum < /etc/ssh/ssh_host_ed25519_key.pub | cut -c1-32)"`
 // memory, virtual functions and MPI like any other; and only their owner gets VMs from
 // his template.
 func TestWarmClonesAreDifferentMachines(t *testing.T) {
+	t.Parallel()
 	image := ownImage(t, alice)
 	j := alice.submit(t, "--nodes=2 --vm-per-node=2 --ivshmem=1:1M --vm-start=warm --vm-image="+image+warmShape, `
 until [ -e who ]; do sleep 0.3; done
@@ -110,6 +111,7 @@ func checkUnlike(t *testing.T, out string, n int) {
 // A user may start VMs from a template or not, and a template that is no good, or not
 // there, is no reason not to have them.
 func TestWarmFallsBack(t *testing.T) {
+	t.Parallel()
 	image := ownImage(t, alice)
 	options := "--nodes=1 --nodelist=n1 --vm-per-node=1 --vm-image=" + image + warmShape
 	start := func(how string) string {
@@ -142,12 +144,13 @@ func TestWarmFallsBack(t *testing.T) {
 // What root has made of an image of the catalogue is for all users, each of whom gets a
 // copy; a user makes one of his own in his job.
 func TestTemplatesByCommand(t *testing.T) {
+	t.Parallel()
 	const size = " --vcpu-per-vm 1 --memory-per-vm 352M"
 	made := root.must(t, "slurmv image warm -N n1 --vm-image demo"+size, "--node", "n1")
 	contains(t, made, "/templates/site/")
 	contains(t, root.must(t, "slurmv image templates -N n1", "--node", "n1"), "site", "352M")
 	for _, u := range []user{alice, bob} {
-		j := u.submit(t, "--nodes=1 --nodelist=n1 --vm-per-node=1 --time=10 --vm-image=demo"+size, "slurm-v-run -Q cat /etc/machine-id; slurm-v-run -Q hostname")
+		j := u.submit(t, "--nodes=1 --nodelist=n1 --vm-per-node=1 --time=30 --vm-image=demo"+size, "slurm-v-run -Q cat /etc/machine-id; slurm-v-run -Q hostname")
 		contains(t, j.completes(), "vm0")
 		contains(t, j.reason(), "VMs are restored", "/templates/"+u.must(t, "id -u")+"/")
 	}
@@ -157,7 +160,7 @@ func TestTemplatesByCommand(t *testing.T) {
 	}
 
 	image := ownImage(t, alice)
-	o := alice.run(t, "cd ~ && salloc --nodes=1 --nodelist=n2 --vm-per-node=1 --time=10 --vm-image="+image+size+" slurmv image warm")
+	o := alice.run(t, "cd ~ && salloc --nodes=1 --nodelist=n2 --vm-per-node=1 --time=30 --vm-image="+image+size+" slurmv image warm")
 	if o.code != 0 {
 		t.Errorf("exit status %d\n%s", o.code, o.stderr)
 	}
@@ -184,6 +187,7 @@ func TestCrashWhileATemplateIsMade(t *testing.T) {
 
 // The clocks of VMs that were restored later than they were saved are right.
 func TestWarmClocks(t *testing.T) {
+	t.Parallel()
 	j := alice.submit(t, "--nodes=1 --vm-per-node=2 --vm-start=warm"+warmShape, `
 for i in 1 2 3 4 5 6; do
 	date +%s.%N; slurm-v-run -Q -n 2 date +%s.%N; date +%s.%N; echo

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"libvirt.org/go/libvirtxml"
@@ -285,6 +286,7 @@ func (v *VMs) bootMachine(ctx context.Context, m *machine.Machine, t turn, image
 	defer cancel()
 	go t.watch(wait, m.Domain.Demand)
 	if err := v.meetGuest(wait, m); err != nil {
+		logSilence(wait, v.Log, m)
 		return explainBoot(wait, v.Plan.Job, m, err)
 	}
 	m.Enter(nodeagent.StateReady)
@@ -317,6 +319,20 @@ func (v *VMs) domainStarted(m *machine.Machine) error {
 		return err
 	}
 	return m.OpenConsole(v.Plan.State)
+}
+
+// logSilence logs where the guest of a VM is that has not reported in time: looked at twice,
+// a guest that hangs is at the same place, or waits in HLT, and one that is slow is not.
+func logSilence(ctx context.Context, log *slog.Logger, m *machine.Machine) {
+	if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return
+	}
+	for range 2 {
+		ran, _ := m.Domain.Demand()
+		registers, err := m.Domain.Registers()
+		log.Warn("the guest is silent", "vm", m.Plan.Name, "cpuSeconds", ran.Seconds(), "registers", registers, "error", err)
+		time.Sleep(time.Second)
+	}
 }
 
 // explainBoot says what a user can do about a guest that does not report.

@@ -42,6 +42,13 @@ address() {
 	esac
 }
 
+# mac HOST: its MAC address on the cluster's network.
+mac() {
+	local IFS=.
+	# shellcheck disable=SC2046 # the address's four numbers
+	printf '0a:51:%02x:%02x:%02x:%02x' $(address "$1")
+}
+
 # nodes: the names of the nodes of the profile, one a line.
 nodes() {
 	local kind count

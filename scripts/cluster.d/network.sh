@@ -22,11 +22,12 @@ END
 		die "dnsmasq, the site's DHCP server, does not start; see $dir/log/dnsmasq.log"
 }
 
-# network_host HOST: its namespace and its cable to the cluster's network.
+# network_host HOST: its namespace and its cable to the cluster's network. A host keeps its MAC address
+# when its power was cut: with another one, hosts that still know the old one would not reach it for a minute.
 network_host() {
 	namespace_add "$1"
 	in_network sw ip -batch - <<END
-link add lan-$1 type veth peer name eth0 netns $ns-$1
+link add lan-$1 type veth peer name eth0 address $(mac "$1") netns $ns-$1
 link set lan-$1 master br-lan up
 END
 	in_network "$1" ip -batch - <<END

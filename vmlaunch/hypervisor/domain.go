@@ -41,6 +41,8 @@ func (p describer) domain(vm plan.VM, vfs []vfpool.Grant) *libvirtxml.Domain {
 		OnCrash:    "destroy",
 		Devices:    &libvirtxml.DomainDeviceList{Emulator: p.QEMU.Emulator, MemBalloon: &libvirtxml.DomainMemBalloon{Model: "none"}},
 		SecLabel:   []libvirtxml.DomainSecLabel{p.label()},
+
+		QEMUCommandline: p.commandLine(),
 	}
 	p.addHugePages(d)
 	p.addPinning(d, vm)
@@ -53,6 +55,14 @@ func (p describer) domain(vm plan.VM, vfs []vfpool.Grant) *libvirtxml.Domain {
 	p.addMounts(d)
 	p.addEntropy(d)
 	return d
+}
+
+// commandLine holds QEMU's options that libvirt has no words for.
+func (p describer) commandLine() *libvirtxml.DomainQEMUCommandline {
+	if p.Hardware.Accel != config.AccelTCG {
+		return &libvirtxml.DomainQEMUCommandline{}
+	}
+	return &libvirtxml.DomainQEMUCommandline{Args: arguments(inlineQueues...), Envs: oneArena}
 }
 
 func domainType(accel config.Accel) string {

@@ -4,7 +4,6 @@ import (
 	"github.com/google/uuid"
 	"libvirt.org/go/libvirtxml"
 
-	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
@@ -27,15 +26,6 @@ const TemplateRoom = plan.FirmwareHole / 2
 // changes at most once a second.
 var quietNICs = []string{"-global", "virtio-net-device.guest_announce=off", "-global", "virtio-net-device.status=off"}
 
-// commandLine is what libvirt has no words for.
-func (p describer) commandLine() *libvirtxml.DomainQEMUCommandline {
-	line := &libvirtxml.DomainQEMUCommandline{Args: arguments(quietNICs...)}
-	if p.Hardware.Accel == config.AccelTCG {
-		line.Args, line.Envs = append(line.Args, arguments(inlineQueues...)...), oneArena
-	}
-	return line
-}
-
 // DescribeTemplate describes the VM that becomes a template: what cannot be plugged into a
 // running VM is there, as much as the site's slots say, and room for what can. Its mounts
 // show the directory nothing.
@@ -51,7 +41,7 @@ func (p describer) template(vm plan.VM, nothing string, room ivshmem.Region) *li
 	p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // for the bridge that they are plugged into
 	d := p.domain(vm, nil)
 	d.GenID = &libvirtxml.DomainGenID{Value: uuid.NewString()}
-	d.QEMUCommandline = p.commandLine()
+	d.QEMUCommandline.Args = append(d.QEMUCommandline.Args, arguments(quietNICs...)...)
 	d.Devices.Shmems = []libvirtxml.DomainShmem{*shmemDevice(room)}
 	placeOnRoot(d)
 	for i := range p.Warm.DeviceSlots {
