@@ -44,9 +44,9 @@ address() {
 
 # mac HOST: its MAC address on the cluster's network.
 mac() {
-	local IFS=.
-	# shellcheck disable=SC2046 # the address's four numbers
-	printf '0a:51:%02x:%02x:%02x:%02x' $(address "$1")
+	local numbers
+	IFS=. read -ra numbers <<<"$(address "$1")"
+	printf '0a:51:%02x:%02x:%02x:%02x' "${numbers[@]}"
 }
 
 # nodes: the names of the nodes of the profile, one a line.
