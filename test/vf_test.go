@@ -36,9 +36,9 @@ until [ -e seen ]; do sleep 0.5; done`)
 
 // Not beside others that want VFs of a certain card.
 func TestJobsWaitWhileVFsAreTaken(t *testing.T) {
-	first := alice.submit(t, withVF+"--vm-per-node=1 --sriov=8 --nodelist=n2", "slurm-v-run sh -c 'echo up; sleep 300'")
+	first := alice.submit(t, withVF+"--vm-per-node=2 --sriov=4 --nodelist=n2", "slurm-v-run sh -c 'echo up; sleep 300'")
 	first.awaitOutput("up")
-	second := bob.submit(t, withVF+"--vm-per-node=1 --sriov=12 --nodelist=n2", "slurm-v-run echo up")
+	second := bob.submit(t, withVF+"--vm-per-node=3 --sriov=4 --nodelist=n2", "slurm-v-run echo up")
 	if !poll(func() bool {
 		return strings.Contains(bob.must(t, "squeue -h -o %r -j "+second.id), "Resources")
 	}) {
