@@ -64,19 +64,23 @@ slurm-v-run hostname`, tt.forged))
 	}
 }
 
-// Slurm counts sums: 100 Gb/s are free on the node, but not on one card. The job
-// goes to another node, and this one stays in use.
+// Slurm counts sums: 100 Gb/s are free on n1, but not on one card. The job goes to n2 when
+// there is room, and n1 stays in use.
 func TestAJobThatDoesNotFitGoesElsewhere(t *testing.T) {
-	first := alice.submit(t, withVF+"--vm-per-node=1 --sriov=1:min=50g,pf=vf0+1:min=50g,pf=vf1 --nodelist=n1", "slurm-v-run sh -c 'echo up; sleep 300'")
-	first.awaitOutput("up")
-	root.must(t, "scontrol update nodename=n2 state=drain reason=test")
-	t.Cleanup(func() { root.run(t, "scontrol update nodename=n2 state=resume") })
+	t.Parallel()
+	holds := func(node, bandwidth string) *job {
+		j := alice.submit(t, fmt.Sprintf(withVF+"--vm-per-node=1 --sriov=1:min=%[1]s,pf=vf0+1:min=%[1]s,pf=vf1 --nodelist=%[2]s", bandwidth, node), "slurm-v-run sh -c 'echo up; sleep 300'")
+		j.awaitOutput("up")
+		return j
+	}
+	holds("n1", "50g")
+	full := holds("n2", "75g")
 	second := bob.submit(t, withVF+"--vm-per-node=1 --sriov=1:min=60g --requeue", "slurm-v-run echo up")
 	second.eventually("is sent elsewhere", func() bool {
 		return strings.Contains(bob.must(t, "scontrol show job "+second.id), "ExcNodeList=n1")
 	})
 	contains(t, bob.must(t, "scontrol show job "+second.id), "slurm-v: not on n1: lease VFs", "vf0", "vf1", "Restarts=1")
-	root.must(t, "scontrol update nodename=n2 state=resume")
+	alice.must(t, "scancel "+full.id)
 	contains(t, second.completes(), "up")
 	if got := field(bob.must(t, "scontrol show job "+second.id), "NodeList"); got != "n2" {
 		t.Errorf("job %s ran on %s", second.id, got)
