@@ -147,7 +147,7 @@ func (s *sharedMemory) plug(ctx context.Context, vm *hypervisor.Domain) error {
 // wipe clears region k. No program may use the region meanwhile.
 func (s *sharedMemory) wipe(k int) error {
 	if k < 0 || k >= len(s.memory) {
-		return fmt.Errorf("shared-memory device %d is none of the job's %d", k, len(s.memory))
+		return fmt.Errorf("shared-memory device %d does not exist: the job has %d", k, len(s.memory))
 	}
 	if err := s.memory[k].Wipe(context.Background()); err != nil {
 		return fmt.Errorf("wipe shared-memory device %d: %w", k, err)
@@ -171,7 +171,7 @@ func (s store) removeRegion(ctx context.Context, j *journal.Journal, name string
 	}
 	err := s.regions.Remove(ctx, heldRegion(j, name), j.Header().UID)
 	if errors.Is(err, ivshmem.ErrForeign) {
-		slog.Warn("left alone what stands in the place of a region", "job", j.ID(), "error", err)
+		slog.Warn("another file has a region's name and is left alone", "job", j.ID(), "error", err)
 		return nil
 	}
 	return err

@@ -33,7 +33,7 @@ const siteUID = 2100000000
 func siteOwner(gid uint32) (owner.Owner, error) {
 	account, err := user.LookupId(strconv.Itoa(siteUID))
 	if err == nil {
-		return owner.Owner{}, fmt.Errorf("templates for all users are made with uid %d, which must be nobody's, and %s has it in this node's user database: give that account another one", siteUID, account.Username)
+		return owner.Owner{}, fmt.Errorf("templates for all users are made with uid %d, which no account may have, but %s has it in this node's user database: give that account another uid", siteUID, account.Username)
 	}
 	if !errors.As(err, new(user.UnknownUserIdError)) {
 		return owner.Owner{}, fmt.Errorf("look up uid %d: %w", siteUID, err)

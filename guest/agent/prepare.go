@@ -43,7 +43,7 @@ func prepare(log *slog.Logger) {
 		log.Warn("the agent may be killed when memory is short", "err", err)
 	}
 	if err := guest.SlackTimers(); err != nil {
-		log.Warn("the agent wakes the VM up more often than it need", "err", err)
+		log.Warn("the agent's timers wake the VM up more often than necessary", "err", err)
 	}
 	raiseFileLimit(log)
 }

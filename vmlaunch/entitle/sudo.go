@@ -91,7 +91,7 @@ func thisNode(step cgroup.Step, nodes []string) (string, error) {
 		name = host
 	}
 	if !slices.Contains(nodes, name) {
-		return "", fmt.Errorf("this host, %s, is none of its nodes (%s)", name, strings.Join(nodes, ", "))
+		return "", fmt.Errorf("this host, %s, is not one of its nodes (%s)", name, strings.Join(nodes, ", "))
 	}
 	return name, nil
 }

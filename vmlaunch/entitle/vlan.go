@@ -26,8 +26,8 @@ func RefuseSharedVLAN(ctx context.Context, c slurm.Client, cfg config.Config, jo
 	}
 	other, found := earlierOn(holders, job.ID.Job, cfg.VF.VLAN)
 	if found {
-		return fmt.Errorf("the VLAN of this job, %d, is that of job %d as well, which began earlier; "+
-			"submit the job again: its number gives it another one", vlan, other)
+		return fmt.Errorf("VLAN %d of this job belongs to job %d, too, which began earlier; "+
+			"submit the job again: with its new number it gets another VLAN", vlan, other)
 	}
 	return nil
 }

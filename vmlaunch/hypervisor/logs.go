@@ -26,10 +26,10 @@ func BoundLogs(ctx context.Context, logs string, log *slog.Logger) {
 	for {
 		cut, err := truncateBeyond(logs, maxLog)
 		for _, name := range cut {
-			log.Warn("what QEMU has printed was too much, and is cut off", "log", name)
+			log.Warn("QEMU's log was too long and was emptied", "log", name)
 		}
 		if err != nil {
-			log.Warn("what QEMU prints is not bounded", "error", err)
+			log.Warn("QEMU's logs are not bounded any more", "error", err)
 			return
 		}
 		select {
