@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cgroups is a directory of a cgroup hierarchy, version 1 or 2, below which
-// each program gets a cgroup of its own. It serves to find every process of a
-// program, nothing is limited.
+// Cgroups is a directory of a cgroup hierarchy, version 1 or 2, in which each program gets
+// a cgroup of its own. The cgroups serve to find every process of a program; they limit
+// nothing.
 type Cgroups struct{ dir string }
 
 // NewCgroups makes the directory dir below a mounted cgroup hierarchy.
@@ -30,9 +30,8 @@ func NewCgroups(dir string) (*Cgroups, error) {
 	return &Cgroups{dir}, nil
 }
 
-// OwnCgroups makes a directory below the cgroup that this process is in, in
-// whichever hierarchy there is, so that what manages the process manages its
-// programs too.
+// OwnCgroups makes a directory below the cgroup of this process, in whichever hierarchy
+// there is. So whatever manages this process manages its programs too.
 func OwnCgroups() (*Cgroups, error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -47,9 +46,9 @@ func OwnCgroups() (*Cgroups, error) {
 	return nil, err
 }
 
-// cgroupDirs lists where below /sys/fs/cgroup the cgroups of a process may be,
-// given its /proc/PID/cgroup: version 2 first, alone or beside version 1, then
-// the version 1 hierarchies that most kernels have.
+// cgroupDirs lists the possible directories, below /sys/fs/cgroup, of a process's cgroups.
+// text is the process's /proc/PID/cgroup. Version 2 comes first, alone or beside version 1,
+// then the version 1 hierarchies that most kernels have.
 func cgroupDirs(text string) []string {
 	paths := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -66,7 +65,7 @@ func cgroupDirs(text string) []string {
 	return dirs
 }
 
-// Clear kills and removes what an agent before this one left.
+// Clear kills and removes the programs of an earlier agent.
 func (c *Cgroups) Clear() error {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
@@ -99,8 +98,8 @@ func (c *Cgroups) create(name string) (*cgroup, error) {
 // procs is the file to which a process writes 0 to enter.
 func (g *cgroup) procs() string { return filepath.Join(g.dir, "cgroup.procs") }
 
-// kill kills every process in the cgroup and below, and returns when there are
-// none. A process in an uninterruptible sleep makes it wait.
+// kill kills every process in the cgroup and below, and returns when none is left. It waits
+// for processes in an uninterruptible sleep.
 func (g *cgroup) kill() {
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		if !g.killOnce() {
@@ -112,7 +111,8 @@ func (g *cgroup) kill() {
 
 // killOnce reports whether there was anything to kill.
 func (g *cgroup) killOnce() bool {
-	// Since Linux 5.14 the kernel does it at once, with no way to fork out of it.
+	// Since Linux 5.14 the kernel kills the whole cgroup at once, so no process can escape
+	// by forking.
 	_ = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
 	found := false
 	_ = filepath.WalkDir(g.dir, func(path string, entry fs.DirEntry, err error) error {
@@ -156,7 +156,7 @@ func (g *cgroup) remove() error {
 	return nil
 }
 
-// removeDir tries for a while: a process that has just died may still hold the
+// removeDir tries for a while, because a process that has just died may still hold the
 // cgroup for an instant.
 func removeDir(dir string) (err error) {
 	for range 100 {

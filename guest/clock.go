@@ -7,16 +7,18 @@ import (
 )
 
 const (
-	// goodTrip is how long a question and its answer may take for the guest's clock to
-	// be known well enough: the error is half of it.
+	// goodTrip is the longest round trip after which SetClock asks no more. The error of
+	// the guest's clock is at most half of it.
 	goodTrip = 50 * time.Millisecond
 
-	// maxTrips bounds how often it is asked, where all are busy.
+	// maxTrips bounds how often SetClock asks if every round trip is longer, because the
+	// machine is busy.
 	maxTrips = 10
 )
 
-// SetClock sets the VM's clock to this host's. The error that remains is less than half
-// of the time that the quickest of some questions took, which it returns.
+// SetClock sets the VM's clock to this host's. It asks for the VM's time a few times and
+// uses the quickest answer. The remaining error is less than half of trip, the time that
+// this answer took.
 func (s *Session) SetClock(ctx context.Context) (trip time.Duration, err error) {
 	var step time.Duration
 	for i := range maxTrips {
@@ -31,15 +33,15 @@ func (s *Session) SetClock(ctx context.Context) (trip time.Duration, err error) 
 			break
 		}
 	}
-	// However long this takes to arrive, it sets the clock by the same.
+	// The request is a difference, so it does not matter how long it takes to arrive.
 	if _, err := s.ask(ctx, Header{Kind: kindClock, Step: int64(step)}); err != nil {
 		return 0, fmt.Errorf("set the VM's clock: %w", err)
 	}
 	return trip, nil
 }
 
-// readClock asks for the VM's time, and returns how long that took and how far this
-// host's clock is ahead, if the answer was given halfway.
+// readClock asks for the VM's time. It returns how long the answer took, and by how much
+// this host's clock is ahead if the VM read its clock halfway.
 func (s *Session) readClock(ctx context.Context) (took, ahead time.Duration, err error) {
 	asked := time.Now()
 	a, err := s.ask(ctx, Header{Kind: kindClock})
@@ -47,8 +49,8 @@ func (s *Session) readClock(ctx context.Context) (took, ahead time.Duration, err
 	return took, asked.Add(took / 2).Sub(time.Unix(0, a.Time)), err
 }
 
-// Template makes the VM ready to be saved as a template. Nothing of a job may have come
-// into it before.
+// Template makes the VM ready to be saved as a template. It must come before anything of a
+// job gets into the VM.
 func (s *Session) Template(ctx context.Context) error {
 	if _, err := s.ask(ctx, example()); err != nil {
 		return fmt.Errorf("make the VM ready to be saved: %w", err)
@@ -56,8 +58,9 @@ func (s *Session) Template(ctx context.Context) error {
 	return nil
 }
 
-// example is a request that has all that later ones may have. The agent learns the types by
-// reading it, which would else take each VM from the template some milliseconds.
+// example is a request with every type that later requests may have. Decoding it makes the
+// agent's JSON decoder learn the types now; otherwise each VM from the template would spend
+// some milliseconds on that.
 func example() Header {
 	return Header{
 		Kind: kindTemplate,

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// clockSources are those that may take the place of one that is wrong, the best first.
-// The kernel knows the rates of the first three. That of the time-stamp counter (tsc) it
-// has to measure when it starts.
+// clockSources are the clock sources to try if the current one is wrong, the best first.
+// The kernel knows the rates of the first three. It has to measure the rate of the
+// time-stamp counter (tsc) when it starts.
 var clockSources = []string{"kvm-clock", "hpet", "acpi_pm", "tsc"}
 
-// A ClockSource is what a VM's kernel takes its clock from.
+// A ClockSource is the hardware clock from which a VM's kernel takes its time, and those
+// that it could use.
 type ClockSource struct {
 	Current   string
 	Available []string
@@ -21,7 +22,7 @@ type ClockSource struct {
 // A ClockError says that a VM's clock is wrong and cannot be mended.
 type ClockError struct {
 	Rate   Rate
-	Source string   // by which the kernel had this rate
+	Source string   // the clock source with this rate
 	Tried  []string // the other clock sources, which are wrong too or do not work
 }
 
@@ -35,9 +36,9 @@ func (e *ClockError) Error() string {
 		e.Rate, e.Source, tried)
 }
 
-// Mend has the VM's kernel try its other clock sources until one is right, and returns
-// the rate by that one. The rate by the present one is wrong. If none is right, the error
-// is a [*ClockError].
+// Mend makes the VM's kernel try its other clock sources until the rate is right, and
+// returns that rate. wrong is the rate with the current source. If no source is right, the
+// error is a [*ClockError].
 func (m *Meter) Mend(ctx context.Context, wrong Rate) (Rate, error) {
 	source, err := m.session.ClockSource(ctx)
 	if err != nil {
@@ -52,7 +53,7 @@ func (m *Meter) Mend(ctx context.Context, wrong Rate) (Rate, error) {
 			}
 			continue // the kernel refuses it
 		}
-		m.readings = nil // of another clock
+		m.readings = nil // they are readings of the former clock source
 		rate, err := m.Measure(ctx)
 		if err != nil || !rate.Wrong() {
 			return rate, err
@@ -61,14 +62,14 @@ func (m *Meter) Mend(ctx context.Context, wrong Rate) (Rate, error) {
 	return wrong, failure
 }
 
-// others are the sources to try in place of the current one, the best first.
+// others returns the sources to try instead of the current one, the best first.
 func (s ClockSource) others() []string {
 	return slices.DeleteFunc(slices.Clone(clockSources), func(name string) bool {
 		return name == s.Current || !slices.Contains(s.Available, name)
 	})
 }
 
-// ClockSource asks what the VM's kernel takes its clock from.
+// ClockSource asks for the VM's clock sources.
 func (s *Session) ClockSource(ctx context.Context) (ClockSource, error) {
 	a, err := s.ask(ctx, Header{Kind: kindClockSource})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// dialed is a stream as a network connection.
+// dialed is a stream used as a network connection.
 type dialed struct {
 	*stream
 	once sync.Once

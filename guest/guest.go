@@ -1,11 +1,11 @@
-// Package guest is the channel between a node agent and the agent inside a VM,
-// both ends.
+// Package guest has both ends of the channel between a node agent and the agent inside a
+// VM.
 //
-// The channel is one byte stream: a virtio-serial port in the VM, a unix socket
-// of QEMU on the host. The host end greets until the guest answers ([Connect]),
-// which also finds the way back after either end was replaced. From then on the
-// stream carries a yamux session. Each of its streams begins with one line, a
-// [Header] in JSON, which says what it is for:
+// The channel is one byte stream: a virtio-serial port in the VM, a unix socket of QEMU on
+// the host. The host's end sends greetings until the guest answers ([Connect]), so it finds
+// the guest again after either end was replaced. From then on the stream carries a yamux
+// session. Each stream of the session begins with one line, a [Header] in JSON, which says
+// what the stream is for:
 //
 //   - setup, hosts, ssh, template, clock, clocksource: one answer line, then the end.
 //   - program: orders to and events of one program. Its standard streams and
@@ -13,14 +13,14 @@
 //     not read stalls nobody else, not even signals to the same program.
 //   - dial: a connection to a port of the guest's loopback, after an answer.
 //
-// Half-closes have a meaning. The end of a program's control stream kills the
-// program and everything it started; the guest confirms when nothing is left.
-// The end of stdin is the program's end of file; closing the other direction of
-// a standard stream says that its reader is gone.
+// Closing one direction of a stream has a meaning. The end of a program's control stream
+// kills the program and everything it started; the guest confirms when nothing is left. The
+// end of stdin is the program's end of file. Closing the other direction of a standard
+// stream says that its reader is gone.
 //
-// [Session] is the host's end, [Server] the guest's. A relay in a Slurm task
-// speaks the same protocol through [Proxy], which lets it start programs and
-// nothing else. What a peer says is bounded; what a guest says is not trusted.
+// [Session] is the host's end, [Server] the guest's. A relay in a Slurm task speaks the
+// same protocol through [Proxy], which lets it start programs and do nothing else. The
+// sizes of all messages are bounded. The host does not trust the guest's messages.
 package guest
 
 import (
@@ -65,45 +65,46 @@ const (
 type Header struct {
 	Kind    string   `json:"kind"`
 	Command *Command `json:"command,omitempty"`
-	Program string   `json:"program,omitempty"` // whose stream, by the id the guest gave it
+	Program string   `json:"program,omitempty"` // id of the program that the stream belongs to; the guest made it
 	Port    uint16   `json:"port,omitempty"`
 	Setup   *Setup   `json:"setup,omitempty"`
 	Hosts   []Host   `json:"hosts,omitempty"`
 	SSH     *SSH     `json:"ssh,omitempty"`
 	Step    int64    `json:"step,omitempty"`   // ns by which to set the clock
-	Source  string   `json:"source,omitempty"` // the clock source to take; "" asks which it is
+	Source  string   `json:"source,omitempty"` // the clock source to use; "" keeps the current one
 }
 
 // A Command is a program to run in the VM.
 type Command struct {
-	// Args are the program and its arguments. A name without a slash is looked
-	// up in the PATH of Env, any other relative to Dir.
+	// Args are the program and its arguments. A name without a slash is looked up in the
+	// PATH of Env; any other is relative to Dir.
 	Args Strings `json:"args"`
 	Env  Strings `json:"env"`
-	// Dir is the working directory; /tmp with a word on stderr if it cannot be
-	// entered, as slurmstepd does.
+	// Dir is the working directory. If it cannot be entered, the program runs in /tmp and a
+	// line on stderr says so, as with slurmstepd.
 	Dir    string   `json:"dir"`
 	UID    uint32   `json:"uid"`
 	GID    uint32   `json:"gid"`
 	Groups []uint32 `json:"groups,omitempty"`
-	// Umask and Limits are the task's own; see [TaskLimits].
+	// Umask and Limits are those of the Slurm task; see [TaskLimits].
 	Umask  uint32  `json:"umask"`
 	Limits []Limit `json:"limits,omitempty"`
-	// PMI gives the program a descriptor, named by PMI_FD, to [Process.PMI].
+	// PMI gives the program a descriptor that leads to [Process.PMI], and its number in
+	// PMI_FD.
 	PMI bool `json:"pmi,omitempty"`
-	// Terminal runs the program on a terminal of that size; its output is all
-	// on stdout.
+	// Terminal runs the program on a terminal of that size. All its output then comes on
+	// stdout.
 	Terminal *Size `json:"terminal,omitempty"`
 }
 
-// A Limit is a soft resource limit by its name in setrlimit(2), in lower case
-// and without RLIMIT_.
+// A Limit is a soft resource limit. Its name is the one of setrlimit(2), in lower case and
+// without RLIMIT_.
 type Limit struct {
 	Name  string `json:"name"`
 	Value uint64 `json:"value"`
 }
 
-// A Size is that of a terminal in characters.
+// A Size is the size of a terminal, in characters.
 type Size struct {
 	Rows    uint16 `json:"rows"`
 	Columns uint16 `json:"columns"`
@@ -130,28 +131,28 @@ type order struct {
 
 // An event goes from a program to the host.
 type event struct {
-	Program string `json:"program,omitempty"` // accepted; open its streams by this id
+	Program string `json:"program,omitempty"` // the program is accepted; its streams are opened with this id
 	Started bool   `json:"started,omitempty"`
-	Exit    *Exit  `json:"exit,omitempty"` // ended, all output sent
-	Gone    bool   `json:"gone,omitempty"` // nothing of it is left in the VM
+	Exit    *Exit  `json:"exit,omitempty"` // the program has ended and all its output was sent
+	Gone    bool   `json:"gone,omitempty"` // nothing of the program is left in the VM
 	Error   string `json:"error,omitempty"`
 }
 
-// An answer ends a request that is no program.
+// An answer ends a request other than a program.
 type answer struct {
 	Time    int64    `json:"time,omitempty"`    // of the guest's clock, ns since 1970
 	Uptime  int64    `json:"uptime,omitempty"`  // of the guest's monotonic clock, ns
-	Source  string   `json:"source,omitempty"`  // of the guest's clock
-	Sources []string `json:"sources,omitempty"` // that its kernel has
+	Source  string   `json:"source,omitempty"`  // current clock source of the guest
+	Sources []string `json:"sources,omitempty"` // all clock sources of the guest's kernel
 	Report  *Report  `json:"report,omitempty"`
 	Error   string   `json:"error,omitempty"`
 }
 
-// Strings are the arguments or the environment of a program. On the wire they
-// are bytes, since neither need be valid UTF-8.
+// Strings are the arguments or the environment of a program. They are sent as bytes, since
+// they need not be valid UTF-8.
 type Strings []string
 
-// MarshalJSON refuses zero bytes, which no program could receive.
+// MarshalJSON refuses strings with zero bytes, because no program could receive them.
 func (s Strings) MarshalJSON() ([]byte, error) {
 	var b strings.Builder
 	for _, text := range s {
@@ -171,14 +172,14 @@ func (s *Strings) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*s = strings.SplitAfter(string(text), "\x00")
-	*s = (*s)[:len(*s)-1] // what follows the last zero byte
+	*s = (*s)[:len(*s)-1] // without the empty rest after the last zero byte
 	for i := range *s {
 		(*s)[i] = strings.TrimSuffix((*s)[i], "\x00")
 	}
 	return nil
 }
 
-// check refuses commands that no request of this package can contain.
+// check refuses commands that this package never sends.
 func (c *Command) check() error {
 	switch {
 	case c == nil || len(c.Args) == 0 || c.Args[0] == "":

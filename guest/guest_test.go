@@ -112,7 +112,7 @@ func (f *fakeMachine) StartSSH(_ context.Context, s SSH) error {
 
 func (f *fakeMachine) Template(context.Context) error { return f.err }
 
-// Clock is that of a machine which had stood still for an hour.
+// Clock is the clock of a machine that has stood still for an hour.
 func (f *fakeMachine) Clock(step time.Duration) (time.Time, time.Duration, error) {
 	if f.late != nil {
 		f.late()

@@ -12,33 +12,34 @@ import (
 	"time"
 )
 
-// The greeting. The host repeats HELLO until the guest answers READY with the
-// same nonce, so it does not matter what was on the wire before, when the guest
-// boots, or which end was replaced.
+// The greeting. The host repeats HELLO until the guest answers READY with the same nonce.
+// So it does not matter what was sent before, when the guest boots, or which end was
+// replaced.
 const (
 	hello = "\nSLURMV1 HELLO %s\n"
 	ready = "\nSLURMV1 READY %s\n"
 )
 
-// The first greetings follow quickly, for a guest that still takes leave of the
-// last host; the later ones wait for a VM that boots.
+// The first greetings follow each other quickly, for a guest that is just closing the last
+// host's session. The later ones wait for a VM that boots.
 const (
 	greetFirst = 10 * time.Millisecond
 	greetEvery = 250 * time.Millisecond
 )
 
-// An end that did not notice that the other was replaced may wait for the rest
-// of a frame. The filler is longer than any frame, ends the wait, and is no
-// frame itself. No zero byte is in it: the guest takes the first one after the
-// greeting for the first frame.
+// One end may have been replaced while the other still waits for the rest of a frame. The
+// filler is longer than any frame, so it ends that wait, and it is no valid frame itself.
+// It has no zero byte, because the guest takes the first zero byte after the greeting for
+// the beginning of the first frame.
 var filler = bytes.Repeat([]byte{'\n'}, chunk+frameHeader+1)
 
-// needsFiller tells which greetings the filler precedes: not the first, which
-// most guests answer, and few of the many that a booting VM does not read.
+// needsFiller reports whether the filler goes before a greeting. It does not go before the
+// first ones, which most guests answer, and only before few of the many that a booting VM
+// does not read.
 func needsFiller(greeting int) bool { return greeting == 8 || greeting%64 == 0 }
 
-// greet finds the guest. It returns a reader of what follows the answer. When
-// ctx ends it closes rw.
+// greet greets the guest until it answers. It returns a reader of the bytes after the
+// answer. It closes rw if ctx ends.
 func greet(ctx context.Context, rw io.ReadWriteCloser) (io.Reader, error) {
 	stop := context.AfterFunc(ctx, func() { _ = rw.Close() })
 	defer stop()
@@ -89,7 +90,7 @@ func repeatHello(w io.Writer, nonce string, answered <-chan struct{}) error {
 	}
 }
 
-// awaitReady drops everything up to the answer to nonce.
+// awaitReady drops all bytes up to the answer to nonce.
 func awaitReady(in *bufio.Reader, nonce string) error {
 	want := fmt.Appendf(nil, ready, nonce)[1:]
 	for {
@@ -103,7 +104,7 @@ func awaitReady(in *bufio.Reader, nonce string) error {
 	}
 }
 
-// helloNonce returns the nonce of a greeting's line.
+// helloNonce returns the nonce of a greeting, if line is one.
 func helloNonce(line []byte) (string, bool) {
 	nonce, begins := bytes.CutPrefix(line, []byte("SLURMV1 HELLO "))
 	nonce, ends := bytes.CutSuffix(nonce, []byte("\n"))
@@ -111,8 +112,8 @@ func helloNonce(line []byte) (string, bool) {
 	return string(nonce), begins && ends && len(nonce) == 32 && err == nil
 }
 
-// answerHello waits for a host and answers it, more than one if several come
-// one after the other. It returns when in is at the first frame of the last.
+// answerHello waits for a host and answers it. If several hosts come one after the other,
+// it answers all. It returns when in is at the first frame of the last host.
 func answerHello(in *bufio.Reader, w io.Writer) error {
 	answered := ""
 	for {

@@ -71,7 +71,7 @@ func TestAnswerHelloToNobody(t *testing.T) {
 	}
 }
 
-// What an earlier session left on the wire does not disturb the greeting.
+// Bytes of an earlier session on the wire do not disturb the greeting.
 func TestConnectAfterJunk(t *testing.T) {
 	host, port := wire(t)
 	go func() {

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitNames are the limits that make sense in a VM as they were outside. The
-// others bound what the VM itself bounds, or are raised by Go in every process.
+// limitNames are the limits that programs in a VM get from the Slurm task. The other limits
+// do not make sense there: the VM itself bounds the resource, or Go raises the limit in
+// every process.
 var limitNames = map[string]int{
 	"core":    unix.RLIMIT_CORE,
 	"cpu":     unix.RLIMIT_CPU,
@@ -17,8 +18,8 @@ var limitNames = map[string]int{
 	"stack":   unix.RLIMIT_STACK,
 }
 
-// TaskLimits returns this process's own limits for [Command.Limits]: in a Slurm
-// task those which Slurm propagated from the user's shell.
+// TaskLimits returns this process's own limits for [Command.Limits]. In a Slurm task these
+// are the limits that Slurm propagated from the user's shell.
 func TaskLimits() []Limit {
 	var limits []Limit
 	for name, which := range limitNames {
@@ -30,8 +31,8 @@ func TaskLimits() []Limit {
 	return limits
 }
 
-// setLimit sets a soft limit and makes the hard one unlimited: it is the
-// user's own VM.
+// setLimit sets a soft limit and makes the hard limit unlimited, because the VM belongs to
+// the user.
 func setLimit(l Limit) {
 	which, known := limitNames[l.Name]
 	if !known {

@@ -20,7 +20,8 @@ const (
 
 var errPing = errors.New("the peer pings, which this protocol does not")
 
-// clientSession is the opening end of a session, serverSession the other.
+// clientSession makes the end of a session that opens streams, serverSession the end that
+// accepts them.
 func clientSession(rw io.ReadWriteCloser) (*yamux.Session, error) {
 	return yamux.Client(&framed{rw: rw}, muxConfig())
 }
@@ -29,29 +30,29 @@ func serverSession(rw io.ReadWriteCloser) (*yamux.Session, error) {
 	return yamux.Server(&framed{rw: rw}, muxConfig())
 }
 
-// muxConfig has no timers: a paused VM or a stopped relay is late, not gone,
-// and both ends notice when the connection itself ends.
+// muxConfig has no timers: a paused VM or a stopped relay is only late, and both ends
+// notice when the connection itself ends.
 func muxConfig() *yamux.Config {
 	c := yamux.DefaultConfig()
 	c.EnableKeepAlive = false
 	c.ConnectionWriteTimeout = 365 * 24 * time.Hour
 	c.StreamOpenTimeout = 0
 	c.StreamCloseTimeout = 0
-	c.LogOutput = io.Discard // the causes come back as errors
+	c.LogOutput = io.Discard // errors say the same
 	return c
 }
 
-// framed is the connection below a session, seen by its frames. It refuses
-// pings: yamux starts a goroutine for each, so a peer which pings and does not
-// read would fill the memory. And it writes a frame's header together with its
-// body: each write to a virtio-serial port costs an exit to the host.
+// framed is the connection below a session; it knows where yamux's frames begin. It refuses
+// pings, because yamux starts a goroutine for each: a peer that sends pings and reads
+// nothing would fill the memory. It writes a frame's header together with its body, because
+// each write to a virtio-serial port costs an exit to the host.
 type framed struct {
 	rw    io.ReadWriteCloser
 	frame []byte // the header of a data frame until its body comes, else empty
 
-	header [frameHeader]byte // of the frame being read
-	have   int               // bytes of it
-	body   uint32            // bytes left of its body
+	header [frameHeader]byte // header of the frame being read
+	have   int               // bytes of the header read so far
+	body   uint32            // bytes of the frame's body still to come
 }
 
 func (f *framed) Read(p []byte) (int, error) {
@@ -86,7 +87,7 @@ func (f *framed) follow(p []byte) error {
 	return nil
 }
 
-// Write is called by one goroutine, with a header or with a body.
+// Write expects a header or a body in each call, from one goroutine at a time.
 func (f *framed) Write(p []byte) (int, error) {
 	if len(f.frame) > 0 {
 		f.frame = append(f.frame, p...)
@@ -103,10 +104,10 @@ func (f *framed) Write(p []byte) (int, error) {
 
 func (f *framed) Close() error { return f.rw.Close() }
 
-// accept returns the next stream of the peer, or why there will be none.
+// accept returns the peer's next stream, or why no further one will come.
 func accept(mux *yamux.Session) (*yamux.Stream, error) {
 	stream, err := mux.AcceptStream()
-	// A stream that came just before the end hides the cause of the end.
+	// A stream that comes just before the session's end hides the cause of the end.
 	for tries := muxConfig().AcceptBacklog; errors.Is(err, yamux.ErrSessionShutdown) && tries > 0; tries-- {
 		stream, err = mux.AcceptStream()
 	}

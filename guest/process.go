@@ -11,14 +11,14 @@ import (
 
 // A Process is a program in a VM, seen from the host.
 type Process struct {
-	// Stdin is the program's standard input. Write fails with [io.ErrClosedPipe]
-	// once nobody in the VM reads it any more; Close is the end of file.
+	// Stdin is the program's standard input. Write fails with [io.ErrClosedPipe] once no
+	// process in the VM reads it any more. Close sends end of file.
 	Stdin io.WriteCloser
-	// Stdout and Stderr end when the program and all it started have closed
-	// them. Closing one early is to the program as a closed pipe.
+	// Stdout and Stderr end when the program and all its children have closed them. Closing
+	// one of them earlier looks to the program like a closed pipe.
 	Stdout, Stderr io.ReadCloser
-	// PMI is the other end of the descriptor that PMI_FD names in the program;
-	// nil if none was asked for.
+	// PMI is the other end of the program's PMI_FD; nil if the command does not ask for
+	// PMI.
 	PMI io.ReadWriteCloser
 
 	session *Session
@@ -27,14 +27,13 @@ type Process struct {
 
 	exited chan struct{} // closed when exit or err is set
 	exit   *Exit
-	err    error         // why there is no exit
-	ended  chan struct{} // closed when the guest has said all, gone or not
+	err    error         // why exit is unknown
+	ended  chan struct{} // closed at the end of the guest's events; gone is final then
 	gone   bool
 }
 
-// Start starts a program in the VM and waits until it runs. A program that
-// cannot be executed starts all the same: its stderr and exit code tell, as
-// they do in a Slurm task.
+// Start starts a program in the VM and waits until it runs. It does not fail if the program
+// cannot be executed: the program's stderr and exit code then say so, as in a Slurm task.
 func (s *Session) Start(ctx context.Context, cmd Command) (*Process, error) {
 	if err := cmd.check(); err != nil {
 		return nil, err
@@ -73,7 +72,7 @@ func (s *Session) start(ctx context.Context, cmd Command) (_ *Process, err error
 	return p, nil
 }
 
-// event reads an event; an error in it is the error.
+// event reads an event. If the event has an error, event returns it.
 func (s *Session) event(ctx context.Context, control *stream) (e event, err error) {
 	stop := context.AfterFunc(ctx, control.Abandon)
 	err = control.readJSON(&e, maxAnswer)
@@ -110,14 +109,14 @@ func (p *Process) attach(ctx context.Context, id string, pmi bool) error {
 	return nil
 }
 
-// finish gives up the streams of a program that did not start.
+// finish closes the streams of a program that did not start.
 func (p *Process) finish() {
 	for _, st := range append(p.streams, p.control) {
 		go st.Finish()
 	}
 }
 
-// follow reads the events up to the end of the control stream.
+// follow reads events until the control stream ends.
 func (p *Process) follow() {
 	defer close(p.ended)
 	settled := false
@@ -135,7 +134,8 @@ func (p *Process) follow() {
 	}
 }
 
-// settle takes the first event that decides how the program ended.
+// settle sets the program's exit or error from an event. It reports whether the event
+// decides.
 func (p *Process) settle(e event, err error) bool {
 	switch {
 	case err != nil:
@@ -151,8 +151,8 @@ func (p *Process) settle(e event, err error) bool {
 	return true
 }
 
-// Signal sends a signal to the program's process group; SIGKILL goes to
-// everything the program started. A program that has ended is no error.
+// Signal sends a signal to the program's process group. SIGKILL goes to all processes that
+// the program started. Signalling a program that has ended is not an error.
 func (p *Process) Signal(sig syscall.Signal) error {
 	return p.send(order{Signal: int(sig)})
 }
@@ -174,9 +174,9 @@ func (p *Process) send(o order) error {
 	return nil
 }
 
-// Wait returns how the program ended. Its output is complete at the ends of
-// Stdout and Stderr, which may still be on their way. An error says that the
-// end is not known; it matches [ErrLost] if the channel ended.
+// Wait returns how the program ended. The rest of its output may still be on its way: it is
+// complete at the ends of Stdout and Stderr. An error says that the program's end is
+// unknown; it matches [ErrLost] if the channel ended.
 func (p *Process) Wait() (Exit, error) {
 	<-p.exited
 	if p.exit == nil {
@@ -185,9 +185,9 @@ func (p *Process) Wait() (Exit, error) {
 	return *p.exit, nil
 }
 
-// Close kills what is left of the program, closes its streams and returns when
-// the guest confirms that nothing of it is left. Without that confirmation it
-// returns an error. It may be called again.
+// Close kills the rest of the program, closes its streams and returns when the guest
+// confirms that nothing of it is left. Without this confirmation it returns an error. It
+// may be called again.
 func (p *Process) Close() error {
 	p.control.CloseWrite()
 	for _, st := range p.streams {
@@ -207,8 +207,8 @@ func (p *Process) unconfirmed() error {
 	return fmt.Errorf("%w: the guest does not confirm it", ErrLost)
 }
 
-// An input is a program's stdin. The guest closes its direction of the stream
-// when nobody reads it any more.
+// An input is a program's stdin. The guest closes its direction of the stream when no
+// process reads stdin any more.
 type input struct {
 	*stream
 	closed chan struct{}
@@ -263,7 +263,7 @@ func (out *output) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close says that nobody reads the output any more.
+// Close tells the program that nobody reads the output any more.
 func (out *output) Close() error {
 	out.once.Do(func() { go out.Finish() })
 	return nil

@@ -11,30 +11,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program is one that the guest runs, or is about to.
+// A program is a program that the guest runs, or is about to run.
 type program struct {
 	id      string
 	cmd     *Command
 	control *stream
 
 	mu       sync.Mutex
-	streams  map[string]*stream // as they come; nil once the program has ended
-	complete chan struct{}      // closed when all have come
+	streams  map[string]*stream // those that have come; nil once the program has ended
+	complete chan struct{}      // closed when all streams have come
 
 	group     *cgroup // nil without cgroups
 	child     *exec.Cmd
-	launching *net.UnixConn // to the child until it is the program
-	reaped    bool          // the child's pid means nothing any more
+	launching *net.UnixConn // to the child, until the child has become the program
+	reaped    bool          // the child's pid may belong to another process now
 
 	tty   *os.File
-	pipes []*os.File    // our ends
-	pmi   *net.UnixConn // our end
+	pipes []*os.File    // the agent's ends
+	pmi   *net.UnixConn // the agent's end
 
-	output sync.WaitGroup // what copies the program's output
-	others sync.WaitGroup // the other copies
+	output sync.WaitGroup // goroutines that copy the program's output
+	others sync.WaitGroup // goroutines that copy other streams
 }
 
-// program runs a program from its request to the confirmation of its end.
+// program runs a program, from its request to the confirmation that nothing of it is left.
 func (s *Server) program(control *stream, cmd *Command) {
 	defer control.Finish()
 	p := &program{cmd: cmd, control: control, streams: map[string]*stream{}, complete: make(chan struct{})}
@@ -75,7 +75,7 @@ func drain(orders <-chan order) {
 	}
 }
 
-// readOrders returns the orders of the host; the channel's end is theirs.
+// readOrders returns the host's orders. The channel is closed when no more can come.
 func (p *program) readOrders() <-chan order {
 	orders := make(chan order)
 	go func() {
@@ -91,7 +91,7 @@ func (p *program) readOrders() <-chan order {
 	return orders
 }
 
-// offer takes a stream of the program. It refuses one that it has already, or
+// offer takes a stream of the program. It refuses a stream that the program already has or
 // does not want.
 func (p *program) offer(kind string, st *stream) bool {
 	p.mu.Lock()
@@ -127,7 +127,7 @@ func (p *program) await(orders <-chan order) bool {
 	}
 }
 
-// closeStreams ends the streams that have come; none is taken any more.
+// closeStreams ends the streams that have come. After it, offer refuses further ones.
 func (p *program) closeStreams() {
 	p.mu.Lock()
 	streams := p.streams
@@ -142,9 +142,8 @@ func (p *program) closeStreams() {
 	}
 }
 
-// attend tells the host when the program runs, and when it has ended and its
-// output is sent. Meanwhile it follows orders, and when the host has none left
-// it kills what there is.
+// attend tells the host when the program runs, and when it has ended and its output is
+// sent. Meanwhile it obeys orders. When no more orders can come, it kills the program.
 func (p *program) attend(orders <-chan order) {
 	exited := make(chan Exit, 1)
 	go func() {
@@ -171,7 +170,7 @@ func (p *program) attend(orders <-chan order) {
 	}
 }
 
-// giveUp makes the copies end, whatever they wait for.
+// giveUp makes all copying end at once.
 func (p *program) giveUp() {
 	for _, st := range p.streams {
 		st.Abandon()
@@ -200,7 +199,7 @@ func (p *program) signal(sig syscall.Signal) {
 	}
 }
 
-// kill kills the program and everything it started, and waits for the latter.
+// kill kills the program and everything it started. It waits until the cgroup is empty.
 func (p *program) kill() {
 	p.signal(syscall.SIGKILL)
 	if p.group != nil {
@@ -208,11 +207,11 @@ func (p *program) kill() {
 	}
 }
 
-// reap waits until the program has ended, kills what it left behind, as
-// slurmstepd does, and waits until its output is sent.
+// reap waits until the program has ended, kills its other processes, as slurmstepd does,
+// and waits until its output is sent.
 func (p *program) reap() Exit {
-	// The pid stays the program's until the lock is held: nobody signals a
-	// stranger.
+	// The child stays a zombie until the lock is held, so nobody signals a stranger with
+	// the same pid.
 	_ = waitExit(p.child.Process.Pid)
 	p.signal(syscall.SIGKILL)
 	p.mu.Lock()
@@ -246,7 +245,7 @@ func exitOf(child *exec.Cmd) Exit {
 	return Exit{Code: status.ExitStatus()}
 }
 
-// release gives back what the program held in the VM.
+// release removes the program's pipes and its cgroup.
 func (p *program) release() error {
 	p.closePipes()
 	p.output.Wait()

@@ -278,7 +278,7 @@ func TestOutputThatNobodyReads(t *testing.T) {
 	}
 }
 
-// What a program leaves behind dies with it, and does not hold back its end.
+// When a program ends, its other processes are killed, and do not delay its end.
 func TestChildrenLeftBehind(t *testing.T) {
 	v := startVM(t)
 	p := start(t, v.Session, shell("setsid sleep 1000 & echo $!"))

@@ -13,11 +13,11 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// relayStreams bounds what one relay may have open. It runs one program.
+// relayStreams bounds how many streams one relay may have open. A relay runs one program.
 const relayStreams = 64
 
-// NewRelay opens the serving end of a session whose other end a relay opened
-// with [NewSession]. [Proxy] serves it.
+// NewRelay opens the end of a session that [Proxy] serves. The relay has opened the other
+// end with [NewSession].
 func NewRelay(conn io.ReadWriteCloser) (*yamux.Session, error) {
 	relay, err := serverSession(conn)
 	if err != nil {
@@ -26,12 +26,11 @@ func NewRelay(conn io.ReadWriteCloser) (*yamux.Session, error) {
 	return relay, nil
 }
 
-// Proxy passes the streams of a relay on to a VM, only those that start and
-// attend programs. For each it calls rewrite, which may change the header or
-// refuse it. When the relay, the VM's session or ctx ends, so do the relay's
-// session and its programs. Proxy returns when the guest has ended all of them. The
-// error is that the guest is lost, or has not confirmed that nothing of a program is
-// left.
+// Proxy passes a relay's streams on to a VM, but only those that start and attend programs.
+// It calls rewrite for each stream; rewrite may change the header or refuse it. When the
+// relay, the VM's session or ctx ends, Proxy ends the relay's session and its programs, and
+// returns when the guest has ended all of them. An error says that the guest is lost, or
+// has not confirmed that nothing of a program is left.
 func Proxy(ctx context.Context, relay *yamux.Session, to *Session, rewrite func(*Header) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -67,12 +66,12 @@ func Proxy(ctx context.Context, relay *yamux.Session, to *Session, rewrite func(
 	return to.cause(errors.New("the guest has not confirmed that nothing of a program is left"))
 }
 
-// pass carries one stream of a relay. It returns false if it has started a program
-// of whose end nothing is known.
+// pass carries one stream of a relay. It returns false if it has started a program and does
+// not know whether something of it is left.
 func pass(ctx context.Context, near *stream, to *Session, rewrite func(*Header) error) bool {
 	far, kind, err := forward(ctx, near, to, rewrite)
 	if err != nil {
-		// Only a program's control stream has a reader for this.
+		// Only a program's control stream has a reader for this error.
 		_ = writeLine(near, event{Error: err.Error()})
 		near.Finish()
 		return true
@@ -86,7 +85,7 @@ func pass(ctx context.Context, near *stream, to *Session, rewrite func(*Header) 
 	return said.gone || !said.started
 }
 
-// forward opens in the VM what the relay asks for.
+// forward opens the stream in the VM that the relay asks for.
 func forward(ctx context.Context, near *stream, to *Session, rewrite func(*Header) error) (*stream, string, error) {
 	var h Header
 	if err := near.readJSON(&h, maxHeader); err != nil {
@@ -108,9 +107,8 @@ func forward(ctx context.Context, near *stream, to *Session, rewrite func(*Heade
 	return far, h.Kind, err
 }
 
-// splice joins two streams until both directions have ended. A half-close
-// passes through; when one side is gone, the other is closed. What comes from far
-// is read through said.
+// splice connects two streams until both directions have ended. It passes on the end of one
+// direction; when one side is gone, it closes the other. It reads far through said.
 func splice(near, far *stream, said io.Reader) {
 	var both sync.WaitGroup
 	both.Go(func() { transfer(near, said) })
@@ -118,22 +116,23 @@ func splice(near, far *stream, said io.Reader) {
 	both.Wait()
 }
 
-// transfer copies to a stream what comes from another, up to its end.
+// transfer copies one stream to another, until the first one ends.
 func transfer(to *stream, from io.Reader) {
 	from = struct{ io.Reader }{from}
 	_, _ = io.CopyBuffer(struct{ io.Writer }{to}, from, make([]byte, chunk))
 	to.CloseWrite()
-	// If the other side is gone, what still comes must not pile up.
+	// If the writing side is gone, the rest must be read and dropped, so that it does not
+	// pile up.
 	_, _ = io.Copy(io.Discard, from)
 }
 
-// An eventReader takes notice of what a guest says about a program.
+// An eventReader passes on a guest's events about a program, and notes the important ones.
 type eventReader struct {
 	from io.Reader
 	line []byte
 
-	started bool // there may be processes
-	gone    bool // there are none any more
+	started bool // the program may have processes
+	gone    bool // none of its processes is left
 }
 
 func (r *eventReader) Read(p []byte) (int, error) {

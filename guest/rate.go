@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Tolerance is the part of its rate by which a VM's clock may be wrong.
+// Tolerance is how far a VM's clock rate may be from 1.
 const Tolerance = 0.01
 
 const (
@@ -19,13 +19,13 @@ const (
 	shortestPause = 5 * time.Millisecond
 	longestPause  = 200 * time.Millisecond
 
-	// maxReadings bounds those that are kept.
+	// maxReadings bounds how many readings are kept.
 	maxReadings = 32
 )
 
-// A Reading says what a VM's clock showed at a moment between two of this host's.
+// A Reading is the VM's clock at some moment between two moments of this host's clock.
 type Reading struct {
-	Asked, Answered time.Time     // with this host's monotonic clock
+	Asked, Answered time.Time     // by this host's monotonic clock
 	Uptime          time.Duration // by the monotonic clock of the VM's kernel, which its timers use
 }
 
@@ -33,12 +33,12 @@ type Reading struct {
 func (r Reading) trip() time.Duration { return r.Answered.Sub(r.Asked) }
 
 // A Rate is how fast a VM's clock runs: 1 is as fast as this host's. The true rate lies
-// between Low and High, however late the VM's answers were.
+// between Low and High, even if the VM's answers were late.
 type Rate struct{ Low, High float64 }
 
-// RateBetween returns the mean rate between two readings. The longer the time between
-// them is, compared with the time that the answers took, the closer are Low and High.
-// High is infinite if the readings are too close to tell.
+// RateBetween returns the mean rate between two readings. Low and High are closer if the
+// time between the readings is long compared with the time that the answers took. High is
+// infinite if the readings are too close to each other to tell.
 func RateBetween(a, b Reading) Rate {
 	passed := float64(b.Uptime - a.Uptime)
 	r := Rate{Low: passed / float64(b.Answered.Sub(a.Asked)), High: math.Inf(1)}
@@ -48,11 +48,12 @@ func RateBetween(a, b Reading) Rate {
 	return r
 }
 
-// Wrong reports whether the clock is certainly wrong: all of the range is further from 1
+// Wrong reports whether the clock is certainly wrong: the whole range is further from 1
 // than [Tolerance].
 func (r Rate) Wrong() bool { return r.Low > 1+Tolerance || r.High < 1-Tolerance }
 
-// Known reports whether the range tells right from wrong, and how wrong in good figures.
+// Known reports whether the range tells right from wrong. For a wrong rate, the range must
+// also be narrow enough to name the rate in a message.
 func (r Rate) Known() bool {
 	right := r.Low >= 1-Tolerance && r.High <= 1+Tolerance
 	inFigures := r.Error() < 0.05*max(1, r.Value())
@@ -62,7 +63,7 @@ func (r Rate) Known() bool {
 // Value is the middle of the range.
 func (r Rate) Value() float64 { return (r.Low + r.High) / 2 }
 
-// Error is by how much the true rate can differ from Value.
+// Error is the most by which the true rate can differ from Value.
 func (r Rate) Error() float64 { return (r.High - r.Low) / 2 }
 
 func (r Rate) String() string {
@@ -72,8 +73,7 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%.3f (±%.3f)", r.Value(), r.Error())
 }
 
-// A Meter measures the rate of a VM's clock. Its methods must not be called at the same
-// time.
+// A Meter measures the rate of a VM's clock. It is not safe for concurrent use.
 type Meter struct {
 	session  *Session
 	readings []Reading
@@ -82,8 +82,8 @@ type Meter struct {
 // NewMeter returns a meter without readings.
 func (s *Session) NewMeter() *Meter { return &Meter{session: s} }
 
-// Read reads the clock once. It returns the rate from that earlier reading up to this
-// one which tells it most exactly.
+// Read reads the clock once. It returns the rate since one of the earlier readings: the one
+// that gives the smallest error.
 func (m *Meter) Read(ctx context.Context) (Rate, error) {
 	now, err := m.session.readUptime(ctx)
 	if err != nil {
@@ -99,7 +99,7 @@ func (m *Meter) Read(ctx context.Context) (Rate, error) {
 	return best, nil
 }
 
-// keep adds a reading. When there are enough of them it drops the one that took longest.
+// keep adds a reading. If there are too many, it drops the one with the longest round trip.
 func (m *Meter) keep(r Reading) {
 	if len(m.readings) == maxReadings {
 		slowest := slices.MaxFunc(m.readings, func(a, b Reading) int { return cmp.Compare(a.trip(), b.trip()) })
@@ -108,13 +108,13 @@ func (m *Meter) keep(r Reading) {
 	m.readings = append(m.readings, r)
 }
 
-// Restart forgets all readings but the last: the next rates are those from now on.
+// Restart forgets all readings but the last, so later rates start there.
 func (m *Meter) Restart() {
 	m.readings = m.readings[max(0, len(m.readings)-1):]
 }
 
-// Measure reads the clock until its rate is known. On a host that is busy this takes
-// longer, and the result is as exact.
+// Measure reads the clock until its rate is known. On a busy host this takes longer, but
+// the result is just as exact.
 func (m *Meter) Measure(ctx context.Context) (Rate, error) {
 	for {
 		rate, err := m.Read(ctx)
@@ -129,8 +129,8 @@ func (m *Meter) Measure(ctx context.Context) (Rate, error) {
 	}
 }
 
-// pause is after how long another reading may be enough, if its answer is as quick as the
-// quickest so far.
+// pause is the time until the next reading: it may then be exact enough, if its answer is
+// as quick as the quickest so far.
 func (m *Meter) pause() time.Duration {
 	quickest := m.readings[0].trip()
 	for _, r := range m.readings {
@@ -139,7 +139,7 @@ func (m *Meter) pause() time.Duration {
 	return max(shortestPause, min(quickest*(2/Tolerance), longestPause))
 }
 
-// readUptime asks for the time that the VM's monotonic clock shows.
+// readUptime reads the VM's monotonic clock.
 func (s *Session) readUptime(ctx context.Context) (Reading, error) {
 	asked := time.Now()
 	a, err := s.ask(ctx, Header{Kind: kindClock})

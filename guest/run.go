@@ -20,18 +20,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programName is what a process is called before it becomes the program.
+// programName is the name of a process until it becomes the program.
 const programName = "slurmv-program"
 
-// RunProgram returns at once, except in a process that a [Server] made to run a
-// program. There it enters the program's cgroup, becomes its user and executes
-// it. All of that happens in the child, so that nothing can leave the cgroup
-// and files are looked up with the user's rights.
+// RunProgram returns at once, except in a process that a [Server] made to run a program.
+// There it enters the program's cgroup, becomes the program's user and executes the
+// program. The child does all this itself, so nothing can leave the cgroup, and files are
+// looked up with the user's rights.
 func RunProgram() {
 	if os.Args[0] != programName {
 		return
 	}
-	runtime.LockOSThread() // of all threads, it is this one that becomes the program
+	runtime.LockOSThread() // this very thread becomes the program
 	l, err := readLaunch()
 	if err == nil {
 		err = l.enter()
@@ -48,7 +48,8 @@ func complain(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "slurmv: error: "+format+"\n", args...)
 }
 
-// readLaunch leaves the socket open: that it closes on exec tells the agent.
+// readLaunch reads the launch. It leaves the socket open: when exec closes it, the agent
+// knows that the program runs.
 func readLaunch() (l launch, err error) {
 	unix.CloseOnExec(launchFD)
 	text, err := bufio.NewReader(descriptor(launchFD)).ReadBytes('\n')
@@ -58,8 +59,8 @@ func readLaunch() (l launch, err error) {
 	return l, json.Unmarshal(text, &l)
 }
 
-// A descriptor is read without an [os.File], which would close it when it is
-// no longer used.
+// A descriptor reads from a file descriptor. It is no [os.File], because the garbage
+// collector would close that.
 type descriptor int
 
 func (d descriptor) Read(p []byte) (int, error) {
@@ -75,7 +76,7 @@ func (d descriptor) Read(p []byte) (int, error) {
 	}
 }
 
-// enter makes the process the program's in all but the program.
+// enter gives the process the program's cgroup, limits, umask and user.
 func (l *launch) enter() error {
 	if l.Procs != "" {
 		if err := os.WriteFile(l.Procs, []byte("0"), 0); err != nil {
@@ -107,8 +108,8 @@ func (l *launch) enter() error {
 	return nil
 }
 
-// execute becomes the program. It returns the exit code that slurmstepd would
-// give when that fails, the error's number, after the same words.
+// execute becomes the program. If that fails, it prints slurmstepd's words and returns
+// slurmstepd's exit code, the number of the error.
 func (l *launch) execute() int {
 	cmd := &l.Command
 	if err := os.Chdir(cmd.Dir); err != nil {
@@ -122,8 +123,8 @@ func (l *launch) execute() int {
 		env = append(env, "PMI_FD="+strconv.Itoa(pmiFD))
 	}
 	hideDescriptors(cmd.PMI)
-	// Caught signals are reset by exec, those ignored by whatever started the
-	// agent would stay so. Go catches all others anyway.
+	// exec resets caught signals to their default, but leaves ignored signals ignored.
+	// Whatever started the agent may have ignored these two. Go catches all others anyway.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT)
 	path, err := lookPath(cmd.Args[0], env)
 	if err == nil {
@@ -141,8 +142,8 @@ func (l *launch) execute() int {
 	return 1
 }
 
-// hideDescriptors closes on exec what the agent was born with. Its own
-// descriptors are never passed on.
+// hideDescriptors makes exec close the descriptors that the agent inherited. Those that the
+// agent opens itself are never passed on.
 func hideDescriptors(pmi bool) {
 	first := uint(launchFD)
 	if pmi {
@@ -151,8 +152,8 @@ func hideDescriptors(pmi bool) {
 	_ = unix.CloseRange(first, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // Linux 5.11
 }
 
-// lookPath finds a program as execvp(3) does: in PATH when its name has no
-// slash, first of what can be executed.
+// lookPath finds a program as execvp(3) does: a name without a slash is the first
+// executable file of that name in PATH.
 func lookPath(name string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
@@ -182,7 +183,7 @@ func lookPath(name string, env []string) (string, error) {
 	return "", err
 }
 
-// interpreterOf returns what a script's first line names.
+// interpreterOf returns the interpreter in a script's first line.
 func interpreterOf(path string) (string, bool) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -196,7 +197,7 @@ func interpreterOf(path string) (string, bool) {
 	return string(name), script && n >= 3
 }
 
-// words are those of strerror(3) for err.
+// words is strerror(3)'s text for err.
 func words(err error) string {
 	var number syscall.Errno
 	if !errors.As(err, &number) {

@@ -18,16 +18,16 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// A Server is the guest's end of the channel. The program that holds it must
-// call [RunProgram] first thing in main.
+// A Server is the guest's end of the channel. A program that uses it must call [RunProgram]
+// first thing in main.
 type Server struct {
 	Machine Machine
-	// Cgroups holds a cgroup for each program. Without it only the process
-	// group of a program is killed, not what has left it.
+	// Cgroups has a cgroup for each program. Without it, only the process group of a
+	// program is killed, and processes that have left the group survive.
 	Cgroups *Cgroups
-	Log     *slog.Logger // nil is silence
+	Log     *slog.Logger // nil logs nothing
 
-	// connect is how a port of the loopback is reached; nil in earnest.
+	// connect connects to a port of the loopback; tests set it.
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
 
 	setup    sync.Mutex // one change of the machine at a time
@@ -35,11 +35,11 @@ type Server struct {
 	programs map[string]*program
 }
 
-// ErrNoHost matches the error of a [Server] that no host has greeted.
+// ErrNoHost matches the error of a [Server] if no host has greeted it.
 var ErrNoHost = errors.New("no host")
 
-// Serve waits for one host on the port, serves it until it goes, kills all
-// programs and closes the port. The error tells why it went.
+// Serve waits for one host on the port and serves it until it goes. It then kills all
+// programs and closes the port. The error says why the host went.
 func (s *Server) Serve(ctx context.Context, port io.ReadWriteCloser) error {
 	stop := context.AfterFunc(ctx, func() { _ = port.Close() })
 	defer stop()
@@ -63,8 +63,8 @@ func (s *Server) Serve(ctx context.Context, port io.ReadWriteCloser) error {
 	return fmt.Errorf("serve the host: %w", err)
 }
 
-// awaitHost answers the host's greeting. A host that still speaks to an agent
-// before this one learns first that it is gone.
+// awaitHost answers the host's greeting. It first writes the filler: a host whose session
+// was with an earlier agent thereby learns that this agent is gone.
 func (s *Server) awaitHost(port io.ReadWriter) (io.Reader, error) {
 	if _, err := port.Write(filler); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (s *Server) awaitHost(port io.ReadWriter) (io.Reader, error) {
 	return in, answerHello(in, port)
 }
 
-// acceptAll takes the host's streams up to the end of the session.
+// acceptAll serves the host's streams until the session ends.
 func (s *Server) acceptAll(mux *yamux.Session, serve func(*stream)) error {
 	for {
 		raw, err := accept(mux)
@@ -111,8 +111,8 @@ func (s *Server) stream(ctx context.Context, st *stream) {
 	}
 }
 
-// readHeader is strict: a host that asks for something this agent has never
-// heard of must not believe it was done.
+// readHeader is strict: if this agent does not know a part of the request, the host must
+// not believe that it was done.
 func readHeader(st *stream) (h Header, err error) {
 	line, err := st.readLine(maxHosts)
 	if err != nil {
@@ -126,7 +126,7 @@ func readHeader(st *stream) (h Header, err error) {
 	return h, nil
 }
 
-// change does what changes the machine.
+// change answers the requests that change the machine, one at a time.
 func (s *Server) change(ctx context.Context, h Header) answer {
 	s.setup.Lock()
 	defer s.setup.Unlock()
@@ -153,8 +153,8 @@ func (s *Server) change(ctx context.Context, h Header) answer {
 	return a
 }
 
-// clock reads or changes the clock. It does not wait for other changes of the machine:
-// the host measures the clock meanwhile.
+// clock reads or changes the clock. It does not wait for changes of the machine, because
+// the host measures the clock during them.
 func (s *Server) clock(h Header) answer {
 	var a answer
 	var err error
@@ -175,7 +175,7 @@ func (s *Server) clock(h Header) answer {
 	return a
 }
 
-// dial joins the stream to a port of the loopback.
+// dial connects the stream to a port of the loopback.
 func (s *Server) dial(ctx context.Context, st *stream, port uint16) {
 	connect := s.connect
 	if connect == nil {
@@ -196,7 +196,7 @@ func (s *Server) dial(ctx context.Context, st *stream, port uint16) {
 	st.Finish()
 }
 
-// A halfCloser is a connection whose directions end one by one.
+// A halfCloser is a connection whose directions can be closed one by one.
 type halfCloser interface {
 	net.Conn
 	CloseWrite() error
@@ -221,8 +221,8 @@ func joinConn(st *stream, conn halfCloser) {
 	both.Wait()
 }
 
-// register gives a program an id that nobody can guess: the streams of several
-// relays reach this agent over one channel.
+// register gives a program an id that nobody can guess. Otherwise one relay could take
+// another's streams: all reach this agent over one channel.
 func (s *Server) register(p *program) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// ErrLost matches the errors of everything that was under way when the channel
-// to the guest ended.
+// ErrLost matches the errors of all operations that were going on when the channel to the
+// guest ended.
 var ErrLost = errors.New("the channel to the VM ended")
 
 // A Session is the host's end of the channel to one VM, or a relay's end of
@@ -26,8 +26,8 @@ type Session struct {
 	err error // why the session ended
 }
 
-// Connect finds the agent in a VM over rw, however long it takes to boot, and
-// opens a session. If ctx ends first, or anything fails, rw is closed.
+// Connect finds the agent in a VM over rw, however long the VM takes to boot, and opens a
+// session. If ctx ends first, or anything fails, it closes rw.
 func Connect(ctx context.Context, rw io.ReadWriteCloser) (*Session, error) {
 	in, err := greet(ctx, rw)
 	if err != nil {
@@ -36,8 +36,8 @@ func Connect(ctx context.Context, rw io.ReadWriteCloser) (*Session, error) {
 	return NewSession(joined{in, rw})
 }
 
-// NewSession opens a session over a connection that needs no greeting: one that
-// [NewRelay] serves at the other end.
+// NewSession opens a session over a connection that needs no greeting: [NewRelay] serves
+// its other end.
 func NewSession(rw io.ReadWriteCloser) (*Session, error) {
 	mux, err := clientSession(rw)
 	if err != nil {
@@ -48,7 +48,7 @@ func NewSession(rw io.ReadWriteCloser) (*Session, error) {
 	return s, nil
 }
 
-// joined is a connection with a reader of its own.
+// joined is a connection that is read through another reader.
 type joined struct {
 	io.Reader
 	conn io.ReadWriteCloser
@@ -57,8 +57,8 @@ type joined struct {
 func (j joined) Write(p []byte) (int, error) { return j.conn.Write(p) }
 func (j joined) Close() error                { return j.conn.Close() }
 
-// watch waits for the session's end. Only this end opens streams, so a guest
-// which opens one is not our agent.
+// watch waits for the session's end. Only this end opens streams, so a guest that opens one
+// does not run our agent.
 func (s *Session) watch() {
 	_, err := accept(s.mux)
 	if err == nil {
@@ -77,7 +77,7 @@ func (s *Session) watch() {
 // Done is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err tells why the session ended; nil before.
+// Err says why the session ended; nil before.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +87,7 @@ func (s *Session) Err() error {
 	return fmt.Errorf("%w: %w", ErrLost, s.err)
 }
 
-// Close ends the session and the connection below it. The guest kills all
-// programs.
+// Close ends the session and the connection below it. The guest then kills all programs.
 func (s *Session) Close() error { return s.mux.Close() }
 
 // Setup makes the VM a member of the job's cluster.
@@ -143,8 +142,8 @@ func (s *Session) ask(ctx context.Context, h Header) (answer, error) {
 	return a, err
 }
 
-// answer reads a request's answer. An error in it is the error, and then the
-// stream is closed.
+// answer reads a request's answer. If the answer has an error, answer returns it. On any
+// error it closes the stream.
 func (s *Session) answer(ctx context.Context, st *stream) (a answer, err error) {
 	defer func() {
 		if err != nil {
@@ -190,7 +189,8 @@ func (s *Session) open(ctx context.Context, h Header) (*stream, error) {
 	return st, nil
 }
 
-// openStream waits until the peer has taken most earlier streams, or for ctx.
+// openStream opens a stream. It waits until the peer has accepted most earlier streams, or
+// ctx ends.
 func openStream(ctx context.Context, mux *yamux.Session) (*yamux.Stream, error) {
 	type result struct {
 		raw *yamux.Stream
@@ -214,9 +214,9 @@ func openStream(ctx context.Context, mux *yamux.Session) (*yamux.Stream, error) 
 	}
 }
 
-// cause is the session's end, if it has ended, or err. To a relay, the loss of
-// the VM may show first as the end of a stream; and the first sign of an agent that
-// took the place of another may be an answer that the other began.
+// cause returns the reason for the session's end if it has ended, else err. A relay may
+// notice the loss of the VM first by the end of a stream. And if another agent has taken
+// the place of the VM's agent, the first sign may be an answer that the former agent began.
 func (s *Session) cause(err error) error {
 	if s.mux.IsClosed() {
 		<-s.done

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The descriptors that a program's process is born with, besides 0, 1 and 2.
+// The descriptors of a program's process, besides 0, 1 and 2.
 const (
 	launchFD = 3 // a socket: the launch, then nothing; closed when the program runs
 	pmiFD    = 4 // stays open for the program
 )
 
-// A launch is what a program's process needs to know to become the program.
+// A launch tells a program's process how to become the program.
 type launch struct {
 	Command Command `json:"command"`
 	Procs   string  `json:"procs"` // file of the cgroup to enter; "" none
 }
 
-// start starts the program's process and the copying of its streams. On error,
-// release gives back what was made.
+// start starts the program's process and the copying of its streams. After an error,
+// release removes what start has made.
 func (p *program) start(groups *Cgroups) (err error) {
 	if groups != nil {
 		if p.group, err = groups.create(p.id); err != nil {
@@ -47,7 +47,7 @@ func (p *program) start(groups *Cgroups) (err error) {
 	return nil
 }
 
-// ends are the child's ends of what it is connected by.
+// ends are the child's ends of its pipes, terminal and sockets.
 type ends struct {
 	stdio []*os.File
 	extra []*os.File // descriptors 3 and up
@@ -59,8 +59,7 @@ func (e *ends) close() {
 	}
 }
 
-// child is this program once more, in a session of its own, about to call
-// [RunProgram].
+// child runs this program once more, in a session of its own, where it calls [RunProgram].
 func (e *ends) child() *exec.Cmd {
 	return &exec.Cmd{
 		Path:        "/proc/self/exe",
@@ -75,7 +74,7 @@ func (e *ends) child() *exec.Cmd {
 	}
 }
 
-// connect makes both ends of everything the program needs.
+// connect makes both ends of everything that connects the agent with the program.
 func (p *program) connect(theirs *ends) (err error) {
 	if p.cmd.Terminal != nil {
 		err = p.terminal(theirs)
@@ -92,9 +91,9 @@ func (p *program) connect(theirs *ends) (err error) {
 	return err
 }
 
-// launch tells the child what to become, and returns when it has become that or
-// failed to. The command reaches it as data, not as its own arguments and
-// environment: at first it is root.
+// launch tells the child which program to become, and returns when it has become the
+// program or failed. The command is sent over a socket and not as the child's own arguments
+// and environment, because the child is root at first.
 func (p *program) launch() {
 	l := launch{Command: *p.cmd}
 	if p.group != nil {
@@ -112,7 +111,7 @@ func (p *program) stdio(theirs *ends) error {
 			return fmt.Errorf("make a pipe: %w", err)
 		}
 		if i == 0 {
-			r, w = w, r // the program reads this one
+			r, w = w, r // the program reads its stdin
 		}
 		p.pipes = append(p.pipes, r)
 		theirs.stdio = append(theirs.stdio, w)
@@ -120,7 +119,7 @@ func (p *program) stdio(theirs *ends) error {
 	return nil
 }
 
-// terminal opens a terminal. Its one end of ours is stdin and stdout.
+// terminal opens a terminal. The agent's one end of it is both stdin and stdout.
 func (p *program) terminal(theirs *ends) error {
 	tty, name, err := openTerminal(*p.cmd.Terminal, p.cmd.UID)
 	if err != nil {
@@ -136,7 +135,7 @@ func (p *program) terminal(theirs *ends) error {
 	return nil
 }
 
-// socket makes a pair of connected sockets and returns ours.
+// socket makes a pair of connected sockets and returns the agent's end.
 func (e *ends) socket() (*net.UnixConn, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -169,8 +168,8 @@ func (p *program) copyStreams() {
 	}
 }
 
-// copyOut sends what the program writes, and closes the pipe when the reader of
-// the stream is gone, which the program then notices.
+// copyOut sends the program's output. When the stream's reader is gone, it closes the pipe,
+// so that the program notices.
 func (p *program) copyOut(st *stream, from *os.File) {
 	p.output.Go(func() {
 		_, _ = io.CopyBuffer(struct{ io.Writer }{st}, struct{ io.Reader }{from}, make([]byte, chunk))
@@ -182,8 +181,8 @@ func (p *program) copyOut(st *stream, from *os.File) {
 	})
 }
 
-// feed writes the stream to the program's stdin. When nobody reads that any
-// more it says so and drops the rest.
+// feed writes the stream to the program's stdin. When no process reads stdin any more, it
+// tells the host and drops the rest.
 func feed(to *os.File, st *stream) {
 	_, _ = io.Copy(struct{ io.Writer }{to}, struct{ io.Reader }{st})
 	_ = to.Close()
@@ -191,7 +190,7 @@ func feed(to *os.File, st *stream) {
 	_, _ = io.Copy(io.Discard, struct{ io.Reader }{st})
 }
 
-// typeIn writes the stream to a terminal; its end is typed too.
+// typeIn writes the stream to a terminal. At the stream's end it types Ctrl-D.
 func typeIn(tty *os.File, st *stream) {
 	_, _ = io.Copy(struct{ io.Writer }{tty}, struct{ io.Reader }{st})
 	_, _ = tty.Write([]byte{4}) // Ctrl-D
@@ -199,8 +198,8 @@ func typeIn(tty *os.File, st *stream) {
 	_, _ = io.Copy(io.Discard, struct{ io.Reader }{st})
 }
 
-// openTerminal returns the outer end of a new terminal and the name of the
-// inner, which becomes the user's.
+// openTerminal opens a new terminal. It returns the agent's end and the name of the
+// program's end, which it gives to the user.
 func openTerminal(size Size, uid uint32) (*os.File, string, error) {
 	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -234,7 +233,7 @@ func setSize(tty *os.File, size Size) error {
 	})
 }
 
-// control calls f with the descriptor of a file that stays non-blocking.
+// control calls f with the descriptor of a file, which stays non-blocking.
 func control(file *os.File, f func(fd int) error) error {
 	raw, err := file.SyscallConn()
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// chunk is the most that goes into one frame of the session. With its header it
-// is one buffer of the virtio-serial port, and streams take turns after each.
+// chunk is the most data in one frame of the session. A frame and its header fit into one
+// buffer of the virtio-serial port, and streams take turns after each frame.
 const chunk = 32<<10 - frameHeader
 
-// past is a deadline that ends what waits.
+// past is a deadline that ends waiting reads and writes at once.
 var past = time.Unix(1, 0)
 
-// A stream is one of a session, after or before its header line.
+// A stream is a stream of a session, after or before its header line.
 type stream struct {
 	raw *yamux.Stream
 	in  *bufio.Reader
@@ -43,8 +43,8 @@ func (s *stream) Write(p []byte) (n int, err error) {
 // CloseWrite tells the peer that nothing more will be written.
 func (s *stream) CloseWrite() { _ = s.raw.Close() }
 
-// Finish closes the stream in both directions: what the peer still sends is
-// read and dropped until it closes its own, so that it is never stalled.
+// Finish closes the stream in both directions. It reads and drops the peer's data until the
+// peer closes its direction too, so that the peer never blocks.
 func (s *stream) Finish() {
 	s.CloseWrite()
 	for {

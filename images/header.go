@@ -19,7 +19,7 @@ const (
 	maxBackingName = 1023
 )
 
-// A header is what the beginning of an image says about it.
+// A header is the description at the beginning of an image.
 type header struct {
 	format        string
 	size          int64  // virtual, in bytes
@@ -27,8 +27,8 @@ type header struct {
 	backingFormat string // as recorded, often ""
 }
 
-// readHeader reads an image of length bytes. Its format is found out if format
-// is "".
+// readHeader reads the header of an image of length bytes. If format is "", it detects the
+// format.
 func readHeader(r io.ReaderAt, length int64, format string) (header, error) {
 	if format != "" && format != Raw && format != QCOW2 {
 		return header{}, fmt.Errorf("has the format %q; only qcow2 and raw are supported", format)
@@ -48,9 +48,9 @@ func readHeader(r io.ReaderAt, length int64, format string) (header, error) {
 	return header{}, errors.New(foreign(start))
 }
 
-// bootable reports whether a raw image starts like a disk: with the boot
-// signature, which a disk with a GPT has too, or with a bare GPT. Any file is a
-// raw image to QEMU.
+// bootable reports whether a raw image starts like a disk: with the boot signature, which a
+// disk with a GPT has too, or with a bare GPT. QEMU itself would take any file for a raw
+// image.
 func bootable(start []byte) bool {
 	return len(start) >= sector && start[510] == 0x55 && start[511] == 0xaa && !isQCOW2(start) ||
 		len(start) >= 2*sector && bytes.HasPrefix(start[sector:], []byte("EFI PART"))
@@ -58,7 +58,7 @@ func bootable(start []byte) bool {
 
 const notADisk = "is not a disk image: neither qcow2 nor raw with a boot sector"
 
-// foreign says what a file is that is no image for us, and what helps.
+// foreign names the kind of a file that is not a usable image, and says what helps.
 func foreign(start []byte) string {
 	const convert = "; convert it with: qemu-img convert -O qcow2"
 	for _, known := range []struct {
@@ -86,7 +86,7 @@ func foreign(start []byte) string {
 	return notADisk
 }
 
-// Of the qcow2 format, see docs/interop/qcow2.rst of QEMU.
+// Numbers of the qcow2 format; see QEMU's docs/interop/qcow2.rst.
 const (
 	qcow2Magic      = "QFI\xfb"
 	qcow2V2Length   = 72
@@ -114,20 +114,20 @@ func readQCOW2(r io.ReaderAt, start []byte) (header, error) {
 	case be.Uint32(start[32:]) != 0:
 		return header{}, errors.New("is encrypted")
 	}
-	// All that is of interest lies in the first cluster.
+	// The header, its extensions and the backing file's name lie in the first cluster.
 	cluster := make([]byte, 1<<clusterBits)
 	n, err := r.ReadAt(cluster, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return header{}, fmt.Errorf("cannot be read: %w", err)
 	}
 	if n < qcow2V2Length {
-		return header{}, errCutOff // somebody is shortening it
+		return header{}, errCutOff // the file has just been shortened
 	}
 	h := header{format: QCOW2, size: int64(size)}
 	return h, h.readCluster(cluster[:n])
 }
 
-// readCluster reads the names of other files, and refuses what would need some.
+// readCluster reads the name of the backing file, and refuses images that need other files.
 func (h *header) readCluster(cluster []byte) error {
 	be := binary.BigEndian
 	length := uint64(qcow2V2Length)
@@ -159,8 +159,9 @@ func (h *header) readCluster(cluster []byte) error {
 	return h.readExtensions(cluster[:offset], length)
 }
 
-// rebase makes name, which is no longer than the one that is there, what the image
-// in file is based on. The image may be another one than was looked at before.
+// rebase changes the name of the backing file of the image in file. name must not be longer
+// than the present name. The user may have replaced the image since it was inspected, so
+// rebase reads the header again.
 func rebase(file *os.File, name string) error {
 	info, err := file.Stat()
 	if err != nil {

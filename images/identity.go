@@ -12,14 +12,14 @@ import (
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
-// A FileIdentity tells whether a file is still the one that it was, without reading it.
+// A FileIdentity tells whether a file is still the same, without reading it.
 type FileIdentity struct {
 	Path string `json:"path"`
 	cache.Identity
 }
 
-// Identities returns those of the image and of all that it is based on. The owner has
-// to reach the files.
+// Identities returns the identities of the image and of all files that it is based on. The
+// owner must be able to open them.
 func (i Info) Identities(ctx context.Context, as owner.Owner) (all []FileIdentity, err error) {
 	files, err := openAll(ctx, as, i.layers())
 	defer closeAll(files)
@@ -44,8 +44,8 @@ func Identify(path string) (FileIdentity, error) {
 	return FileIdentity{path, is}, err
 }
 
-// CopyFor makes a copy of a small file at path that is as's, 0600. Its directory may be
-// his; nothing must be there yet.
+// CopyFor copies a small file to path. The copy belongs to as, with mode 0600. The
+// directory may be the user's, so CopyFor fails if path exists.
 func CopyFor(source, path string, as owner.Owner) error {
 	data, err := os.ReadFile(source)
 	if err != nil {

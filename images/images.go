@@ -1,16 +1,15 @@
 // Package images turns the image that a user names into the disks of a VM.
 //
-// [Resolve] finds the file, [Inspect] decides whether it can and may be used,
-// [Stage] brings it to the node's own disk, once for all who use it (package
-// cache), [CreateOverlay] makes the VM's own disk on top of it, which leaves the image
-// as it is. [WriteSeed] makes the small disk that brings slurmv-guest and the
+// [Resolve] finds the file. [Inspect] decides whether it can and may be used.
+// [Staging.Stage] copies it to the node's own disk, once for all jobs that use it (package
+// cache). [CreateOverlay] makes the VM's own disk on top of it, so the image never
+// changes. [WriteSeed] makes the small disk that brings slurmv-guest and the
 // user's cloud-init data into a VM.
 //
-// An image is a text that a user wrote: whatever it says about other files is
-// checked before any program opens it. What is done with a user's path is done
-// with that user's rights (package owner), so that the kernel decides what he may
-// read. The owner can still change his image afterwards; as QEMU runs with his
-// rights too, that gains him nothing.
+// Users write images, so nothing in an image is trusted: every file that it names is
+// checked before a program opens it. A user's path is opened with that user's rights
+// (package owner), so the kernel decides what they may read. Users can still change their
+// image afterwards, but gain nothing by it: QEMU runs with their rights too.
 package images
 
 import (
@@ -28,7 +27,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
-// The formats that an image, or what it is based on, can have.
+// The formats of images and of the files that they are based on.
 const (
 	QCOW2 = "qcow2"
 	Raw   = "raw"
@@ -50,7 +49,7 @@ type Info struct {
 // VirtualMiB returns the size of the disk, rounded up.
 func (i Info) VirtualMiB() int64 { return mib(i.VirtualBytes) }
 
-// An Error says in one sentence why a file of the user's cannot be used.
+// An Error says in one sentence why a user's file cannot be used.
 type Error struct {
 	What   string // "image" if empty
 	Path   string
@@ -64,7 +63,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// printable quotes a path that has characters which a terminal would act on.
+// printable quotes a path with characters that a terminal would obey.
 func printable(path string) string {
 	if quoted := strconv.Quote(path); quoted != `"`+path+`"` {
 		return quoted
@@ -72,8 +71,8 @@ func printable(path string) string {
 	return path
 }
 
-// Resolve returns the path of an image by what --vm-image names: a name of the
-// site's catalogue or an absolute path.
+// Resolve returns the path of an image from the value of --vm-image: a name in the site's
+// catalogue or an absolute path.
 func Resolve(cfg config.Config, image string) (string, error) {
 	if filepath.IsAbs(image) {
 		return filepath.Clean(image), nil
@@ -87,14 +86,14 @@ func Resolve(cfg config.Config, image string) (string, error) {
 	return "", fmt.Errorf("%s is not in the site's catalogue (%s) and no absolute path", config.Quote(image), config.Names(cfg.Images.Catalogue))
 }
 
-// maxLayers bounds how long a chain of backing files may be; QEMU opens them all.
+// maxLayers bounds the length of a chain of backing files, because QEMU opens them all.
 const maxLayers = 16
 
-// Inspect looks at the image at path as its user and returns what it is. The
-// error is an [*Error] if it is the image's fault.
+// Inspect looks at the image at path with the user's rights, and describes it. The error is
+// an [*Error] if it is the image's fault.
 //
-// Every file that belongs to the image has to lie in the site's image
-// directories, unless the image is of the site's catalogue.
+// Every file of the image must lie in the site's image directories, unless the image is in
+// the site's catalogue.
 func Inspect(ctx context.Context, site config.Images, path string, as owner.Owner) (Info, error) {
 	info, err := readLayers(ctx, allowedDirs(site, path), path, as)
 	if err != nil {
@@ -106,7 +105,8 @@ func Inspect(ctx context.Context, site config.Images, path string, as owner.Owne
 	return info, nil
 }
 
-// readLayers follows the image from file to file, each opened by its user.
+// readLayers follows the image from file to file. Each file is opened with the user's
+// rights.
 func readLayers(ctx context.Context, dirs []string, path string, as owner.Owner) (info Info, err error) {
 	next, format := path, ""
 	for depth := range maxLayers {
@@ -130,8 +130,8 @@ func readLayers(ctx context.Context, dirs []string, path string, as owner.Owner)
 	return Info{}, &Error{Path: path, Reason: fmt.Sprintf("is based on a chain of more than %d files", maxLayers-1)}
 }
 
-// readLayer opens one file. format is what the file on top of it says that it
-// is, "" if it is to be found out.
+// readLayer opens one file. format is the file's format as the layer above it says, "" if
+// it does not say.
 func readLayer(ctx context.Context, dirs []string, path, format string, as owner.Owner) (Layer, header, error) {
 	file, real, err := open(ctx, as, "image", path)
 	if err != nil {
@@ -152,8 +152,7 @@ func readLayer(ctx context.Context, dirs []string, path, format string, as owner
 	return Layer{Path: real, Format: head.format}, head, nil
 }
 
-// blame names the image that the user asked for in an error about a file which
-// that is based on.
+// blame makes an error about a backing file name the image that the user asked for.
 func blame(image, file string, err error) error {
 	var e *Error
 	if errors.As(err, &e) && image != file {
@@ -162,9 +161,9 @@ func blame(image, file string, err error) error {
 	return err
 }
 
-// backingPath returns the path of the file that the image at path is based on.
-// QEMU would also take an URL or a description in JSON, by which an image could
-// reach for hosts and devices.
+// backingPath returns the path of the backing file of the image at path. It refuses URLs
+// and JSON descriptions: QEMU would accept them, and an image could reach hosts and devices
+// with them.
 func backingPath(path, backing string) (string, error) {
 	before, _, colon := strings.Cut(backing, ":")
 	if colon && !strings.Contains(before, "/") {
@@ -208,9 +207,10 @@ func within(dirs []string, path string) bool {
 	})
 }
 
-// CreateOverlay makes the qcow2 disk of a VM at path: size sizeMiB, or the
-// image's own if that is 0, and the image below it. The file is as's, 0600, and
-// must not exist; the directory may be root's, but as must be able to pass it.
+// CreateOverlay makes the qcow2 disk of a VM at path, on top of the image base. The disk
+// has sizeMiB, or the size of the image if sizeMiB is 0. The file belongs to as, with mode
+// 0600, and must not exist. Its directory may be root's, but as must be able to pass
+// through it.
 func CreateOverlay(ctx context.Context, base Info, path string, sizeMiB int64, as owner.Owner) error {
 	size, err := overlaySize(base, sizeMiB)
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// The seed disk is an ISO 9660 file system (ECMA-119) with one directory and
-// Rock Ridge names (RRIP 1.09), as "user-data" is not a name of plain
-// ISO 9660. Written here, the data goes straight from file to file; a library
-// would collect it in a temporary directory first, where a kill leaves it.
+// The seed disk is an ISO 9660 file system (ECMA-119) with one directory. It has Rock Ridge
+// names (RRIP 1.09), because plain ISO 9660 does not allow the name "user-data". This code
+// copies data straight from file to file. A library would first collect it in a temporary
+// directory, and leave it there when it is killed.
 
 const (
 	isoSector = 2048
 
-	// Where things are, in sectors. The first 16 are not used.
+	// The places of the parts, in sectors. The first 16 sectors are not used.
 	isoVolume     = 16
 	isoTerminator = 17
 	isoPathLittle = 18
@@ -35,10 +35,10 @@ type isoFile struct {
 	executable bool
 }
 
-// isoDate is 1 January 2000, UTC: nobody asks when a seed was made.
+// isoDate is 1 January 2000, UTC. The true date does not matter.
 var isoDate = []byte{100, 1, 1, 0, 0, 0, 0}
 
-// writeISO fills disk, which is empty, with a volume of these files.
+// writeISO fills disk, which must be empty, with a volume of these files.
 func writeISO(disk *os.File, label string, files []isoFile) error {
 	files = slices.SortedFunc(slices.Values(files), func(a, b isoFile) int { return strings.Compare(a.name, b.name) })
 	head, starts, sectors := isoLayout(label, files)
@@ -52,7 +52,7 @@ func writeISO(disk *os.File, label string, files []isoFile) error {
 		if _, err := disk.Seek(int64(starts[i])*isoSector, io.SeekStart); err != nil {
 			return err
 		}
-		// Between files, the kernel copies.
+		// If data is a file too, the kernel does the copying.
 		switch n, err := io.Copy(disk, f.data); {
 		case err != nil:
 			return err
@@ -163,7 +163,8 @@ func rockName(name string) []byte {
 	return append([]byte{'N', 'M', byte(5 + len(name)), 1, 0}, name...)
 }
 
-// ISO 9660 stores numbers in both byte orders, one after the other.
+// both32 and both16 return a number in both byte orders, one after the other, as ISO 9660
+// stores it.
 func both32(v uint32) []byte {
 	return binary.BigEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, v), v)
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/slurm-v/slurm-v/internal/program"
 )
 
-// open opens a regular file for reading as its user and returns also its path without
-// symbolic links. what it is goes into messages. The error is an [*Error] that a user
-// understands.
+// open opens a regular file with the user's rights, for reading, and also returns its path
+// without symbolic links. what names the file in messages. The error is an [*Error] that
+// users understand.
 func open(ctx context.Context, as owner.Owner, what, path string) (*os.File, string, error) {
 	file, real, err := as.Open(ctx, path)
 	if err != nil {
@@ -27,7 +27,7 @@ func open(ctx context.Context, as owner.Owner, what, path string) (*os.File, str
 	return file, real, nil
 }
 
-// explain makes a sentence of why path could not be opened.
+// explain says in a sentence why path could not be opened.
 func explain(as owner.Owner, what, path string, err error) error {
 	var refused *fs.PathError
 	e := &Error{What: what, Path: path, Err: err}
@@ -50,8 +50,8 @@ func explain(as owner.Owner, what, path string, err error) error {
 	return e
 }
 
-// createFor makes an empty file that belongs to the owner. Its directory may be
-// his, so nothing that lies there already is opened.
+// createFor makes an empty file that belongs to the user. The directory may be the user's,
+// so createFor opens no existing file.
 func createFor(path string, as owner.Owner) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -63,15 +63,15 @@ func createFor(path string, as owner.Owner) (*os.File, error) {
 	return file, nil
 }
 
-// What qemu-img may use. An image can be made so that it needs hours and any
-// amount of memory; these are OpenStack Nova's limits for the same purpose.
+// Limits of qemu-img. An image can be made so that qemu-img needs hours and any amount of
+// memory. OpenStack Nova has the same limits for the same purpose.
 const (
 	qemuImgMemory = "1073741824" // bytes of address space
 	qemuImgCPU    = "30"         // seconds
 	qemuImgTime   = 2 * time.Minute
 )
 
-// checkWithQEMU lets QEMU itself open the image and all below it.
+// checkWithQEMU makes QEMU itself open the image and all files below it.
 func checkWithQEMU(ctx context.Context, image Layer, as owner.Owner) error {
 	err := runQEMUImg(ctx, as, "info", "--output=json", "--backing-chain", "-U", "-f", image.Format, image.Path)
 	var failed *exec.ExitError
@@ -81,11 +81,11 @@ func checkWithQEMU(ctx context.Context, image Layer, as owner.Owner) error {
 	return err
 }
 
-// programs is where qemu-img is looked for first: in a test, a directory of its own.
+// programs is the directory in which qemu-img is looked for first; tests set it.
 var programs = ""
 
-// runQEMUImg runs qemu-img as the owner. What it prints is not used: the owner can
-// meddle with a process of his own.
+// runQEMUImg runs qemu-img as the owner. Its output is not used except in errors, because
+// owners can change what their own processes print.
 func runQEMUImg(ctx context.Context, as owner.Owner, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, qemuImgTime)
 	defer cancel()

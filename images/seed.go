@@ -17,27 +17,28 @@ import (
 // MaxUserData bounds the user's cloud-init data, in bytes.
 const MaxUserData = 64 << 10
 
-// A Seed is what a VM finds on its seed disk: the NoCloud data source of
-// cloud-init, and slurmv-guest.
+// A Seed is the content of a VM's seed disk: the NoCloud data source of cloud-init, and
+// slurmv-guest.
 type Seed struct {
-	InstanceID  string // unlike that of any other VM; cloud-init configures a VM anew when it changes
+	InstanceID  string // different for every VM; cloud-init configures a VM anew when it changes
 	Hostname    string
 	GuestBinary string // path of slurmv-guest on this node
 	UserData    []byte // handed to cloud-init as it is; may be empty
 }
 
-// The label and the names by which cloud-init and start-guest.sh know the disk.
+// The label and the file name by which cloud-init and start-guest.sh find the disk and the
+// agent.
 const (
 	seedLabel = "cidata"
 	guestName = "slurmv-guest"
 )
 
-// startGuest runs in the VM.
+// startGuest is a script that cloud-init runs in the VM.
 //
 //go:embed start-guest.sh
 var startGuest string
 
-// ReadUserData reads the user's file for cloud-init with his own rights.
+// ReadUserData reads the user's file for cloud-init with the user's rights.
 func ReadUserData(ctx context.Context, path string, as owner.Owner) ([]byte, error) {
 	file, _, err := open(ctx, as, "user data", path)
 	if err != nil {
@@ -54,9 +55,9 @@ func ReadUserData(ctx context.Context, path string, as owner.Owner) ([]byte, err
 	return data, nil
 }
 
-// WriteSeed writes the seed disk of one VM to path, which must not exist. The
-// file is as's, 0600, as large as slurmv-guest and some KiB, and is copied from
-// file to file: any number may be written at once.
+// WriteSeed writes the seed disk of one VM to path, which must not exist. The file belongs
+// to as, with mode 0600, and is some KiB larger than slurmv-guest. The data is copied from
+// file to file, so any number of seeds may be written at once.
 func WriteSeed(path string, seed Seed, as owner.Owner) error {
 	if err := writeSeed(path, seed, as); err != nil {
 		return fmt.Errorf("write seed disk %s: %w", printable(path), err)
@@ -98,8 +99,8 @@ func (s Seed) files() ([]isoFile, error) {
 	if len(s.UserData) > MaxUserData {
 		return nil, fmt.Errorf("user data of %d bytes is larger than %d", len(s.UserData), MaxUserData)
 	}
-	// In mode "local" cloud-init does its work before there is a network, which
-	// comes up only after slurmv-guest has been told its addresses. JSON is YAML.
+	// In mode "local" cloud-init does not wait for a network. The network comes up only
+	// after slurmv-guest has got the VM's addresses. JSON is YAML too.
 	meta, err := json.Marshal(map[string]string{
 		"instance-id": s.InstanceID, "local-hostname": s.Hostname, "dsmode": "local",
 	})
@@ -112,7 +113,7 @@ func (s Seed) files() ([]isoFile, error) {
 		data []byte
 	}{
 		{"meta-data", meta},
-		{"network-config", []byte(`{"config":"disabled"}`)}, // slurmv-guest does it
+		{"network-config", []byte(`{"config":"disabled"}`)}, // slurmv-guest configures the network
 		{"user-data", s.UserData},
 		{"vendor-data", vendorData()},
 	} {
@@ -121,12 +122,12 @@ func (s Seed) files() ([]isoFile, error) {
 	return files, nil
 }
 
-// noUsers keeps cloud-init from making the distribution's default user, which
-// often has the number of the job's owner, at the moment at which slurmv-guest
-// makes that one. The user's own data wins over it.
+// noUsers keeps cloud-init from making the distribution's default user. That user often has
+// the uid of the job's owner, whom slurmv-guest makes at the same time. The user's own data
+// overrides noUsers.
 const noUsers = "#cloud-config\nusers: []\n"
 
-// vendorData is what we ask of cloud-init, beside what the user does.
+// vendorData is our own data for cloud-init, beside the user's.
 func vendorData() []byte {
 	var body bytes.Buffer
 	parts := multipart.NewWriter(&body)

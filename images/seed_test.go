@@ -226,7 +226,7 @@ func TestReadUserData(t *testing.T) {
 		secret:     "user data " + secret + " is not readable by user alice",
 		big:        "user data " + big + " is larger than 64 KiB",
 		mine + "x": "user data " + mine + "x does not exist",
-		// What the kernel says there depends on who reads, and that would be root.
+		// The kernel's text there depends on the reader, which would be root.
 		"/proc/self/maps": "user data /proc/self/maps is the kernel's own (as in /proc and /sys), not a stored file",
 	} {
 		if _, err := ReadUserData(t.Context(), path, nobody); err == nil || err.Error() != want {

@@ -15,12 +15,12 @@ import (
 	"github.com/slurm-v/slurm-v/internal/sparse"
 )
 
-// An Outcome is what staging an image came to.
+// An Outcome is the result of staging an image.
 type Outcome struct {
 	How    How
 	Copied int64         // bytes, by this job
 	Waited time.Duration // for other jobs that were copying
-	Why    string        // an image that was to be copied is used where it lies
+	Why    string        // why the image is used where it lies although it should be copied
 }
 
 // How is where the VMs of a job read an image, and how it got there.
@@ -28,10 +28,10 @@ type How string
 
 // The values of How.
 const (
-	Found  How = "found"  // a copy was on the node
-	Waited How = "waited" // for another job, which was copying
-	Copied How = "copied" // to the node
-	Direct How = "direct" // where it lies
+	Found  How = "found"  // a copy was on the node already
+	Waited How = "waited" // another job was copying it
+	Copied How = "copied" // this job has copied it to the node
+	Direct How = "direct" // it is used where it lies
 	Own    How = "copy"   // each VM has a copy of its own
 )
 
@@ -64,17 +64,17 @@ type Staging struct {
 	Cache  *cache.Cache
 	Site   config.Images
 	Owner  owner.Owner
-	Holder string       // in whose name copies are held; see [cache.Cache.Release]
-	Say    func(string) // is told now and then how far it is
+	Holder string       // the job that holds the copies; see [cache.Cache.Release]
+	Say    func(string) // gets a line about the progress from time to time
 }
 
-// Stage returns the image that path names with the paths of copies on the node's
-// own disk in place of those that image has. Its owner opens the files now,
-// whatever copies there are. Copies of the site's catalogue are shared by all
-// users, if every user can read the image, and all others are the owner's.
+// Stage returns the image at path with the paths of copies on the node's own disk in place
+// of its own. It opens the files with the owner's rights even if copies exist. All users
+// share a copy of a catalogue image if every user can read the image. Every other copy
+// belongs to the owner alone.
 //
-// What keeps an image from being copied, such as a full disk, is no error: it is
-// used where it lies then, and the Outcome says why.
+// If the image cannot be copied, for example because the disk is full, this is not an
+// error: the image is used where it lies, and the Outcome says why.
 func (s Staging) Stage(ctx context.Context, path string, image Info) (Info, Outcome, error) {
 	files, err := openAll(ctx, s.Owner, image.layers())
 	defer closeAll(files)
@@ -97,8 +97,8 @@ func (s Staging) Stage(ctx context.Context, path string, image Info) (Info, Outc
 // layers are the image's files, the top one first.
 func (i Info) layers() []Layer { return append([]Layer{i.Layer}, i.Backing...) }
 
-// openAll opens files as the owner. Those that it has opened are to be closed even
-// if it fails.
+// openAll opens files with the owner's rights. The caller closes those that are open, even
+// after an error.
 func openAll(ctx context.Context, as owner.Owner, layers []Layer) (files []*os.File, err error) {
 	for _, layer := range layers {
 		file, _, err := open(ctx, as, "image", layer.Path)
@@ -116,7 +116,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// local reports whether the image lies where its copy would.
+// local reports whether the image lies on the same file system as the cache.
 func (s Staging) local(files []*os.File) bool {
 	return !slices.ContainsFunc(files, func(f *os.File) bool {
 		beside, err := s.Cache.Beside(f)
@@ -124,8 +124,8 @@ func (s Staging) local(files []*os.File) bool {
 	})
 }
 
-// owners decides whose the copy of each layer is to be. What a catalogue image is
-// based on is the catalogue's, too.
+// owners decides to whom the copy of each layer belongs. The layers below a catalogue image
+// count as the catalogue's too.
 func (s Staging) owners(ctx context.Context, path string, image Info) []cache.Whose {
 	var owners []cache.Whose
 	listed := InCatalogue(s.Site, path)
@@ -140,7 +140,7 @@ func (s Staging) owners(ctx context.Context, path string, image Info) []cache.Wh
 	return owners
 }
 
-// public reports whether everybody may read a layer.
+// public reports whether every user may read a layer.
 func public(ctx context.Context, layer Layer) bool {
 	file, _, err := open(ctx, owner.Nobody, "image", layer.Path)
 	if err != nil {
@@ -150,7 +150,8 @@ func public(ctx context.Context, layer Layer) bool {
 	return true
 }
 
-// copy gets the copies of all layers, the lowest first, since each names the next.
+// copy gets the copies of all layers. It begins with the lowest, since each copy names the
+// one below it.
 func (s Staging) copy(ctx context.Context, files []*os.File, owners []cache.Whose, image Info) (Info, Outcome, error) {
 	staged, outcome := image, Outcome{How: Found}
 	staged.Backing = slices.Clone(image.Backing)
@@ -169,7 +170,7 @@ func (s Staging) copy(ctx context.Context, files []*os.File, owners []cache.Whos
 	return staged, outcome, nil
 }
 
-// setPath changes where the layer i, from the top, lies.
+// setPath sets the path of one layer; 0 is the top.
 func (i *Info) setPath(layer int, path string) {
 	if layer == 0 {
 		i.Path = path
@@ -190,7 +191,7 @@ func (o Outcome) plus(got cache.Copy) Outcome {
 	return o
 }
 
-// finish has a copy name the copy below it.
+// finish returns the function that makes a copy name the copy below it.
 func finish(below int) func(*os.File) error {
 	if below == 0 {
 		return nil
@@ -206,8 +207,8 @@ func (s Staging) progress(p cache.Progress) {
 	s.Say(fmt.Sprintf("%s %d of %d MiB to the node", who, p.Done>>20, mib(p.Total)))
 }
 
-// CopyTo makes a copy of the whole image for one VM in dir, and returns it. The
-// files are the owner's.
+// CopyTo copies the whole image for one VM into dir, and returns the copy. The files belong
+// to the owner.
 func CopyTo(ctx context.Context, dir string, image Info, as owner.Owner) (Info, error) {
 	files, err := openAll(ctx, as, image.layers())
 	defer closeAll(files)

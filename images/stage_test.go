@@ -118,7 +118,7 @@ func TestAChainIsCopiedWhole(t *testing.T) {
 	if outcome.How != Copied || outcome.Copied == 0 {
 		t.Errorf("outcome %+v", outcome)
 	}
-	// What QEMU finds is what Stage says, all of it in the cache.
+	// QEMU finds the files that Stage names, all of them in the cache.
 	seen, err := Inspect(t.Context(), s.cfg.Images, info.Path, ann)
 	if diff := cmp.Diff([]string{"2", "1", "0"}, fileNames(seen)); err != nil || diff != "" {
 		t.Fatalf("the copy is based on other files: error %v (-want +got):\n%s", err, diff)

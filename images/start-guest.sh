@@ -1,7 +1,6 @@
 #!/bin/sh
-# Starts slurmv-guest from the seed disk. cloud-init runs this early in every
-# boot, in some versions twice, and waits until nobody has its standard output
-# any more.
+# Starts slurmv-guest from the seed disk. cloud-init runs this early in every boot, in some
+# versions twice. It waits until no process has this script's standard output open any more.
 
 dir=/run/slurmv-guest
 
@@ -14,7 +13,7 @@ fail() {
 	exit 1
 }
 
-# An image may have slurmv-guest baked in. Two could not open the one port.
+# An image may contain slurmv-guest already. Two of them could not open the one port.
 if grep -qsx slurmv-guest /proc/[0-9]*/comm; then
 	exit 0
 fi
@@ -27,8 +26,8 @@ if [ -d /run/systemd/system ]; then
 fi
 mkdir "$dir" 2>/dev/null || exit 0
 
-# Not in /run itself, which some distributions mount noexec, nor on the root file
-# system, which may be read-only.
+# The program goes to a tmpfs of its own: some distributions mount /run noexec, and the root
+# file system may be read-only.
 mount -t tmpfs -o mode=0755,size=64m slurmv-guest "$dir" || fail "cannot mount a tmpfs on $dir"
 mkdir "$dir/seed"
 mount -o ro LABEL=cidata "$dir/seed" || mount -o ro /dev/disk/by-label/cidata "$dir/seed" ||
@@ -37,12 +36,11 @@ cp "$dir/seed/slurmv-guest" "$dir/slurmv-guest" || fail "cannot copy slurmv-gues
 chmod 0755 "$dir/slurmv-guest"
 umount "$dir/seed"
 
-# Where SELinux enforces, systemd may not run files with the label of /run.
+# With SELinux in enforcing mode, systemd may not run files with the label of /run.
 chcon -t bin_t "$dir/slurmv-guest" 2>/dev/null
 
-# The unit has no default dependencies, for these would make it wait until
-# cloud-init is done. What it must not overtake are the mounts of /etc/fstab and
-# the emptying of /tmp.
+# The unit has no default dependencies, because they would make it wait until cloud-init is
+# done. It only has to start after the mounts of /etc/fstab and after /tmp was emptied.
 if [ -n "$systemd" ] && systemd-run --quiet --no-block --unit=slurmv-guest-seed \
 	--description="Slurm-V guest agent (from the seed disk)" \
 	-p DefaultDependencies=no -p Conflicts=shutdown.target -p Before=shutdown.target \

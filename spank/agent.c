@@ -32,14 +32,14 @@
 
 enum {
 	STATUS_FD = 3,
-	PRIVATE_FD = 10, /* ours stay above the ones that the agent gets */
+	PRIVATE_FD = 10, /* the caller's descriptors stay above the agent's */
 	LINE_MAX_BYTES = 8192,
 };
 
 struct run {
 	const struct agent *agent;
 	pid_t pid;
-	int status;       /* our end of the pipe */
+	int status;       /* the caller's end of the pipe */
 	int terms;        /* signalfd that reads SIGTERM, or -1 */
 	int64_t deadline; /* in ms; INT64_MAX is never */
 	bool ready, told, ending, cancelled;
@@ -55,7 +55,7 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* How long poll may wait. */
+/* How long poll may wait, in ms; -1 is for ever. */
 static int remaining(const struct run *r)
 {
 	int64_t left = r->deadline - now_ms();
@@ -115,7 +115,7 @@ static bool take_input(struct run *r)
 	return n > 0 || (n < 0 && errno == EINTR);
 }
 
-/* Asks the agent to end; it may still say why it did, for a while. */
+/* Asks the agent to end. The agent then still has some time to say why. */
 static void ask_to_end(struct run *r)
 {
 	r->ending = true;
@@ -162,9 +162,9 @@ static void follow(struct run *r)
 }
 
 /*
- * Waits for the end of the agent, which may still be putting things back.
- * Never blocks for good: a process that survives SIGKILL is left alone.
- * Returns its wait status, or -1 when that is unknown.
+ * Waits for the end of the agent, which may still be giving things back. Never waits for
+ * ever: it leaves a process alone that survives SIGKILL. Returns the agent's wait
+ * status, or -1 if it is unknown.
  */
 static int reap(struct run *r)
 {
@@ -196,7 +196,7 @@ static void tell_cause(struct run *r, const char *cause)
 	tell(r, text);
 }
 
-/* Names the end of an agent that did not say what was wrong. */
+/* Reports how an agent ended that did not report an error itself. */
 static void tell_end(struct run *r, int status)
 {
 	char cause[80] = "its end is unknown";
@@ -230,7 +230,7 @@ static void close_rest(posix_spawn_file_actions_t *actions)
 	posix_spawn_file_actions_addchdir_np(actions, "/");
 }
 #else
-/* Descriptors that another thread opens after the listing are close-on-exec in Slurm. */
+/* A descriptor that another thread of Slurm opens after the listing is close-on-exec. */
 static void close_rest(posix_spawn_file_actions_t *actions)
 {
 	DIR *fds = opendir("/proc/self/fd");
@@ -317,9 +317,10 @@ static int start_and_follow(struct run *r)
 }
 
 /*
- * slurmstepd blocks SIGTERM in a task until it executes its program, so a cancel
- * would go unseen until SIGKILL comes. It is read from a descriptor instead; the
- * default action only makes sure that an ignored signal is not thrown away.
+ * slurmstepd blocks SIGTERM in a task until the task executes its program, so a
+ * cancelled step would notice nothing before SIGKILL. SIGTERM is read from a signalfd
+ * instead. The default action is set only because the kernel throws away a signal that
+ * is ignored.
  */
 static int run_cancellable(struct run *r)
 {

@@ -1,11 +1,11 @@
 // Command spank is the plugin of Slurm-V for Slurm.
 //
-// Slurm loads slurmv.so, the shim made of the C files here, into all of its
-// programs. This Go half is built with -buildmode=c-shared into libslurmv.so, which
-// the shim loads in sbatch and salloc only, and only for a job with VM options. It
-// checks the options and answers with what the job is to carry; it keeps no
-// goroutine, no signal and no state. The C files are no part of the library: their
-// first line excludes them.
+// Slurm loads slurmv.so, the shim, into all of its programs; the C files here are its
+// source. This Go half is built with -buildmode=c-shared into libslurmv.so. The shim loads
+// libslurmv.so only in sbatch, salloc and scrontab, and only for a job with VM options. It
+// checks the options and answers with the variables for the job. It keeps no goroutine, no
+// signal and no state. The C files are not part of the library: their first line excludes
+// them.
 package main
 
 /*
@@ -24,8 +24,8 @@ import (
 
 func main() {}
 
-// slurmvRequest is described in request.h. What it gets is copied, what it gives is
-// malloc'ed, and no panic leaves it.
+// slurmvRequest is described in request.h. It copies its arguments, allocates its answers
+// with malloc, and lets no panic out.
 //
 //export slurmvRequest
 func slurmvRequest(config *C.char, options **C.char, answer *C.struct_slurmv_answer) (code C.int) {
@@ -54,7 +54,7 @@ func texts(array **C.char) []string {
 	return copies
 }
 
-// check looks at the command that it runs in and decides.
+// check answers the request of the command in which it runs.
 func check(config string, options []string) (answer, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -61,10 +61,11 @@ bool is_first_task(spank_t sp)
 /* ---- placement ---- */
 
 /*
- * slurmstepd forks a task and moves it into the step's cgroups only then, while the
- * task is already in its hooks. An agent started too early would stay outside, where
- * no limit holds and nothing kills it. task_post_fork comes after the move; the two
- * processes share a semaphore, since a descriptor would not survive all versions.
+ * slurmstepd forks a task, which begins with its hooks, and only then moves it into the
+ * step's cgroups. An agent that is started too early stays outside, where no limit holds
+ * and nothing kills it. slurmstepd calls task_post_fork after the move. The two
+ * processes share a semaphore, because not all versions of Slurm leave a descriptor
+ * open.
  */
 static sem_t *placed;
 
@@ -81,7 +82,7 @@ void note_placement(void)
 		sem_post(placed);
 }
 
-/* Returns -1, with a word to the user, if the task is not known to be in its cgroups. */
+/* Returns -1 and tells the user if the task may not be in its cgroups. */
 static int await_placement(void)
 {
 	struct timespec until;
@@ -101,8 +102,8 @@ static int await_placement(void)
 /* ---- the agent's environment ---- */
 
 /*
- * The agent is root: it inherits nothing from slurmstepd, and of the variables in
- * the user's hands it gets only those named here, as data.
+ * The agent runs as root, so it inherits nothing from slurmstepd. Of the variables that
+ * users can set it gets only the ones named here, as data.
  */
 struct environment {
 	char *list[32]; /* ended by NULL */
@@ -152,9 +153,9 @@ static void add_users(spank_t sp, const char *name, const char *variable)
 }
 
 /*
- * Slurm 22.05 knows the count in the batch step only; an srun has it in the variable
- * that it got from the batch script. A forged one is a name for the job's own things
- * and no more: the epilog reclaims the job whatever its count.
+ * Slurm 22.05 knows the restart count in the batch step only; an srun has it in the
+ * variable that it inherits from the batch script. Users can forge it, but it only names
+ * the job's own things: the epilog reclaims the job whatever its count.
  */
 static uint32_t restart_count(spank_t sp)
 {
@@ -166,7 +167,7 @@ static uint32_t restart_count(spank_t sp)
 	return count;
 }
 
-/* What slurmd gave its children; it is not in the user's hands. */
+/* A variable that slurmd gave its children; users cannot change it. */
 static void add_nodes(const char *name, const char *variable)
 {
 	const char *value = getenv(variable);
@@ -175,7 +176,7 @@ static void add_nodes(const char *name, const char *variable)
 		add("%s=%s", name, value);
 }
 
-/* All that reclaim needs: its arguments name the job. */
+/* The whole environment of reclaim: its arguments name the job. */
 static void begin_environment(void)
 {
 	memset(environment.list, 0, sizeof(environment.list));
@@ -186,7 +187,7 @@ static void begin_environment(void)
 	add_nodes("SLURMV_NODE", "SLURMD_NODENAME");
 }
 
-/* Which job it is, whose, and this node's place in it. */
+/* The job, its owner, and this node's place in it. */
 static void add_job(spank_t sp)
 {
 	add("SLURMV_JOB=%" PRIu32, number(sp, S_JOB_ID));
@@ -198,7 +199,7 @@ static void add_job(spank_t sp)
 	add("SLURMV_NODES=%" PRIu32, number(sp, S_JOB_NNODES));
 }
 
-/* What the job owns on this node, whatever size the step was given. */
+/* The job's resources on this node, whatever size the step has. */
 static void add_allocation(spank_t sp)
 {
 	uint16_t cpus = 0;
@@ -246,9 +247,9 @@ int launch(spank_t sp, const struct settings *s)
 }
 
 /*
- * After a cancel a task_exit that is too long drains the node
- * (UnkillableStepTimeout, 60 s by default). What is not done in time is left to the
- * epilog, so a failure is the agent's message in the log and nothing else.
+ * If task_exit takes too long after a cancel, Slurm drains the node
+ * (UnkillableStepTimeout, 60 s by default). The epilog does the rest, so the agent logs
+ * a failure and nothing else happens.
  */
 void reclaim_step(spank_t sp, const struct settings *s)
 {
@@ -285,8 +286,9 @@ static bool jobs_directory(const char *state, char *path, size_t size)
 }
 
 /*
- * Every job of the cluster ends here, so one that never had VMs must not pay for a
- * program. Without the directory the state lies elsewhere: the program knows where.
+ * The epilog of every job of the cluster comes here, so a job that never had VMs must
+ * not pay for starting a program. If the directory does not exist, the state lies
+ * elsewhere, and only the program knows where.
  */
 static bool may_hold_something(const struct settings *s, uint32_t job)
 {
@@ -304,8 +306,9 @@ static bool may_hold_something(const struct settings *s, uint32_t job)
 }
 
 /*
- * May take its time: the node stays COMPLETING, so nothing is given to another job. It
- * must not do so for ever; --last drains a node that cannot be given to others yet.
+ * This may take time: the node stays COMPLETING, so Slurm gives nothing to another job
+ * yet. But it must not take for ever: --last drains a node that is not fit for other
+ * jobs.
  */
 void reclaim_job(spank_t sp, const struct settings *s)
 {

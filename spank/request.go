@@ -13,29 +13,30 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// A submission is what is known of a job when its user submits it.
+// A submission is everything that is known of a job when the user submits it.
 type submission struct {
 	config  string   // path of slurmv.toml
 	options []string // VM options, as "name=value"
-	dir     string   // where the command runs
+	dir     string   // working directory of the command
 	args    []string // of sbatch or salloc, its own name first
 	env     func(string) string
 	stdin   string // path of the command's standard input
 }
 
-// An answer is what an accepted job carries.
+// An answer is what the plugin adds to an accepted job.
 type answer struct {
 	spec      string // for the nodes: jobspec.Spec.Encode
 	resources string // for job_submit.lua: jobspec.Resources.Flat
 }
 
-// errHeterogeneous is also the shim's refusal, for components that cannot be seen here.
+// errHeterogeneous refuses a heterogeneous job. The shim refuses it too, because it can see
+// components that this process's command line does not show.
 var errHeterogeneous = errors.New("--vm-per-node: a heterogeneous job cannot have VMs. " +
 	`Submit one job, without hetjob and " : "`)
 
-// answer checks the VM options and, where nobody else adds the VMs' CPUs and
-// memory to the request, that the user has asked for them. The error is a sentence
-// for the user, which lines for his batch script may follow.
+// answer checks the VM options. At a site where users ask for the VMs' CPUs and memory
+// themselves, it also checks that they did. The error is a sentence for the user; lines for
+// their batch script may follow it.
 func (s submission) answer() (answer, error) {
 	site, err := config.Load(s.config)
 	if err != nil {
@@ -70,10 +71,10 @@ func (s submission) values() map[string]string {
 	return values
 }
 
-// script returns the text of the batch script, which Slurm has read already but
-// does not give to plugins; it is empty where there is none. What came through a
-// pipe is gone, and scrontab has no script but lines of its own: then known is
-// false, and the nodes alone compare the VMs with what Slurm gave.
+// script returns the text of the batch script, "" if there is none. Slurm has read the
+// script already, but does not give it to plugins. known is false if the text cannot be
+// read again: a pipe is empty, and scrontab has lines of its own instead of a script. In
+// these cases only the nodes compare the VMs with the resources that Slurm gave.
 func (s submission) script(line slurm.CommandLine) (text string, known bool) {
 	path, given := line.Script()
 	switch {
@@ -94,11 +95,11 @@ func (s submission) absolute(path string) string {
 	return filepath.Join(s.dir, path)
 }
 
-// maxScript bounds what is read, in bytes: as much as Slurm takes by default.
+// maxScript bounds how much of a script is read, in bytes. It is Slurm's own default limit.
 const maxScript = 4 << 20
 
-// readScript reads a file as Slurm did a moment ago; sbatch may have found it
-// elsewhere, by PATH, so one that cannot be read is unknown rather than wrong.
+// readScript reads a file as Slurm did a moment ago. If it cannot read the file, it does
+// not report an error: sbatch may have found the script elsewhere, by PATH.
 func readScript(path string) (text string, known bool) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxScript {

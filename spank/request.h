@@ -1,15 +1,15 @@
 /*
- * What libslurmv.so, the Go half of the plugin, does for the shim. The shim loads
- * it only in sbatch, salloc and scrontab, and only for a job with VM options.
+ * The interface of libslurmv.so, the Go half of the plugin. The shim loads
+ * libslurmv.so only in sbatch, salloc and scrontab, and only for a job with VM options.
  */
 #ifndef SLURMV_REQUEST_H
 #define SLURMV_REQUEST_H
 
-/* Each string is NULL or the caller's to free(). */
+/* Each string is NULL or allocated; the caller frees it. */
 struct slurmv_answer {
 	char *spec;    /* the checked request, for the nodes */
 	char *request; /* its resources on one line, for job_submit.lua */
-	char *error;   /* why it is refused; lines of #SBATCH may follow */
+	char *error;   /* why the request is refused; lines of #SBATCH may follow */
 };
 
 /*

@@ -7,16 +7,16 @@
  *                         job carries the result as SLURMV_SPEC and SLURMV_REQUEST
  *     srun                submit.c: a step inherits the options and adds none
  *     slurmd              nothing
- *     slurmstepd          node.c: one step of a job is the VM step, that whose program
+ *     slurmstepd          node.c: one step of a job is the VM step: its program
  *                         is "slurmv-agent hold". The agent launches the VMs before
  *                         this task starts and reclaims them when it has ended
- *     slurmstepd epilog   node.c: the agent reclaims what is left of the job
+ *     slurmstepd epilog   node.c: the agent reclaims everything left of the job
  *
- * Go is never loaded on a node, where it would stay in a daemon for good or run in
- * a forked child and hang; there the shim starts programs.
+ * Go is never loaded on a node: it would stay in a daemon for good, or run in
+ * a forked child and hang. On a node the shim starts programs instead.
  *
- * Hooks return 0 or -1, and on a node only task_init_privileged returns -1: any other
- * failing hook drains the node or is ignored, differently in each version of Slurm.
+ * Hooks return 0 or -1. On a node only task_init_privileged returns -1. If another hook
+ * fails, Slurm drains the node or ignores it, depending on Slurm's version.
  *
  * The first line keeps this file out of the Go library.
  */
@@ -40,19 +40,19 @@
 
 SPANK_PLUGIN(slurmv, 1)
 
-/* A user's text is never a format. */
+/* A text from a user must never be the format. */
 void show_error(const char *text)
 {
 	slurm_error("%s", text);
 }
 
-/* The keeper of the VMs tells it from Slurm's own errors by the mark. */
+/* ERROR_MARK lets the keeper of the VMs tell this error from Slurm's own. */
 void show_node_error(const char *text)
 {
 	slurm_error("%s%s", ERROR_MARK, text);
 }
 
-/* As it is, without a prefix: srun passes it on to whoever reads its stderr. */
+/* Shows text without a prefix. srun passes it on to the reader of its stderr. */
 void show(const char *text)
 {
 	slurm_spank_log("%s", text);
@@ -70,7 +70,7 @@ int refuse(const char *format, ...)
 	return -1;
 }
 
-/* A relative path would mean a file of the user's: it is not taken. */
+/* Refuses a relative path: it could lead to a file of the user's. */
 static bool set_path(const char **path, const char *key, const char *argument)
 {
 	size_t n = strlen(key);
@@ -109,7 +109,7 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
 	case S_CTX_LOCAL:
 		return register_options(sp);
 	case S_CTX_REMOTE:
-		register_options(sp); /* or slurmstepd warns of unknown options */
+		register_options(sp); /* otherwise slurmstepd warns of unknown options */
 		return 0;
 	case S_CTX_SLURMD:
 		if (s.wrong)
@@ -154,7 +154,7 @@ int slurm_spank_task_post_fork(spank_t sp, int ac, char **av)
 	return 0;
 }
 
-/* In the forked child that becomes the task. The one hook that may fail a step. */
+/* In the forked child that becomes the task. Only this hook may fail a step. */
 int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av)
 {
 	struct settings s = read_settings(ac, av);

@@ -1,4 +1,4 @@
-/* What the files of the shim share. */
+/* The functions that the files of the shim share. */
 #ifndef SLURMV_SHIM_H
 #define SLURMV_SHIM_H
 

@@ -1,6 +1,9 @@
 //go:build ignore
 
-/* The submitting commands: options, and what is refused before anything runs. */
+/*
+ * The submitting commands: they keep the VM options, and refuse wrong requests before
+ * anything runs.
+ */
 
 #define _GNU_SOURCE
 
@@ -17,13 +20,13 @@
 
 static int keep_option(int val, const char *text, int remote);
 
-#include "options.h" /* options[] and OPTION_COUNT, made from jobspec.Options */
+#include "options.h" /* options[] and OPTION_COUNT, generated from jobspec.Options */
 
 static char *values[OPTION_COUNT];
 
 /*
- * Slurm calls this for the lines of the script, the environment and the command
- * line, in this order: the last value holds. On nodes it has no use.
+ * Slurm calls this for the lines of the script, the environment and the command line, in
+ * this order, so the last value wins. Nodes do not need the values.
  */
 static int keep_option(int val, const char *text, int remote)
 {
@@ -67,7 +70,10 @@ static bool is_of_outer_job(const char *variable)
 	return false;
 }
 
-/* A job that is submitted from inside a VM job is not a VM job by this. */
+/*
+ * Options that are inherited from a VM job do not make a job that is submitted inside it
+ * a VM job.
+ */
 void forget_outer_job(void)
 {
 	char name[256];
@@ -78,12 +84,15 @@ void forget_outer_job(void)
 		snprintf(name, sizeof(name), "%.*s", (int)strcspn(variable, "="), variable);
 		if (is_of_outer_job(variable))
 			unsetenv(name);
-		if (*v == variable) /* else the next one has taken its place */
+		if (*v == variable) /* else unsetenv has moved the next variable here */
 			v++;
 	}
 }
 
-/* The value which a step gets from its job; the name of the variable is Slurm's. */
+/*
+ * The value of an option that a step inherits from its job. Slurm makes the name of the
+ * variable.
+ */
 static const char *inherited(const char *option)
 {
 	char name[256];
@@ -109,8 +118,8 @@ static const char *changed_option(void)
 /* ---- srun ---- */
 
 /*
- * A step lives in the VMs of its job or on the bare node, but brings no VMs: those
- * belong to the job, and their CPUs and memory were asked for with it.
+ * A step runs in the VMs of its job or on the bare node, but cannot add VMs: the VMs
+ * belong to the job, which asked for their CPUs and memory.
  */
 int check_srun(void)
 {
@@ -140,7 +149,7 @@ __attribute__((constructor)) static void remember_process(void)
 	loaded_by = getpid();
 }
 
-/* libslurmv.so lies beside this object. It can never be unloaded. */
+/* libslurmv.so lies beside this object. A Go library can never be unloaded. */
 static void *load_library(void)
 {
 	char path[4096];
@@ -171,8 +180,8 @@ static int load_and_check(char *config, char **used, struct slurmv_answer *answe
 }
 
 /*
- * Go leaves signals unblocked in a thread that has called it (golang/go#55066), and
- * takes over SIGPIPE as soon as it is loaded.
+ * A thread that has called Go has its signals unblocked afterwards (golang/go#55066),
+ * and Go takes over SIGPIPE as soon as it is loaded. So both are saved and restored.
  */
 static int in_go(char *config, char **used, struct slurmv_answer *answer)
 {
@@ -190,7 +199,7 @@ static int in_go(char *config, char **used, struct slurmv_answer *answer)
 	return rc;
 }
 
-/* Writes "name=value" texts, ended by NULL, which the caller frees. */
+/* Fills list with "name=value" texts, ended by NULL. The caller frees the texts. */
 static void list_used(char *list[OPTION_COUNT + 1])
 {
 	int n = 0;
@@ -231,9 +240,10 @@ static int check_options(spank_t sp, const struct settings *s)
 }
 
 /*
- * Slurm calls this once for each component of a heterogeneous job, in one process.
- * There the options of one component leak to the next, and VMs would join nodes that
- * have no common network rank; nothing is submitted before the last call returns.
+ * Slurm calls this once for each component of a heterogeneous job, in one process. VMs
+ * are refused there: the options of one component leak into the next one, and nodes of
+ * several components have no common rank for the VMs' network. Slurm submits nothing
+ * before the last call has returned.
  */
 int check_submission(spank_t sp, const struct settings *s)
 {

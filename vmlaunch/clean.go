@@ -9,12 +9,13 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// cleanPatience is trashPatience for [Clean], for which nobody waits.
+// cleanPatience bounds how long [Clean] removes files, as trashPatience does for a job's
+// end. Nobody waits for Clean, so it is longer.
 const cleanPatience = time.Minute
 
-// Clean reclaims what jobs that are not running any more have left on node. What it
-// cannot give back keeps it from nothing else. running says which jobs run; it is
-// asked once.
+// Clean reclaims everything on node that belongs to jobs which no longer run. If one
+// resource cannot be given back, Clean still gives back the others. It calls running once,
+// to learn which jobs run.
 func Clean(ctx context.Context, cfg config.Config, node string, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
 	s := openStore(cfg, node)
 	orphans := errors.Join(s.releaseOrphanVFs(ctx), s.releaseOrphanRegions(ctx), s.releaseOrphanImages(ctx), s.templates.Sweep(ctx))
@@ -47,8 +48,8 @@ func (s store) reclaimEnded(ctx context.Context, running func(context.Context) (
 	return cleaned, failed
 }
 
-// leftBehind reports whether a running job's journal is from before this boot:
-// the node went down and came back while the job went on elsewhere.
+// leftBehind reports whether a running job's journal is from before the node's last boot:
+// the node went down, and the job went on elsewhere.
 func leftBehind(state string, id journal.ID) bool {
 	s, err := journal.Read(state, id)
 	boot, bootErr := journal.BootID()

@@ -14,7 +14,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// readUserData reads the user's file for cloud-init, if he has one.
+// readUserData reads the user's file for cloud-init, if the job names one.
 func (v *VMs) readUserData(ctx context.Context) (err error) {
 	if path := v.Plan.Job.Spec.UserData; path != "" {
 		v.userData, err = images.ReadUserData(ctx, path, v.Plan.Owner)
@@ -40,10 +40,10 @@ func (v *VMs) prepareDisks(ctx context.Context, m *machine.Machine, image images
 	return images.WriteSeed(m.Plan.Seed, seed, v.Plan.Owner)
 }
 
-// guestBinary is the guest agent that VMs get from their nodes.
+// guestBinary is the path of the guest agent's program on the node.
 func guestBinary() string { return filepath.Join(config.Libexec, "slurmv-guest") }
 
-// reach connects to the guest agent when it is there.
+// reach waits until the guest agent answers, and connects to it.
 func (v *VMs) reach(ctx context.Context, m *machine.Machine) error {
 	conn, err := hypervisor.Dial(m.Plan.Channel)
 	if err != nil {
@@ -58,8 +58,8 @@ func (v *VMs) reach(ctx context.Context, m *machine.Machine) error {
 	return nil
 }
 
-// meetGuest connects to the guest agent, plugs in what a running kernel is to find,
-// tells the agent what its VM is to be and takes its report.
+// meetGuest connects to the guest agent, plugs in the shared memory, sets up the VM through
+// the agent and takes its report.
 func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 	if err := v.reach(ctx, m); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 	return m.Adopt(report, v.Plan.NetName)
 }
 
-// guestSetup is what a guest has to be told. mtu is that of its NIC.
+// guestSetup returns the guest agent's instructions. mtu is that of the VM's first NIC.
 func guestSetup(p plan.Plan, vm plan.VM, mtu int) guest.Setup {
 	o := p.Owner
 	s := guest.Setup{
@@ -108,7 +108,7 @@ func guestSetup(p plan.Plan, vm plan.VM, mtu int) guest.Setup {
 	return s
 }
 
-// vfNICs are the VFs that the guest agent has something to do with.
+// vfNICs are the VFs with an address, which the guest agent has to set.
 func vfNICs(vm plan.VM) []guest.NIC {
 	var nics []guest.NIC
 	for _, vf := range vm.VFs {

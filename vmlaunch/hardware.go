@@ -18,7 +18,8 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// inspectHardware looks at the node below root for a job that wants spec.
+// inspectHardware finds out what the node offers to a job that wants spec. root is the
+// node's root directory.
 func inspectHardware(root string, wish config.Accel, spec jobspec.Spec) (plan.Hardware, error) {
 	accel, err := hypervisor.ChooseAccel(wish, root)
 	if err != nil {
@@ -33,9 +34,9 @@ func inspectHardware(root string, wish config.Accel, spec jobspec.Spec) (plan.Ha
 	return hw, nil
 }
 
-// hugePage returns the size in KiB of the largest pages of which the node has
-// enough free for all VMs, 0 if there are none. All memory of a VM with VFs is
-// pinned and mapped in the IOMMU: the fewer pages, the faster.
+// hugePage returns the size in KiB of the largest huge pages of which enough are free for
+// all VMs; 0 if there are too few of every size. All memory of a VM with VFs is pinned and
+// mapped in the IOMMU, which is faster with fewer pages.
 func hugePage(sysfs string, spec jobspec.Spec) uint {
 	dirs, _ := filepath.Glob(filepath.Join(sysfs, "kernel/mm/hugepages/hugepages-*kB"))
 	var sizes []uint
@@ -50,16 +51,16 @@ func hugePage(sysfs string, spec jobspec.Spec) uint {
 	return slices.Max(append(sizes, 0))
 }
 
-// readCount reads a file with a number; 0 if there is none.
+// readCount reads a number from a file; 0 if the file cannot be read.
 func readCount(file string) uint64 {
 	text, _ := os.ReadFile(file)
 	n, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 	return n
 }
 
-// numaNode returns the NUMA node of the cores that this process, which is in the
-// job's cgroup, may run on; -1 if they are on several or nobody says. sysfs is
-// where that file system is mounted.
+// numaNode returns the NUMA node of the cores that this process may run on. The process is
+// in the job's cgroup, so these are the job's cores. numaNode returns -1 if they are on
+// several nodes or the kernel does not say. sysfs is where sysfs is mounted.
 func numaNode(sysfs string) int {
 	var cores unix.CPUSet
 	if unix.SchedGetaffinity(0, &cores) != nil {
@@ -79,7 +80,8 @@ func numaNode(sysfs string) int {
 	return node
 }
 
-// nodeOfCPU finds the directory nodeN that the kernel links beside a CPU's files.
+// nodeOfCPU returns the NUMA node of a CPU, -1 if unknown. The kernel links it as nodeN
+// beside the CPU's files.
 func nodeOfCPU(sysfs string, cpu int) int {
 	links, _ := filepath.Glob(filepath.Join(sysfs, "devices/system/cpu", "cpu"+strconv.Itoa(cpu), "node[0-9]*"))
 	if len(links) != 1 {
@@ -92,9 +94,8 @@ func nodeOfCPU(sysfs string, cpu int) int {
 	return node
 }
 
-// ownCPUs returns the CPUs that Slurm has given to the step of a process and to no
-// other job, or why that cannot be said. It asks the kernel: Slurm has numbers of its
-// own for CPUs, which differ from the kernel's.
+// ownCPUs returns the CPUs that Slurm gave to the step of a process and to no other job, or
+// why they are unknown. The numbers are the kernel's; Slurm's CPU ids differ from them.
 func ownCPUs(root string, pid int) (own []plan.CPU, unpinned string) {
 	cpus, err := cgroup.CPUs(root, pid)
 	if err != nil {
@@ -112,8 +113,8 @@ func ownCPUs(root string, pid int) (own []plan.CPU, unpinned string) {
 	return own, ""
 }
 
-// memoryNodes are the NUMA nodes that have memory and from which a process may take
-// it: to prefer another is an error.
+// memoryNodes returns the NUMA nodes that have memory and from which a process may take it.
+// The kernel refuses a memory policy that names any other node.
 func memoryNodes(root string, pid int) []int {
 	status, _ := os.ReadFile(filepath.Join(root, "proc", strconv.Itoa(pid), "status"))
 	allowed := cpulist.Parse(strings.Join(process.ParseStatus(string(status))["Mems_allowed_list"], ""))
@@ -122,7 +123,7 @@ func memoryNodes(root string, pid int) []int {
 	})
 }
 
-// firstOfCore is the number of the first hyper-thread beside a CPU, itself included.
+// firstOfCore is the lowest number among the hyper-threads of a CPU's core.
 func firstOfCore(sysfs string, cpu int) int {
 	all := cpulist.Read(filepath.Join(sysfs, "devices/system/cpu", "cpu"+strconv.Itoa(cpu), "topology/thread_siblings_list"))
 	return slices.Min(append(all, cpu))

@@ -11,7 +11,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// stageImage looks at the job's image and brings it to where the VMs read it.
+// stageImage inspects the job's image and brings it to where the VMs read it.
 func (v *VMs) stageImage(ctx context.Context) (images.Info, error) {
 	image, err := images.Inspect(ctx, v.Plan.Images, v.Plan.Image, v.Plan.Owner)
 	if err != nil {
@@ -37,8 +37,8 @@ func (v *VMs) stageImage(ctx context.Context) (images.Info, error) {
 	return image, v.journal.Done(recordImage, holder)
 }
 
-// imageIs keeps what staging came to, and tells the user what took time or is not
-// as he would expect.
+// imageIs keeps the outcome of staging. It tells the user if staging took time or differs
+// from what they asked for.
 func (v *VMs) imageIs(o images.Outcome) {
 	v.Image.Store(&nodeagent.Image{How: string(o.How), Copied: o.Copied, Waited: o.Waited.Milliseconds(), Note: o.String()})
 	v.Log.Info("image", "outcome", o)
@@ -51,8 +51,8 @@ func (v *VMs) sayImage(what string) {
 	v.Progress(vmstep.Progress{Note: "image: " + what, Millis: v.Clock.Now().Milliseconds()})
 }
 
-// imageOf returns what the overlay of a VM is made on: the image that all have,
-// or a copy of its own.
+// imageOf returns the image below a VM's overlay: the one that all VMs share, or the VM's
+// own copy.
 func imageOf(ctx context.Context, p plan.Plan, vm plan.VM, image images.Info) (images.Info, error) {
 	if p.Job.Spec.ImageMode != config.ImageCopy {
 		return image, nil
@@ -60,11 +60,11 @@ func imageOf(ctx context.Context, p plan.Plan, vm plan.VM, image images.Info) (i
 	return images.CopyTo(ctx, vm.Dir, image, p.Owner)
 }
 
-// releaseOrphanImages gives back copies of images that jobs without a journal have, which
-// somebody has removed by hand.
+// releaseOrphanImages gives up the cached copies of jobs that have no journal, because
+// somebody removed it by hand.
 func (s store) releaseOrphanImages(ctx context.Context) error {
 	return s.images.Clean(ctx, func(holder string) bool {
 		id, err := journal.ParseID(holder)
-		return err != nil || s.hasJournal(id) // an error: it is no job's
+		return err != nil || s.hasJournal(id) // err: the holder is not a job
 	})
 }

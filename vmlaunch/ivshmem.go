@@ -17,7 +17,8 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// sharedMemory is the regions that all VMs of the node have, device by device.
+// sharedMemory is the regions of shared memory that all the job's VMs on the node have, one
+// for each device.
 type sharedMemory struct {
 	plan    plan.Plan
 	here    ivshmem.Node
@@ -37,7 +38,8 @@ func newSharedMemory(v *VMs) *sharedMemory {
 	}
 }
 
-// lease writes down which regions the job is to have, if the site allows that much.
+// lease writes the job's regions into the journal, and refuses them if the site does not
+// allow that much.
 func (s *sharedMemory) lease() error {
 	for k := range s.plan.Job.Spec.IVShmem.Devices {
 		r := s.withHugePages(s.here.New(s.plan.Job.ID, k, s.plan.RegionSize()))
@@ -52,8 +54,8 @@ func (s *sharedMemory) lease() error {
 	return s.admit()
 }
 
-// withHugePages makes the region one of huge pages, if the site wants that and the node
-// can.
+// withHugePages puts the region on huge pages, if the site wants them and the node has
+// them.
 func (s *sharedMemory) withHugePages(r ivshmem.Region) ivshmem.Region {
 	if s.plan.RegionPage == 0 {
 		return r
@@ -63,16 +65,16 @@ func (s *sharedMemory) withHugePages(r ivshmem.Region) ivshmem.Region {
 	return r
 }
 
-// logOrdinary writes down why a region is of ordinary pages, if there is a reason.
+// logOrdinary logs why a region has no huge pages, if there is a reason.
 func (s *sharedMemory) logOrdinary(r ivshmem.Region, why error) {
 	if why != nil {
 		s.record.Log.Warn("shared memory has no huge pages", "device", r.Index, "reason", why)
 	}
 }
 
-// admit holds what all jobs of the node have against the site's limit. A
-// job's own regions are in its journal already: of two jobs that come at once,
-// both may then be refused, but never too much is given.
+// admit compares the regions of all jobs of the node with the site's limit. A job's own
+// regions are in its journal already. So if two jobs come at once, both may be refused, but
+// the node never gives more than the limit.
 func (s *sharedMemory) admit() error {
 	held, err := regionsHeld(s.state)
 	if err != nil {
@@ -84,8 +86,8 @@ func (s *sharedMemory) admit() error {
 	return nil
 }
 
-// regionsHeld adds up the regions of all jobs, in bytes. A reboot has taken those
-// of before with it.
+// regionsHeld adds up the regions of all jobs, in bytes. Regions from before the last boot
+// do not count: a reboot frees shared memory.
 func regionsHeld(state string) (sum int64, err error) {
 	ids, err := journal.List(state)
 	boot, bootErr := journal.BootID()
@@ -110,7 +112,7 @@ func regionsHeld(state string) (sum int64, err error) {
 	return sum, nil
 }
 
-// make takes the memory. It may take seconds, in which the VMs boot.
+// make allocates the memory. This may take seconds; the VMs boot meanwhile.
 func (s *sharedMemory) make(ctx context.Context) error {
 	for _, r := range s.regions {
 		m, err := s.here.Create(ctx, r, s.plan.Owner.IDs(), s.plan.Hardware.NUMA)
@@ -127,7 +129,7 @@ func (s *sharedMemory) make(ctx context.Context) error {
 	return nil
 }
 
-// plug gives a running VM its devices, when the memory is there.
+// plug gives a running VM its devices, once the memory is allocated.
 func (s *sharedMemory) plug(ctx context.Context, vm *hypervisor.Domain) error {
 	select {
 	case <-s.made:
@@ -142,10 +144,10 @@ func (s *sharedMemory) plug(ctx context.Context, vm *hypervisor.Domain) error {
 	return nil
 }
 
-// wipe clears what is in region k. Nobody may use it at that time.
+// wipe clears region k. No program may use the region meanwhile.
 func (s *sharedMemory) wipe(k int) error {
 	if k < 0 || k >= len(s.memory) {
-		return fmt.Errorf("shared-memory device %d is none of the job's %d", k, len(s.memory))
+		return fmt.Errorf("shared-memory device %d does not exist: the job has %d", k, len(s.memory))
 	}
 	if err := s.memory[k].Wipe(context.Background()); err != nil {
 		return fmt.Errorf("wipe shared-memory device %d: %w", k, err)
@@ -159,40 +161,42 @@ func (s *sharedMemory) close() {
 	}
 }
 
-// removeRegion gives a region back once no VM has it mapped. Its owner can have
-// put something else in its place; that is his as any file of his there, and the
-// memory is free when the last who had it mapped has ended.
+// removeRegion gives a region back once no VM has it mapped. The job's owner can replace
+// the region's file. removeRegion leaves such a file alone, as any other file of the
+// owner's; the kernel frees the region's memory when the last process that maps it has
+// ended.
 func (s store) removeRegion(ctx context.Context, j *journal.Journal, name string) error {
 	if slices.ContainsFunc(j.Held(), func(r journal.Record) bool { return r.Kind == recordDomain }) {
 		return errors.New("a VM that has it mapped has not ended")
 	}
 	err := s.regions.Remove(ctx, heldRegion(j, name), j.Header().UID)
 	if errors.Is(err, ivshmem.ErrForeign) {
-		slog.Warn("left alone what stands in the place of a region", "job", j.ID(), "error", err)
+		slog.Warn("another file has a region's name and is left alone", "job", j.ID(), "error", err)
 		return nil
 	}
 	return err
 }
 
-// heldRegion is what the journal says of a region: its file may be among the huge pages.
+// heldRegion returns a region from its journal record. The record says whether the region's
+// file is on huge pages.
 func heldRegion(j *journal.Journal, name string) ivshmem.Region {
 	region := ivshmem.Region{Name: name}
 	for _, r := range j.Held() {
 		if r.Kind == recordRegion && r.Name == name {
-			_ = r.Decode(&region) // a record without it is of ordinary pages
+			_ = r.Decode(&region) // a record with a name alone means ordinary pages
 		}
 	}
 	return region
 }
 
-// orphansPatience bounds how long regions without a journal are removed. Anybody can
-// make files that look like one.
+// orphansPatience bounds how long regions without a journal are removed. It is bounded
+// because any user can make files with a region's name.
 const orphansPatience = 30 * time.Second
 
-// releaseOrphanRegions removes the regions of jobs without a journal, which somebody
-// has removed by hand: a launch begins the journal before it makes regions. They
-// are listed first, so that none of a job that is just starting is taken for one.
-// Those for which the time is too short are left to the next call.
+// releaseOrphanRegions removes the regions of jobs that have no journal, because somebody
+// removed it by hand. It lists the regions before it looks for journals: a launch begins
+// its journal before it makes regions, so the regions of a starting job are never taken for
+// orphans. Regions for which the time runs out stay until the next call.
 func (s store) releaseOrphanRegions(ctx context.Context) error {
 	found, failed := s.regions.List()
 	within, cancel := context.WithTimeout(ctx, orphansPatience)

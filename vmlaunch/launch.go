@@ -27,8 +27,8 @@ import (
 
 // The kinds of records in a job's journal, each undone by [Reclaim].
 const (
-	recordFiles   = "files"   // what lies beside the journal: disks, logs
-	recordImage   = "image"   // the job's copies in the image cache, which knows what they are
+	recordFiles   = "files"   // the files beside the journal: disks, logs
+	recordImage   = "image"   // the job's copies in the image cache; the cache knows which
 	recordRun     = "run"     // the job's directory of sockets; libvirt's root is below it
 	recordNetwork = "network" // all links and filters of the job
 	recordVFs     = "vfs"     // all VFs of the job; the pool knows which
@@ -36,9 +36,9 @@ const (
 	recordDomain  = "domain"  // one VM; its name is the UUID
 )
 
-// Launch starts the VMs of job on this node and returns when the agent in each
-// has reported. progress is called, from several goroutines, as VMs pass the
-// stages. If Launch fails, it has given back all that it took.
+// Launch starts the VMs of job on this node and returns when the guest agent of each has
+// reported. It calls progress, from several goroutines, as VMs pass the stages. If Launch
+// fails, it gives back everything that it took.
 func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurm, progress func(vmstep.Progress)) (*VMs, error) {
 	clock := machine.StartStopwatch(job.Requested)
 	p, err := decide(cfg, job)
@@ -61,7 +61,7 @@ func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurm, p
 	return v, nil
 }
 
-// decide does all that needs no lock: it checks the request and plans.
+// decide does everything that needs no lock: it checks the request and plans.
 func decide(cfg config.Config, job plan.Job) (plan.Plan, error) {
 	account, err := owner.Lookup(job.UID, job.GID)
 	if err != nil {
@@ -73,7 +73,7 @@ func decide(cfg config.Config, job plan.Job) (plan.Plan, error) {
 	return planHere(cfg, job, account)
 }
 
-// planHere plans for the machine that it runs on.
+// planHere plans with the hardware of this machine.
 func planHere(cfg config.Config, job plan.Job, account owner.Owner) (plan.Plan, error) {
 	hw, err := inspectHardware("/", cfg.QEMU.Accel, job.Spec)
 	if err != nil {
@@ -85,9 +85,10 @@ func planHere(cfg config.Config, job plan.Job, account owner.Owner) (plan.Plan, 
 // ErrAlreadyRunning matches the refusal of a second set of VMs for a job.
 var ErrAlreadyRunning = errors.New("are already running")
 
-// openJournal starts the job's journal. What the job left behind earlier, in
-// another step or before it was requeued, is reclaimed first; VMs that live are
-// somebody's. A step can lie about its restart count, so any of the job counts.
+// openJournal starts the job's journal. If the job left something behind earlier, in
+// another step or before it was requeued, openJournal reclaims it first. If the job's VMs
+// still run, it returns an error. A step can lie about its restart count, so journals of
+// every restart of the job count.
 func (s store) openJournal(ctx context.Context, job plan.Job) (*journal.Journal, error) {
 	ids, err := journal.List(s.state)
 	if err != nil {
@@ -117,8 +118,8 @@ func inUse(state string, id journal.ID) bool {
 	return errors.Is(err, journal.ErrLocked)
 }
 
-// launch prepares what the VMs share, at once, and then starts them, as many at
-// once as the node can take.
+// launch prepares everything that the VMs share, and then starts them, as many at once as
+// the node can take.
 func (v *VMs) launch(ctx context.Context) error {
 	if err := v.makeDirs(); err != nil {
 		return err
@@ -138,7 +139,8 @@ func (v *VMs) launch(ctx context.Context) error {
 	return errors.Join(err, v.recordStages())
 }
 
-// prepare makes what the VMs share, all of it at once.
+// prepare makes everything that the VMs share, all at once: image, network, VFs, leases of
+// shared memory.
 func (v *VMs) prepare(ctx context.Context) (image images.Info, err error) {
 	for _, m := range v.Machines {
 		m.Tell(nodeagent.StageImage)
@@ -193,8 +195,8 @@ func (v *VMs) startMachines(ctx context.Context, image images.Info) error {
 	return each.Wait()
 }
 
-// makeDirs makes the directories that root owns. The owner passes through them
-// to his own VM's directory, and sees nothing else.
+// makeDirs makes the job's directories. The outer ones are root's: the owner can pass
+// through them to the VMs' directories, but cannot list them.
 func (v *VMs) makeDirs() error {
 	if err := errors.Join(
 		v.journal.Intend(recordFiles, v.Plan.State, nil),
@@ -218,8 +220,9 @@ func (v *VMs) makeDirs() error {
 		v.journal.Done(recordRun, v.Plan.Run))
 }
 
-// makeRunDirs makes the directories of sockets. The owner passes through to the agent's,
-// and QEMU, which has the owner's group, to libvirt's files for it.
+// makeRunDirs makes the directories of sockets. The owner can pass through to the agent's
+// socket. QEMU, which has the owner's group, can pass through to its files in libvirt's
+// directory.
 func makeRunDirs(p plan.Plan) error {
 	libvirt := filepath.Join(p.Run, "libvirt")
 	return errors.Join(
@@ -229,8 +232,9 @@ func makeRunDirs(p plan.Plan) error {
 		os.Chown(libvirt, 0, int(p.Owner.GID)))
 }
 
-// openHypervisor opens libvirt's driver and asks it which QEMU it has. For the first job of
-// a node libvirt then finds out all that this QEMU can do: seconds, in which the image comes.
+// openHypervisor opens libvirt's driver and asks it for QEMU's version. For a node's first
+// job, libvirt then probes what QEMU can do. This takes seconds, in which the image is
+// staged.
 func (v *VMs) openHypervisor() (err error) {
 	root := filepath.Join(v.Plan.Run, "libvirt")
 	cache := filepath.Join(v.store.state, "libvirt-cache")
@@ -255,8 +259,9 @@ func (v *VMs) createNetwork(ctx context.Context) error {
 	return v.journal.Done(recordNetwork, v.Plan.Job.ID.String())
 }
 
-// startMachine takes one VM from nothing to ready: from the template if there is one,
-// else, or if that fails where it is not all that the user wants, by booting.
+// startMachine takes one VM from nothing to ready: from the template, if there is one, else
+// by booting. If restoring fails, it boots the VM, unless the user wants restored VMs only
+// (--vm-start=warm).
 func (v *VMs) startMachine(ctx context.Context, m *machine.Machine, t turn, image images.Info) error {
 	if v.warmer.from == nil {
 		return v.bootMachine(ctx, m, t, image)
@@ -293,8 +298,8 @@ func (v *VMs) bootMachine(ctx context.Context, m *machine.Machine, t turn, image
 	return nil
 }
 
-// startDomain defines the domain, writes it down and only then starts it: a start
-// that is still under way when the job is reclaimed is found by its UUID.
+// startDomain defines the domain, writes it into the journal and only then starts it. So a
+// reclaim that comes during the start finds QEMU by the domain's UUID.
 func (v *VMs) startDomain(m *machine.Machine, described *libvirtxml.Domain) (err error) {
 	m.Pass(nodeagent.StageDefine)
 	if m.Domain, err = v.driver.Define(described); err != nil {
@@ -310,7 +315,8 @@ func (v *VMs) startDomain(m *machine.Machine, described *libvirtxml.Domain) (err
 	return v.domainStarted(m)
 }
 
-// domainStarted writes down that QEMU runs, and begins to record the console.
+// domainStarted writes into the journal that QEMU runs, checks QEMU's rights, and begins to
+// record the console.
 func (v *VMs) domainStarted(m *machine.Machine) error {
 	if err := v.journal.Done(recordDomain, m.Plan.UUID); err != nil {
 		return err
@@ -321,8 +327,8 @@ func (v *VMs) domainStarted(m *machine.Machine) error {
 	return m.OpenConsole(v.Plan.State)
 }
 
-// logSilence logs where the guest of a VM is that has not reported in time: looked at twice,
-// a guest that hangs is at the same place, or waits in HLT, and one that is slow is not.
+// logSilence logs twice where a guest is that has not reported in time. A guest that hangs
+// is at one place, or halted, both times; a slow guest moves.
 func logSilence(ctx context.Context, log *slog.Logger, m *machine.Machine) {
 	if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return
@@ -335,7 +341,7 @@ func logSilence(ctx context.Context, log *slog.Logger, m *machine.Machine) {
 	}
 }
 
-// explainBoot says what a user can do about a guest that does not report.
+// explainBoot says what users can do if a guest does not report.
 func explainBoot(ctx context.Context, job plan.Job, m *machine.Machine, err error) error {
 	if why := m.StopReason(); why != "" {
 		return fmt.Errorf("the VM %s before its guest agent reported; see its console with 'slurmv logs %d'", why, job.ID.Job)
@@ -347,7 +353,7 @@ func explainBoot(ctx context.Context, job plan.Job, m *machine.Machine, err erro
 	return err
 }
 
-// logPinning says on which CPUs the VMs will run.
+// logPinning logs on which CPUs the VMs will run.
 func logPinning(p plan.Plan, log *slog.Logger) {
 	if p.Unpinned != "" {
 		log.Info("vCPUs are not pinned", "reason", p.Unpinned)

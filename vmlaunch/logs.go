@@ -20,22 +20,22 @@ import (
 )
 
 const (
-	// saveTimeout bounds the writing of logs into the job's directory, which may
-	// be on a file server that hangs; a reclaim must not.
+	// saveTimeout bounds the writing of logs into the job's directory. The directory may be
+	// on a file server that hangs, and a reclaim must not hang.
 	saveTimeout = 10 * time.Second
 
-	// saveDelay is how long the end of what the writer says is awaited once it has
-	// ended: another process of the user's can hold its output open.
+	// saveDelay bounds the wait for the end of the writer's stderr after the writer has
+	// ended. Another process of the user can hold stderr open.
 	saveDelay = time.Second
 
-	// keptLogs is how many jobs' logs a node keeps for which the job's own
-	// directory could not be used.
+	// keptLogs bounds for how many jobs a node keeps logs. A node keeps a job's logs if it
+	// cannot write them into the job's directory.
 	keptLogs = 100
 )
 
-// saveLogs puts the job's logs and consoles where they outlive the node's view of
-// the job: slurmv-<job>/<node> in the directory that the job was submitted from,
-// written with the owner's rights; else in the node's state directory.
+// saveLogs copies the job's logs and consoles to a place where they outlive the job:
+// slurmv-<job>/<node> in the directory that the job was submitted from, written with the
+// owner's rights. If that fails, the place is the node's state directory.
 func (s store) saveLogs(ctx context.Context, h journal.Header, dir string) {
 	archive, err := archiveLogs(dir)
 	if err != nil || archive.Len() == 0 {
@@ -98,8 +98,8 @@ func archiveLog(w *tar.Writer, path string) error {
 	return err
 }
 
-// saveAsOwner runs this program as the job's owner to write the archive: on a
-// shared file system root has no rights, and must not follow a user's links.
+// saveAsOwner writes the archive in a process with the owner's rights: root has no rights
+// on a shared file system, and must not follow a user's links.
 func saveAsOwner(ctx context.Context, h journal.Header, archive io.Reader) error {
 	if h.WorkDir == "" {
 		return errors.New("the job has no working directory")
@@ -115,8 +115,8 @@ func saveAsOwner(ctx context.Context, h journal.Header, archive io.Reader) error
 	return nil
 }
 
-// rightsOf are those of the job's owner. A user database that does not answer at the end
-// of a job must not cost the logs: without it, the owner is in their own group alone.
+// rightsOf returns the rights of the job's owner. If the user database does not answer, the
+// owner has only the job's group: the logs must not be lost for that.
 func rightsOf(h journal.Header) owner.Owner {
 	if account, err := owner.Lookup(h.UID, h.GID); err == nil {
 		return account
@@ -125,8 +125,8 @@ func rightsOf(h journal.Header) owner.Owner {
 }
 
 // ExtractLogs writes the files of archive, a tar stream, into the directory sub of dir. It
-// does not leave dir, whatever links lie there: who is root in a guest that has dir
-// mounted could have made them. Consoles are nobody's business but the owner's.
+// never leaves dir, whatever links are in it: root of a guest that has dir mounted could
+// have made them. Only the owner can read the files, because consoles are private.
 func ExtractLogs(dir, sub string, archive io.Reader) error {
 	root, err := openLogDir(dir, sub)
 	if err != nil {
@@ -160,7 +160,8 @@ func openLogDir(dir, sub string) (*os.Root, error) {
 	return root.OpenRoot(sub)
 }
 
-// extractLog makes the file anew: what is there may be a pipe, which nobody reads.
+// extractLog replaces the file instead of opening it: the existing one may be a pipe that
+// nobody reads.
 func extractLog(root *os.Root, name string, r io.Reader) error {
 	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

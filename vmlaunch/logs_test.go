@@ -83,7 +83,7 @@ func TestLogsStayInTheJobsDirectory(t *testing.T) {
 	}
 }
 
-// others is what of a file's mode is not its owner's.
+// others returns the bits of a file's mode that are not the owner's.
 func others(t *testing.T, path string) fs.FileMode {
 	t.Helper()
 	info, err := os.Stat(path)

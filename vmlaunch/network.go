@@ -16,10 +16,9 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// A Slurm answers what only slurmctld knows of a job's nodes.
+// A Slurm answers questions about a job's nodes that only slurmctld can answer.
 type Slurm struct {
-	// Hosts returns which nodes the job has, and the host name of each in the network by
-	// the node's name.
+	// Hosts returns the job's nodes, and for each node's name its host name in the network.
 	Hosts func(context.Context, config.Network) (map[string]string, error)
 	// NodeAddrs returns the host names or addresses by which slurmctld knows nodes.
 	NodeAddrs func(ctx context.Context, nodes []string) (map[string]string, error)
@@ -48,7 +47,7 @@ func (w *network) create(ctx context.Context) error {
 	return err
 }
 
-// createBridge makes the bridge of a job's own network. A bridge of the site is there
+// createBridge makes the bridge of a job's own network. A bridge of the site exists
 // already.
 func (w *network) createBridge(ctx context.Context) error {
 	if w.plan.Network.Type != config.NetworkJob {
@@ -65,7 +64,7 @@ func (w *network) createBridge(ctx context.Context) error {
 	return vmnet.Create(ctx, w.job)
 }
 
-// underlay is the address by which other nodes reach this one; "" where none has to.
+// underlay is the address by which other nodes reach this one; "" if they need not.
 func (w *network) underlay() string {
 	if !w.job.Underlay.Addr.IsValid() {
 		return ""
@@ -73,7 +72,7 @@ func (w *network) underlay() string {
 	return w.job.Underlay.Addr.String()
 }
 
-// taps are the host's ends of the VMs' NICs.
+// taps returns the host's ends of the VMs' NICs.
 func taps(p plan.Plan) (all []vmnet.Tap, err error) {
 	for _, vm := range p.VMs {
 		mac, err := net.ParseMAC(vm.MAC)
@@ -91,7 +90,7 @@ func taps(p plan.Plan) (all []vmnet.Tap, err error) {
 	return all, nil
 }
 
-// askHosts asks early: the answer is there when the map comes.
+// askHosts asks for the job's nodes early, so the answer is there when the map comes.
 func (w *network) askHosts(ctx context.Context) (err error) {
 	if !w.plan.ChecksPeers() {
 		return nil
@@ -102,7 +101,8 @@ func (w *network) askHosts(ctx context.Context) (err error) {
 	return nil
 }
 
-// connect connects this node's VMs to those of the others, if that is what they are.
+// connect connects this node's VMs to the VMs of the peers, if the job has its own network
+// on several nodes.
 func (w *network) connect(ctx context.Context, peers []plan.Peer) error {
 	if !w.plan.HasPeers() {
 		return nil
@@ -117,9 +117,10 @@ func (w *network) connect(ctx context.Context, peers []plan.Peer) error {
 	return vmnet.SetPeers(ctx, w.job, addrs)
 }
 
-// checkPeers compares where the peers are said to be with what their names resolve to.
-// Where that is not it, and the site has no other names for them, it is where slurmctld
-// has them: only then is it asked, as its answer is the table of all nodes.
+// checkPeers compares the peers' addresses with those that the nodes' names resolve to. If
+// they differ, and the site names no other hosts for its nodes, it compares with the
+// addresses that slurmctld knows. It asks slurmctld only then, because the answer is the
+// table of all nodes.
 func (w *network) checkPeers(ctx context.Context, peers []plan.Peer) error {
 	if !w.plan.ChecksPeers() {
 		return nil
@@ -147,8 +148,8 @@ func (w *network) checkPeersAt(ctx context.Context, peers []plan.Peer, hosts map
 // lookupsAtOnce bounds the questions to the resolver.
 const lookupsAtOnce = 16
 
-// CheckPeer compares where a peer is with where it ought to be: at the host names or
-// addresses of nodes in a network.
+// CheckPeer returns an error unless the peer's address is one of its node's. hosts has the
+// host names or addresses of nodes in a network, by node.
 func CheckPeer(ctx context.Context, p plan.Peer, hosts map[string]string, network string) error {
 	host, known := hosts[p.Node]
 	if !known {
@@ -165,7 +166,7 @@ func CheckPeer(ctx context.Context, p plan.Peer, hosts map[string]string, networ
 	return nil
 }
 
-// lookUp returns the IPv4 addresses of a host name, or the address that it is.
+// lookUp returns the IPv4 addresses of host, which is a host name or an IPv4 address.
 func lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", host)
 	for i := range addrs {

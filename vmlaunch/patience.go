@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// patienceStep is how often the time is looked at that something still has.
+// patienceStep is how often withPatience counts down.
 const patienceStep = time.Second
 
-// withPatience is [context.WithTimeout] that does not count the time in which this
-// process was stopped. Slurm stops and continues all processes of a job at once
-// (scontrol suspend): what is waited for, too, had no chance then. Its cause is
+// withPatience is [context.WithTimeout] that does not count the time in which this process
+// was stopped. Slurm stops and continues all processes of a job at once (scontrol suspend),
+// so the process that is waited for was stopped too. The context's cause is
 // context.DeadlineExceeded.
 func withPatience(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -31,8 +31,8 @@ func withPatience(ctx context.Context, d time.Duration) (context.Context, contex
 	return ctx, func() { cancel(nil) }
 }
 
-// counted is what counts of the time between two looks. A machine under load may be
-// late; what is much too late was stopped.
+// counted returns how much of the time between two ticks counts. A tick may be late on a
+// loaded machine; if it is much too late, the process was stopped.
 func counted(passed time.Duration) time.Duration {
 	return min(passed, 3*patienceStep)
 }

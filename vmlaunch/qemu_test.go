@@ -217,7 +217,7 @@ func commsOf(files []string) (names []string) {
 	return slices.Compact(names)
 }
 
-// Who passes through which directory, whatever lies in it.
+// The modes of the run directories, which decide which users can pass through them.
 func TestRunDirectories(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("run as root: directories get a group")

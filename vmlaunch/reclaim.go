@@ -21,14 +21,14 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 )
 
-// stopPatience is how long an agent that was asked to stop may take before it is
-// killed. It has nothing to do but close its connections.
+// stopPatience is how long an agent that was asked to stop may take before it is killed.
+// The agent only has to close its connections.
 const stopPatience = 3 * time.Second
 
-// Reclaim gives back all that the job holds on node: its VMs, network and files.
-// It starts from the journal, never from anybody's memory, and may be called at
-// any time and any number of times; a job without a journal is clean. What cannot
-// be undone keeps its record for the next try.
+// Reclaim gives back everything that the job holds on node: its VMs, network and files. It
+// works from the journal alone, and may be called at any time and any number of times; a
+// job without a journal holds nothing. A resource that cannot be given back keeps its
+// record for the next try.
 func Reclaim(ctx context.Context, cfg config.Config, node string, id journal.ID) error {
 	return openStore(cfg, node).reclaimJob(ctx, id)
 }
@@ -52,8 +52,8 @@ func (s store) reclaimLocked(ctx context.Context, id journal.ID) error {
 	return s.reclaim(ctx, j)
 }
 
-// stopAgent gets the job's agent to let go of the journal: by asking, and if that
-// does not help by killing. A reclaimer that holds the journal is left to finish.
+// stopAgent makes the job's agent let go of the journal: it asks the agent to stop, and
+// kills it if it does not. It does not disturb another reclaimer that holds the journal.
 func (s store) stopAgent(ctx context.Context, id journal.ID) {
 	ask, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
@@ -74,18 +74,18 @@ func (s store) stopAgent(ctx context.Context, id journal.ID) {
 	}
 }
 
-// isAgent reports whether the process launches and looks after VMs, as a
-// reclaimer, which has the same program, does not.
+// isAgent reports whether the process is a job's agent. A reclaimer runs the same program
+// with another first argument.
 func isAgent(pid int) bool {
 	return process.Argument(pid, 1) == "launch"
 }
 
-// ErrFiles matches the error of a reclaim that has left nothing but files. They take
-// room, and harm nobody.
+// ErrFiles matches the error of a reclaim that has left nothing but files. Files take space
+// but do not harm other jobs.
 var ErrFiles = errors.New("only files are left")
 
-// reclaim undoes what the journal holds, the last first, and removes it. What was in
-// the user's hands is in the trash then, where it may stay for a while.
+// reclaim undoes everything in the journal, the last record first, and removes the journal.
+// Files that users could write to go to the trash, where they may stay for a while.
 func (s store) reclaim(ctx context.Context, j *journal.Journal) error {
 	header := j.Header()
 	if header.Version != 0 {
@@ -106,8 +106,8 @@ func (s store) reclaim(ctx context.Context, j *journal.Journal) error {
 	return errors.Join(failed, files)
 }
 
-// undoAll undoes what the journal holds, and tells what it could not: of files, and of
-// all else.
+// undoAll undoes everything in the journal. It returns the errors about files apart from
+// all other errors.
 func (s store) undoAll(ctx context.Context, j *journal.Journal) (failed, files error) {
 	failed = endDomains(ctx, j)
 	for _, r := range slices.Backward(j.Held()) {
@@ -126,7 +126,7 @@ func (s store) undoAll(ctx context.Context, j *journal.Journal) (failed, files e
 	return failed, files
 }
 
-// endDomains kills the VMs of the job, which were started last, at once.
+// endDomains kills the VMs of the job, all at once.
 func endDomains(ctx context.Context, j *journal.Journal) error {
 	var uuids []string
 	for _, r := range j.Held() {
@@ -144,7 +144,7 @@ func endDomains(ctx context.Context, j *journal.Journal) error {
 	return nil
 }
 
-// undo gives back one resource. Everything it does may have been done before.
+// undo gives back one resource. It may be called again after it was interrupted.
 func (s store) undo(ctx context.Context, j *journal.Journal, r journal.Record) error {
 	if err := undoers[r.Kind](s, ctx, j, r.Name); err != nil {
 		return err
@@ -161,7 +161,7 @@ var undoers = map[string]func(s store, ctx context.Context, j *journal.Journal, 
 		return s.images.Release(holder)
 	},
 	template.Claim: func(store, context.Context, *journal.Journal, string) error {
-		return nil // the record was the claim
+		return nil // the record itself is the claim
 	},
 	template.Work: func(_ store, _ context.Context, _ *journal.Journal, dir string) error {
 		return os.RemoveAll(dir) // all directories of a draft are root's
@@ -170,18 +170,18 @@ var undoers = map[string]func(s store, ctx context.Context, j *journal.Journal, 
 		return vmnet.Delete(ctx, j.ID())
 	},
 	recordRun: func(s store, _ context.Context, _ *journal.Journal, dir string) error {
-		return trash.In(s.run).Discard(dir) // libvirt makes directories for QEMU there
+		return trash.In(s.run).Discard(dir) // libvirt makes directories there to which the user's QEMU can write
 	},
 	recordFiles: func(s store, _ context.Context, j *journal.Journal, _ string) error {
 		return removeFiles(trash.In(s.state), j.Dir())
 	},
 }
 
-// fileRecords are the kinds of what is no more than files.
+// fileRecords are the kinds of records that stand for files only.
 var fileRecords = []string{recordFiles, recordRun, recordImage, template.Work}
 
-// removeFiles empties the job's directory but for the journal, which goes last. The
-// directories of the VMs in it are the user's.
+// removeFiles empties the job's directory but for the journal, which is removed last. The
+// VMs' directories in it belong to the user, so they go to the trash.
 func removeFiles(bin trash.Trash, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -195,12 +195,12 @@ func removeFiles(bin trash.Trash, dir string) error {
 	return err
 }
 
-// trashPatience bounds how long the end of a job waits for its files to be removed:
-// somebody may be making new ones among them.
+// trashPatience bounds how long the end of a job waits for its files to be removed: a
+// process of the user could make new files all the time.
 const trashPatience = 5 * time.Second
 
-// EmptyTrash removes what users' processes have left of the node's ended jobs, for so
-// long at most. What is left is tried again by the next one.
+// EmptyTrash removes the files that the node's ended jobs left in the trash, for at most
+// the given time. The next call continues with the rest.
 func EmptyTrash(ctx context.Context, cfg config.Config, node string, patience time.Duration) {
 	openStore(cfg, node).emptyTrash(ctx, patience)
 }
@@ -220,7 +220,7 @@ func TrashLeft(cfg config.Config, node string) bool {
 	return slices.ContainsFunc(openStore(cfg, node).trashes(), trash.Trash.Left)
 }
 
-// trashes are on the file systems that jobs have files on.
+// trashes returns the trash of each file system on which jobs have files.
 func (s store) trashes() []trash.Trash {
 	return []trash.Trash{trash.In(s.run), trash.In(s.state)}
 }

@@ -20,7 +20,7 @@ import (
 // hostileUser is a job's owner, in whose hands the directories of its VMs are.
 const hostileUser = 54321
 
-// aJobWithFiles is one whose VM has a directory, which fill fills.
+// aJobWithFiles makes a job whose VM has a directory; fill fills the directory.
 func aJobWithFiles(t *testing.T, fill func(dir string) error) (config.Config, journal.ID) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -139,7 +139,7 @@ func withDescriptors(t *testing.T, most uint64, run func()) {
 	run()
 }
 
-// What a reclaim leaves drains the node, but for mere files.
+// Everything that a reclaim leaves drains the node, except files.
 func TestWhatIsLeftIsToldApart(t *testing.T) {
 	for name, tt := range map[string]struct {
 		kind  string

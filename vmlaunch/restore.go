@@ -22,8 +22,8 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// restoreMachine takes one VM from a template to ready. If it fails, nothing of it is left
-// and it can be booted.
+// restoreMachine takes one VM from a template to ready. If it fails, it leaves nothing of
+// the VM, which can then be booted.
 func (w *warmer) restoreMachine(ctx context.Context, m *machine.Machine) error {
 	err := w.restore(ctx, m)
 	if err == nil {
@@ -55,7 +55,7 @@ func (w *warmer) restore(ctx context.Context, m *machine.Machine) error {
 	return nil
 }
 
-// restoreDomain writes down the domain and only then has libvirt restore it.
+// restoreDomain writes the domain into the journal and only then makes libvirt restore it.
 func (w *warmer) restoreDomain(m *machine.Machine) (err error) {
 	if err := w.journal.Intend(recordDomain, m.Plan.UUID, m.Plan.Domain); err != nil {
 		return err
@@ -66,7 +66,8 @@ func (w *warmer) restoreDomain(m *machine.Machine) (err error) {
 	return w.domainStarted(m)
 }
 
-// endDomain ends what there may be of a domain that will not be used, and forgets it.
+// endDomain ends a domain that will not be used, as far as it was started, and takes it off
+// the journal.
 func (v *VMs) endDomain(m *machine.Machine) error {
 	if m.Domain != nil {
 		m.Domain.End()
@@ -88,8 +89,8 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// renew makes what a restored guest is told that of a machine of its own, and sets its
-// clock, which stood still since the template was saved.
+// renew changes a restored guest's setup so that the VM becomes a machine of its own, and
+// sets the guest's clock, which stood still since the template was saved.
 func renew(ctx context.Context, m *machine.Machine, s *guest.Setup, log *slog.Logger) (err error) {
 	trip, err := m.Session().SetClock(ctx)
 	if err != nil {
@@ -102,7 +103,8 @@ func renew(ctx context.Context, m *machine.Machine, s *guest.Setup, log *slog.Lo
 	return err
 }
 
-// newIdentity is what a restored VM needs to be a machine of its own.
+// newIdentity makes the random seed, ids and host key that distinguish a restored VM from
+// its template.
 func newIdentity(name string) (*guest.Identity, error) {
 	key, err := sshkey.New(name)
 	if err != nil {

@@ -115,7 +115,7 @@ func planning(b *testing.B, y *yard) {
 	}
 }
 
-// journalling is what the journal has to do with domains.
+// journalling measures the journal's work for domains.
 func journalling(b *testing.B, y *yard) {
 	p := y.plan(b)
 	for b.Loop() {
@@ -303,8 +303,8 @@ func (y *yard) launch(b *testing.B) *VMs {
 	return v
 }
 
-// reclaim is that of the agent's end. The test driver's domains, which live in this
-// process, would otherwise have ended with QEMU.
+// reclaim is the reclaim at the agent's end. It also ends the test driver's domains: they
+// live in this process, and in a real node they would have ended with QEMU.
 func (y *yard) reclaim(b *testing.B, v *VMs) {
 	b.Helper()
 	v.close()

@@ -23,17 +23,17 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// siteUID is who runs QEMU when root makes a template. No account may have it, nor any
-// process: whoever has the same uid can write to the memory of the VM, which all users
-// get. That rules out the user nobody, who also runs daemons. systemd leaves these
-// numbers unused (UIDS-GIDS), and SSSD's automatic ones end at 2000200000.
+// siteUID is the uid of QEMU when root makes a template. No account and no process may have
+// it: whoever has the same uid can write to the memory of the VM, which all users get. So
+// it cannot be the user nobody, who also runs daemons. systemd leaves these numbers unused
+// (UIDS-GIDS), and SSSD's automatic ones end at 2000200000.
 const siteUID = 2100000000
 
-// siteOwner is that user. The group is the image's.
+// siteOwner is the user with siteUID. gid, the image's group, lets QEMU read the image.
 func siteOwner(gid uint32) (owner.Owner, error) {
 	account, err := user.LookupId(strconv.Itoa(siteUID))
 	if err == nil {
-		return owner.Owner{}, fmt.Errorf("templates for all users are made with uid %d, which must be nobody's, and %s has it in this node's user database: give that account another one", siteUID, account.Username)
+		return owner.Owner{}, fmt.Errorf("templates for all users are made with uid %d, which no account may have, but %s has it in this node's user database: give that account another uid", siteUID, account.Username)
 	}
 	if !errors.As(err, new(user.UnknownUserIdError)) {
 		return owner.Owner{}, fmt.Errorf("look up uid %d: %w", siteUID, err)
@@ -43,7 +43,8 @@ func siteOwner(gid uint32) (owner.Owner, error) {
 	return o, nil
 }
 
-// refuseOthers fails if a process below proc has that uid, by whatever right.
+// refuseOthers fails if a process below proc has uid as its real, effective, saved or
+// file-system uid.
 func refuseOthers(proc string, uid uint32) error {
 	dirs, err := filepath.Glob(filepath.Join(proc, "[0-9]*"))
 	if err != nil {
@@ -58,13 +59,14 @@ func refuseOthers(proc string, uid uint32) error {
 	return nil
 }
 
-// siteWork is the journal of the making of a template by root; no job has the number.
+// siteWork is the id of the journal in which root's making of a template is recorded; no
+// job has the number 0.
 var siteWork = journal.ID{}
 
-// MakeSiteTemplate makes a template of an image of the catalogue for VMs like those of
-// spec, for all users who may read the image, and returns where it is. It needs no job,
-// and takes the CPUs and the memory of one VM. spec is root's own, as [jobspec.ParseIn]
-// has made it with cfg, so it is not validated again.
+// MakeSiteTemplate makes a template of an image of the catalogue, for VMs like those of
+// spec. All users who may read the image can use it. It returns the template's directory.
+// It needs no job, and takes the CPUs and the memory of one VM. spec comes from root, who
+// made it with [jobspec.ParseIn] and cfg, so it is not validated again.
 func MakeSiteTemplate(ctx context.Context, cfg config.Config, node string, spec jobspec.Spec, progress func(vmstep.Progress)) (dir string, err error) {
 	path, err := images.Resolve(cfg, spec.Image)
 	if err != nil {
@@ -116,5 +118,5 @@ func (v *VMs) makeSiteTemplate(ctx context.Context) error {
 	return v.warmer.getTemplate(ctx, image)
 }
 
-// groupOf returns the gid in what Stat said.
+// groupOf returns the gid of a file.
 func groupOf(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Gid }

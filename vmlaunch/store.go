@@ -12,12 +12,12 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool"
 )
 
-// A store is where a node keeps what its jobs hold: journals and files, copies of images,
-// templates, shared memory, virtual functions.
+// A store gives access to everything that a node's jobs hold: journals and files, copies of
+// images, templates, shared memory, virtual functions.
 type store struct {
 	node  string // as Slurm calls it
-	state string // directory of what survives a reboot
-	run   string // directory of what does not
+	state string // directory of files that survive a reboot
+	run   string // directory of files that do not
 
 	vfs       func() (*vfpool.Pool, error)
 	images    *cache.Cache
@@ -36,8 +36,8 @@ func openStore(cfg config.Config, node string) store {
 	}
 }
 
-// hasJournal reports whether the job has one. A launch begins the journal before all else,
-// so nothing on the node is that of a job without a journal.
+// hasJournal reports whether the job has a journal. A launch begins the journal before
+// everything else, so whatever names a job without a journal is an orphan.
 func (s store) hasJournal(id journal.ID) bool {
 	_, err := os.Stat(journal.Dir(s.state, id))
 	return err == nil

@@ -15,19 +15,19 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 )
 
-// quiet is how long the guest is left alone before it is saved: what it does about the
-// end of the session, it does once and not in every VM.
+// quiet is how long the guest is left alone before it is saved. In this time the guest
+// finishes what it does when the session ends; otherwise every restored VM would do it.
 const quiet = time.Second
 
-// makeTemplate boots a VM of the shape beside those of the job, which wait for it, and
-// saves it.
+// makeTemplate boots a VM of the shape and saves it. The job's own VMs wait meanwhile.
 func (w *warmer) makeTemplate(ctx context.Context, shape template.Shape, image images.Info) error {
 	return w.publish(ctx, shape, func(draft *template.Draft) error {
 		return w.fillDraft(ctx, draft, image)
 	})
 }
 
-// adoptTemplate makes the user a copy of the template that root has made for all.
+// adoptTemplate makes a copy, for this user, of the template that root has made for all
+// users.
 func (w *warmer) adoptTemplate(ctx context.Context, shape template.Shape) error {
 	site, err := w.claimTemplate(ctx, template.Site, shape)
 	if err != nil {
@@ -38,8 +38,8 @@ func (w *warmer) adoptTemplate(ctx context.Context, shape template.Shape) error 
 	})
 }
 
-// publish keeps what fill makes. Others of the job's owner who want to make a template
-// wait; the first may have made what the next one needs.
+// publish makes a template with fill and publishes it. Other jobs of the same owner that
+// want to make a template wait; they may then find the one that they need.
 func (w *warmer) publish(ctx context.Context, shape template.Shape, fill func(*template.Draft) error) error {
 	draft, err := w.store.templates.Draft(ctx, w.templateOwner(), shape, w.Plan.Job.ID.String(), func(dir string) error {
 		return w.journal.Intend(template.Work, dir, nil)
@@ -57,7 +57,7 @@ func (w *warmer) publish(ctx context.Context, shape template.Shape, fill func(*t
 	return draft.Publish(ctx)
 }
 
-// endDraft forgets a draft, of which nothing is left.
+// endDraft closes a draft and takes it off the journal.
 func (w *warmer) endDraft(draft *template.Draft) {
 	err := draft.Close()
 	if err == nil {
@@ -68,7 +68,7 @@ func (w *warmer) endDraft(draft *template.Draft) {
 	}
 }
 
-// templateOwner is whose templates the job makes.
+// templateOwner says whose templates the job makes.
 func (w *warmer) templateOwner() template.Whose {
 	if w.Plan.Site {
 		return template.Site
@@ -91,7 +91,7 @@ func (w *warmer) fillDraft(ctx context.Context, draft *template.Draft, image ima
 	return draft.TakeMemory(hypervisor.LibvirtMemory, hypervisor.TemplateMemory, int(w.Plan.Owner.UID))
 }
 
-// runTemplate boots the VM and saves it, of which nothing else is left.
+// runTemplate boots the VM, saves it and ends it.
 func (w *warmer) runTemplate(ctx context.Context, m *machine.Machine, draft *template.Draft) error {
 	room, err := w.makeRoom()
 	if err != nil {
@@ -105,8 +105,8 @@ func (w *warmer) runTemplate(ctx context.Context, m *machine.Machine, draft *tem
 	return errors.Join(err, w.endDomain(m), w.forgetRoom(room))
 }
 
-// makeBlank makes the overlay that each VM gets a copy of. It is small, whatever size the
-// disk has.
+// makeBlank makes the overlay of which each restored VM gets a copy. It is small, however
+// large the disk is.
 func (w *warmer) makeBlank(ctx context.Context, draft *template.Draft) error {
 	disk, err := images.Inspect(ctx, config.Images{Directories: []string{"/"}}, draft.Disk(), w.Plan.Owner)
 	if err != nil {
@@ -116,10 +116,10 @@ func (w *warmer) makeBlank(ctx context.Context, draft *template.Draft) error {
 	return images.CreateOverlay(ctx, disk, draft.Blank(), 0, owner.Owner{})
 }
 
-// makeRoom makes the file of the shared memory that a template boots with, which takes no
-// memory. It is there for the addresses: the firmware makes the bridge before it as large as
-// that, and the devices of VMs that are restored find their place behind it, for which the
-// kernel of each would have to lay out the bridge anew.
+// makeRoom makes the file of the shared memory that a template boots with. The file is
+// sparse and takes no memory. It only reserves addresses: the firmware makes the window of
+// the devices' bridge as large as this file. Devices that are plugged into a restored VM
+// fit into that window; otherwise each VM's kernel would have to lay out the bridge anew.
 func (w *warmer) makeRoom() (ivshmem.Region, error) {
 	on := w.store.regions
 	room := on.New(w.Plan.Job.ID, 0, hypervisor.TemplateRoom<<20)
@@ -129,7 +129,7 @@ func (w *warmer) makeRoom() (ivshmem.Region, error) {
 	return room, on.Reserve(room, w.Plan.Owner.IDs())
 }
 
-// forgetRoom removes that file once the VM has ended.
+// forgetRoom removes makeRoom's file, once the VM has ended.
 func (w *warmer) forgetRoom(room ivshmem.Region) error {
 	if err := w.store.regions.Remove(context.Background(), room, w.Plan.Owner.UID); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (w *warmer) forgetRoom(room ivshmem.Region) error {
 	return w.journal.Undone(recordRegion, room.Name)
 }
 
-// bootTemplate boots the VM and has its agent make it ready to be saved.
+// bootTemplate boots the VM and makes its guest agent prepare it for being saved.
 func (w *warmer) bootTemplate(ctx context.Context, m *machine.Machine, nothing string, room ivshmem.Region) error {
 	if err := w.startDomain(m, hypervisor.DescribeTemplate(w.Plan, m.Plan, nothing, room)); err != nil {
 		return err
@@ -165,8 +165,8 @@ func (w *warmer) bootTemplate(ctx context.Context, m *machine.Machine, nothing s
 	}
 }
 
-// readyToSave has the guest agent make the VM ready to be saved, unless its clock is wrong:
-// all VMs from the template will have that clock.
+// readyToSave makes the guest agent prepare the VM for being saved. It fails if the VM's
+// clock is wrong, because all VMs from the template would have that clock.
 func readyToSave(ctx context.Context, m *machine.Machine) error {
 	if err := m.CheckClock(ctx); err != nil {
 		return err

@@ -13,23 +13,25 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// How many guests come up at once on a CPU. Those that boot wait for disks, devices and
-// timers most of the time. Those that are emulated, or restored, do not: more of them than
-// CPUs take up to twice the CPU time, each for the timers that went off while it had none.
+// How many guests come up at once on a CPU. Guests that boot with KVM mostly wait for
+// disks, devices and timers. Emulated and restored guests keep a CPU busy: if there are
+// more of them than CPUs, they need up to twice the CPU time, because each handles the
+// timers that expired while it had no CPU.
 const (
 	waitingPerCPU = 8
 	busyPerCPU    = 1
 )
 
-// busyGuests tells whether guests keep a CPU busy all the time until they are ready, but for
-// what their images wait for.
+// busyGuests tells whether guests keep a CPU busy until they are ready, except when their
+// images wait for something.
 func (v *VMs) busyGuests() bool {
 	return v.warmer.from != nil || v.Plan.Hardware.Accel == config.AccelTCG
 }
 
-// parallel is how many VMs of a job may come up at once on a node where the job may use so
-// many CPUs, and whether that is the site's word. It is no bound on all jobs of the node together: a user
-// whose guests never come up would hold up the others for as long as his time-out.
+// parallel returns how many VMs of a job may come up at once on a node where the job may
+// use cpus CPUs, and whether the site sets this number. It does not bound the VMs of all
+// jobs on the node: a user whose guests never come up would hold up the other jobs until
+// the time-out.
 func parallel(p plan.Plan, cpus int, busy bool) (at int64, bySite bool) {
 	switch {
 	case p.Measure.Serial:
@@ -42,19 +44,20 @@ func parallel(p plan.Plan, cpus int, busy bool) (at int64, bySite bool) {
 	return waitingPerCPU * int64(cpus), false
 }
 
-// turns are those of VMs to come up.
+// turns hands out the turns of a job's VMs to come up.
 type turns struct {
 	free  *semaphore.Weighted
 	early bool // turns end early
 }
 
-// newTurns are for so many VMs. Where none has to wait, none is watched.
+// newTurns makes the turns for vms VMs. If no VM has to wait for a turn, turns do not end
+// early, so guests are not watched.
 func newTurns(p plan.Plan, cpus int, busy bool, vms int) turns {
 	at, bySite := parallel(p, cpus, busy)
 	return turns{semaphore.NewWeighted(at), !bySite && int64(vms) > at}
 }
 
-// take returns when the VM has a turn.
+// take waits until the VM has a turn.
 func (t turns) take(ctx context.Context, m *machine.Machine) (turn, error) {
 	if !t.free.TryAcquire(1) {
 		m.Enter(nodeagent.StageWait)
@@ -65,21 +68,22 @@ func (t turns) take(ctx context.Context, m *machine.Machine) (turn, error) {
 	return turn{sync.OnceFunc(func() { t.free.Release(1) }), t.early}, nil
 }
 
-// A turn lasts until the VM is ready or, if it may end early, until its guest computes no
-// more but waits for something.
+// A turn is a VM's right to come up. It lasts until the VM is ready or, if it may end
+// early, until the guest stops computing and only waits.
 type turn struct {
 	end   func()
 	early bool
 }
 
-// A guest waits when it has wanted less than a fifth of a CPU for so long.
+// A guest counts as waiting when it has wanted less than 1/idlePart of a CPU during
+// idleFor.
 const (
 	idleFor  = 500 * time.Millisecond
 	idlePart = 5
 )
 
-// watch ends the turn early. computed returns how long the guest has computed, or would
-// have, had there been a CPU for it; an error is the end of watching.
+// watch ends the turn early, once the guest waits. computed returns how long the guest has
+// computed or waited for a CPU; watch stops if computed returns an error.
 func (t turn) watch(ctx context.Context, computed func() (time.Duration, error)) {
 	if !t.early {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// leaseVFs gets the VFs of all VMs of the node, at once.
+// leaseVFs leases the VFs of all the job's VMs on the node, all at once.
 func (v *VMs) leaseVFs(ctx context.Context) error {
 	if len(v.Plan.Job.Spec.SRIOV.VFs) == 0 {
 		return nil
@@ -32,7 +32,7 @@ func (v *VMs) leaseVFs(ctx context.Context) error {
 	return v.journal.Done(recordVFs, v.Plan.Job.ID.String())
 }
 
-// vfClaim is what the job wants of the node's pool.
+// vfClaim is the job's claim on the node's pool.
 func vfClaim(p plan.Plan) vfpool.Claim {
 	c := vfpool.Claim{Job: p.Job.ID, VLAN: p.VLAN, Owner: p.Owner.IDs()}
 	for _, vm := range p.VMs {
@@ -51,8 +51,9 @@ func (s store) releaseVFs(ctx context.Context, id journal.ID) error {
 	return pool.Release(ctx, id)
 }
 
-// releaseOrphanVFs gives back VFs of jobs without a journal, which somebody has
-// removed by hand: a launch begins the journal before it leases.
+// releaseOrphanVFs gives back the VFs of jobs that have no journal, because somebody
+// removed it by hand. It does not touch starting jobs: a launch begins its journal before
+// it leases VFs.
 func (s store) releaseOrphanVFs(ctx context.Context) error {
 	pool, err := s.vfs()
 	if err != nil {

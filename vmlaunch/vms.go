@@ -32,7 +32,7 @@ type VMs struct {
 	shared   *sharedMemory
 	warmer   *warmer
 	userData []byte        // for cloud-init, the same in every VM
-	up       time.Duration // when all VMs of this node were, on the record's clock
+	up       time.Duration // when all VMs of this node were up, on the record's clock
 }
 
 func newVMs(s store, p plan.Plan, slurm Slurm, j *journal.Journal, clock *machine.Stopwatch, progress func(vmstep.Progress)) *VMs {
@@ -44,22 +44,23 @@ func newVMs(s store, p plan.Plan, slurm Slurm, j *journal.Journal, clock *machin
 	return v
 }
 
-// close ends what this process holds open. The VMs are the journal's business.
+// close closes what this process holds open. It leaves the VMs running: the journal lists
+// them, and [Reclaim] ends them.
 func (v *VMs) close() {
 	v.Close()
 	v.shared.close()
 }
 
-// Serve answers on the job's socket until the step ends: a stop request, or ctx. It
-// gives up the privileges that this does not take, and calls ready once callers can
-// connect. It leaves the VMs running; [Reclaim] ends them.
+// Serve answers on the job's socket until the step ends: until a stop request, or until ctx
+// ends. It gives up all privileges that serving does not need, and calls ready once callers
+// can connect. It leaves the VMs running; [Reclaim] ends them.
 func (v *VMs) Serve(ctx context.Context, ready func()) error {
 	defer v.close()
 	return serve.New(v.Set, v.connect, v.shared.wipe).Serve(ctx, ready)
 }
 
-// connect tells every VM of this node of all VMs of the job, and the network of the nodes
-// that they are on.
+// connect tells every VM of this node about all VMs of the job, and connects this node's
+// part of the job's network to the other nodes.
 func (v *VMs) connect(ctx context.Context, all []nodeagent.NodeVMs) error {
 	hosts, peers, err := v.Plan.ReadMap(all)
 	if err != nil {
@@ -90,8 +91,8 @@ func (v *VMs) nameHosts(ctx context.Context, hosts []guest.Host) error {
 	return each.Wait()
 }
 
-// hostsAtOnce bounds the copies of the job's names, megabytes in the largest jobs, on
-// their way to the VMs.
+// hostsAtOnce bounds how many VMs get the job's names at once: the names are megabytes in
+// the largest jobs.
 const hostsAtOnce = 16
 
 // noteMapped completes the record of the launch. Failing to record must not fail the job.
@@ -102,10 +103,10 @@ func (v *VMs) noteMapped() {
 	}
 }
 
-// stagesFile is where a node's record lies in the job's directory.
+// stagesFile is the name of the launch's record in the job's directory.
 const stagesFile = "stages.json"
 
-// recordStages leaves for people when the stages of the launch began and ended.
+// recordStages writes down, for people, when the stages of the launch began and ended.
 func (v *VMs) recordStages() error {
 	text, err := json.MarshalIndent(v.Describe(), "", "\t")
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 // A warmer restores the VMs of a job from a template, and makes templates.
 type warmer struct {
 	*VMs
-	from *template.Template // of which the VMs are restored; nil if they boot
+	from *template.Template // from which the VMs are restored; nil if they boot
 }
 
-// chooseStart decides whether the VMs are restored from a template, which is made first
-// if the user or the site wants that, or booted.
+// chooseStart decides whether the VMs boot or are restored from a template. It makes the
+// template first if the user or the site wants that.
 func (w *warmer) chooseStart(ctx context.Context, image images.Info) error {
 	start := w.Plan.Job.Spec.Start
 	if start == config.StartCold {
@@ -55,8 +55,8 @@ func (w *warmer) getTemplate(ctx context.Context, image images.Info) error {
 	return err
 }
 
-// newTemplate gets the owner a template where he has none: a copy of that for all, or one
-// of his own if he or the site wants that. Else the error is none.
+// newTemplate gets a template for an owner who has none: a copy of the one for all users
+// or, if the owner or the site wants that, a new one. Otherwise it returns the error none.
 func (w *warmer) newTemplate(ctx context.Context, shape template.Shape, image images.Info, none error) error {
 	if w.Plan.Catalogue && !w.Plan.Site {
 		err := w.adoptTemplate(ctx, shape)
@@ -85,15 +85,14 @@ func (w *warmer) findTemplate(ctx context.Context, shape template.Shape) error {
 	return err
 }
 
-// claimTemplate finds a template and writes down that the job uses it.
+// claimTemplate finds a template and writes into the journal that the job uses it.
 func (w *warmer) claimTemplate(ctx context.Context, whose template.Whose, shape template.Shape) (template.Template, error) {
 	return w.store.templates.Find(ctx, whose, shape, func(t template.Template) error {
 		return w.journal.Intend(template.Claim, t.Dir, nil)
 	})
 }
 
-// shape is what VMs of the job have in common with those that they could be restored
-// from.
+// shape is what the job's VMs must have in common with a template.
 func (w *warmer) shape(ctx context.Context, image images.Info) (template.Shape, error) {
 	files, err := image.Identities(ctx, w.Plan.Owner)
 	if err != nil {

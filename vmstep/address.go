@@ -15,15 +15,16 @@ import (
 	"time"
 )
 
-// addressCount is how many abstract sockets a keeper may listen on. Somebody who sees one in
-// /proc/net/unix learns nothing of the others.
+// addressCount is on how many abstract sockets a keeper may listen. Users who see one of
+// the names in /proc/net/unix cannot compute the others from it.
 const addressCount = 8
 
-// Addresses returns the abstract sockets on one of which the keeper of a job listens.
-// Such a name vanishes with the process that has bound it.
+// Addresses returns abstract sockets; the keeper of a job listens on one of them. The name
+// of an abstract socket vanishes with the process that has bound it.
 //
-// Anybody can bind any name, so those of a job come from a secret which only its own
-// processes have ([Job.Secret]), and names that somebody else holds are passed over.
+// Any user can bind any name. So the names come from a secret that only the job's own
+// processes have ([Job.Secret]), and keeper and clients pass over names that another user
+// holds.
 func Addresses(uid int, job Job) []string {
 	all := make([]string, addressCount)
 	for i := range all {
@@ -33,7 +34,7 @@ func Addresses(uid int, job Job) []string {
 	return all
 }
 
-// ErrKept is that another keeper of the job listens already.
+// ErrKept says that another keeper of the job listens already.
 var ErrKept = errors.New("the job has a keeper")
 
 // Listen binds the first of the addresses that is free. It returns [ErrKept] if a
@@ -58,9 +59,9 @@ func Listen(addresses []string) (net.Listener, error) {
 	return nil, held
 }
 
-// alone closes l if another keeper listens at another address. Two that start at once
-// can each have found a different name free. Both listen before they look, so at least
-// one of them steps back; if both do, their clients start another.
+// alone closes l if another keeper listens at another address. Two keepers that start at
+// once can each have found a different name free. Both listen before they look, so at least
+// one of them steps back. If both do, their clients start another keeper.
 func alone(l net.Listener, addresses []string) (net.Listener, error) {
 	others := slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return a == l.Addr().String() })
 	conn, err := reachAny(context.Background(), others)
@@ -72,12 +73,12 @@ func alone(l net.Listener, addresses []string) (net.Listener, error) {
 	return nil, ErrKept
 }
 
-// queuePatience bounds how long a full queue of connections is taken for that of a busy
-// keeper. Somebody else's stays full, and does not say whose it is.
+// queuePatience bounds how long a full queue of connections is taken for a busy keeper's.
+// Another user's socket also has a full queue, for ever, and does not show its owner.
 const queuePatience = time.Second
 
-// reachAny connects to the first of the addresses where a process of this user answers.
-// All errors are as if nobody listened.
+// reachAny connects to the first of the addresses where a process of this user answers. If
+// none answers, the error is always ECONNREFUSED.
 func reachAny(ctx context.Context, addresses []string) (net.Conn, error) {
 	for until := time.Now().Add(queuePatience); ; {
 		conn, full := tryAll(ctx, addresses)
@@ -90,7 +91,8 @@ func reachAny(ctx context.Context, addresses []string) (net.Conn, error) {
 	}
 }
 
-// tryAll returns a connection to a process of this user, or whether a queue is full.
+// tryAll returns a connection to a process of this user, or whether the queue of an address
+// is full.
 func tryAll(ctx context.Context, addresses []string) (conn net.Conn, full bool) {
 	for _, address := range addresses {
 		conn, err := reach(ctx, address)
@@ -116,7 +118,7 @@ func reach(ctx context.Context, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// heldNames says of each address why it is no keeper's.
+// heldNames has one error for each address, which says why no keeper can be there.
 type heldNames []error
 
 // Error names the users who hold the addresses.
@@ -135,7 +137,7 @@ func (h heldNames) Error() string {
 	return fmt.Sprintf("all %d socket names of this job are taken, by %s; tell the administrators of this site", len(h), strings.Join(holders, " and "))
 }
 
-// A foreignPeerError is that the other end of a connection is another user's.
+// A foreignPeerError says that the other end of a connection belongs to another user.
 type foreignPeerError struct{ uid uint32 }
 
 func (e *foreignPeerError) Error() string { return "the other end belongs to " + e.name() }
@@ -148,8 +150,8 @@ func (e *foreignPeerError) name() string {
 	return "user " + number
 }
 
-// samePeer returns an error unless the other end is a process of the same user:
-// names of abstract sockets are anybody's.
+// samePeer returns an error unless the other end is a process of the same user. It is
+// needed because any user can bind the name of an abstract socket.
 func samePeer(conn net.Conn) error {
 	unix, ok := conn.(*net.UnixConn)
 	if !ok {

@@ -8,21 +8,20 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// An Assembly joins what each node of a job says about its VMs into the map of
-// the VM cluster.
+// An Assembly joins the nodes' lists of VMs into the map of the job's VMs.
 type Assembly struct {
 	nodes int
 	all   []nodeagent.NodeVMs
-	owner map[string]string // of each name, rank, number and address: who has it
+	owner map[string]string // the node or VM that has a name, rank, number or address
 }
 
-// NewAssembly waits for this many nodes.
+// NewAssembly returns the assembly of a job with so many nodes.
 func NewAssembly(nodes int) *Assembly {
 	return &Assembly{nodes: nodes, owner: map[string]string{}}
 }
 
-// Add takes the VMs of one node. Two nodes must not claim the same rank, VM or
-// address: programs would find the wrong VM under a name.
+// Add adds the VMs of one node. Two nodes must not have the same rank, VM or address:
+// programs would find the wrong VM under a name.
 func (a *Assembly) Add(n nodeagent.NodeVMs) error {
 	if n.Rank < 0 || n.Rank >= a.nodes {
 		return fmt.Errorf("node %s says it is number %d of %d nodes", n.Node, n.Rank, a.nodes)
@@ -54,7 +53,7 @@ func (a *Assembly) claim(owner string, keys ...string) error {
 	return nil
 }
 
-// withoutStages leaves out what the other nodes need not know.
+// withoutStages leaves out the stages, which other nodes do not need.
 func withoutStages(n nodeagent.NodeVMs) nodeagent.NodeVMs {
 	n.Stages, n.VMs = nil, slices.Clone(n.VMs)
 	for i := range n.VMs {
@@ -63,7 +62,7 @@ func withoutStages(n nodeagent.NodeVMs) nodeagent.NodeVMs {
 	return n
 }
 
-// Complete reports whether every node has spoken.
+// Complete reports whether every node was added.
 func (a *Assembly) Complete() bool { return len(a.all) == a.nodes }
 
 // Map returns the nodes in the order of their ranks.

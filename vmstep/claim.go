@@ -12,11 +12,12 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// ErrAllClaimed is that a run would have had to wait for an IVShmem device.
+// ErrAllClaimed says that a run with --no-wait would have had to wait for an IVShmem
+// device.
 var ErrAllClaimed = errors.New("every IVShmem device of this job is claimed by another slurm-v-run (--no-wait)")
 
-// AwaitClaim reads what the step of [ClaimCommand] says until the run has a device, or
-// will not get one. It calls waiting when all devices are taken.
+// AwaitClaim reads the output of the step of [ClaimCommand] until the run has a device or
+// is refused one. It calls waiting if all devices are claimed.
 func AwaitClaim(says io.Reader, waiting func()) (nodeagent.Claim, error) {
 	w := claimWords{waiting: waiting}
 	frames := Frames{Message: w.message, Other: w.other}
@@ -64,7 +65,7 @@ func (w *claimWords) message(m Message) {
 	}
 }
 
-// end is why a step has ended that gave no answer.
+// end is the error of a step that has ended without an answer.
 func (w *claimWords) end() error {
 	if cause := Cause(w.lines); cause != "" {
 		return &StepError{errors.New(cause)}
@@ -72,7 +73,7 @@ func (w *claimWords) end() error {
 	return NewStepError(errors.New("the step has ended"), strings.Join(w.lines, "\n"))
 }
 
-// IVShmemEnv are the variables by which a program finds the device of its run.
+// IVShmemEnv returns the variables by which a program finds its run's device.
 func IVShmemEnv(device int, size int64) []string {
 	return []string{
 		fmt.Sprintf("SLURMV_IVSHMEM=/dev/slurmv/ivshmem%d", device),
@@ -80,8 +81,9 @@ func IVShmemEnv(device int, size int64) []string {
 	}
 }
 
-// IVShmemPeers is the variable that names the ranks which share the device with a
-// task: those of its node, by the variables that Slurm sets. There may be none.
+// IVShmemPeers returns the variable that lists the ranks which share the device with a
+// task: the ranks on its node, from Slurm's variables. It returns nothing if those do not
+// say.
 func IVShmemPeers(env func(string) string) []string {
 	ranks, err := slurm.RanksHere(env)
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 
 // A Client follows the keeper of a job.
 type Client struct {
-	// Now is the state at the time of connecting.
+	// Now is the state when the client connected.
 	Now Event
 
-	first bool // this client had the keeper started
+	first bool // this client made start run
 	conn  *nodeagent.Conn
 }
 
 // connectPatience bounds how long a keeper may take to answer.
 const connectPatience = 30 * time.Second
 
-// Connect reaches the keeper at one of the addresses and calls start if there is none.
-// When several processes do so at once, one keeper comes to be and all reach it. With
-// restart, VMs that have failed or ended are started again.
+// Connect reaches the keeper at one of the addresses, and calls start if there is none. If
+// several processes do so at once, one keeper is started and all reach it. With restart,
+// VMs that have failed or ended are started again.
 func Connect(ctx context.Context, addresses []string, restart bool, start func() error) (*Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
@@ -52,7 +52,8 @@ func (c *Client) as(first bool) *Client {
 	return c
 }
 
-// noKeeper reports that nobody listens, or somebody who was about to leave.
+// noKeeper reports whether err says that nobody listens, or that the keeper was about to
+// end.
 func noKeeper(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE)
@@ -86,9 +87,9 @@ func (c *Client) Next() (Event, error) {
 // Close stops following.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Wait shows what happens until the VMs are ready, or found to be elsewhere, and
-// returns that state, or why they are not. If they were ready before, it shows
-// nothing, but to the client that had them started.
+// Wait shows events until the VMs are ready, or a keeper on another host has them. It
+// returns that state, or why the VMs are not ready. If they were ready when the client
+// connected, it shows nothing, unless this client had them started.
 func (c *Client) Wait(show func(Event)) (Event, error) {
 	e := c.Now
 	if e.State == StateStarting || c.first {
@@ -106,7 +107,7 @@ func (c *Client) Wait(show func(Event)) (Event, error) {
 	return e, nil
 }
 
-// follow returns the state which ended the wait.
+// follow shows events and returns the state that ends the wait.
 func (c *Client) follow(show func(Event)) (Event, error) {
 	for {
 		e, err := c.Next()
@@ -123,8 +124,8 @@ func (c *Client) follow(show func(Event)) (Event, error) {
 	}
 }
 
-// UntilEnd returns the reason once VMs that were ready have ended; "" if the
-// keeper went first.
+// UntilEnd waits until VMs that were ready have ended, and returns the reason; "" if the
+// keeper ends first.
 func (c *Client) UntilEnd() string {
 	for {
 		e, err := c.Next()

@@ -9,19 +9,19 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// manyVMs is above how many VMs only counts are shown.
+// manyVMs is the largest number of VMs that are shown one by one.
 const manyVMs = 20
 
-// A Display shows how the VMs start: on a terminal a block of lines that is
-// redrawn, elsewhere a line for every change. With many VMs it shows how many are
-// at which stage.
+// A Display shows how the VMs start. On a terminal it redraws a block of lines; elsewhere
+// it prints a line for every change. With more than manyVMs VMs it shows how many are at
+// which stage.
 type Display struct {
 	Out      io.Writer
 	Terminal bool
 
 	total  int // VMs of the job, if known
 	vms    map[int]vmStage
-	stages []string // in the order of their first sight
+	stages []string // in the order in which they were first seen
 	drawn  int      // lines of the block on the terminal
 }
 
@@ -72,8 +72,8 @@ func (d *Display) progress(node string, p Progress) {
 	d.plain(p)
 }
 
-// plain prints a line for the change of one VM. With many VMs there are two lines
-// for each stage: when the first of them enters it, and when the last has.
+// plain prints a line for the change of one VM. With many VMs it prints two lines for each
+// stage: when the first VM enters the stage, and when the last one has.
 func (d *Display) plain(p Progress) {
 	if !d.many() {
 		fmt.Fprintln(d.Out, vmLine(p.VM, d.vms[p.VM]))

@@ -11,9 +11,9 @@ const (
 	StateElsewhere = "elsewhere" // a keeper on another host has them
 )
 
-// An Event is one line from the keeper to a client. The first is the state at
-// that moment; after it come the events of this start from its beginning, then
-// what happens. Exactly one of State, Progress and Text is set.
+// An Event is one line from the keeper to a client. The first line is the state when the
+// client connects. Then come all events since this start of the VMs, and then new ones as
+// they happen. Exactly one of State, Progress and Text is set.
 type Event struct {
 	State  string `json:"state,omitempty"`
 	Reason string `json:"reason,omitempty"`

@@ -20,11 +20,11 @@ const (
 	KindReady    = "ready"    // hold to keeper: nothing; the node's VMs have the map
 	KindFailed   = "failed"   // agent or hold to keeper: Failure
 	KindClaim    = "claim"    // claim to slurm-v-run: nodeagent.ClaimMessage
-	KindData     = "data"     // query to slurmv: bytes that a program in a VM, or its console, has written
+	KindData     = "data"     // query to slurmv: output of a program in a VM, or of a VM's console
 )
 
-// Progress says that a VM has entered a stage of its launch, or how far its node is
-// with what all of its VMs wait for, Millis after the launch began there.
+// Progress says which stage of its launch a VM has entered, or how far the node is with
+// work for all of its VMs. Millis counts from the beginning of the launch on the node.
 type Progress struct {
 	VM     int    `json:"vm"`             // number in the job
 	Stage  string `json:"stage"`          // "" if it is about the node
@@ -43,25 +43,24 @@ type Failure struct {
 const (
 	magic = "@slurmv1"
 
-	// chunk is how many bytes of JSON a line carries. srun cuts lines at 1024
-	// bytes, and what it cuts it mixes with the lines of other nodes; the base64 of
-	// 640 bytes leaves room for the longest names.
+	// chunk is how many bytes of JSON a line carries. srun cuts lines at 1024 bytes and
+	// mixes the pieces with lines of other nodes. The base64 of 640 bytes leaves room for
+	// the longest names.
 	chunk = 640
 
 	maxLine   = 1024
 	maxNode   = 64
 	maxParts  = 1 << 15
-	maxBody   = chunk * maxParts // 20 MiB, about 100000 VMs; also of what was compressed
-	maxOpen   = 4096             // messages in the making at one time
+	maxBody   = chunk * maxParts // 20 MiB, about 100000 VMs; bounds compressed messages and their contents
+	maxOpen   = 4096             // incomplete messages at one time
 	maxPrefix = 64               // what Slurm may put before a line, such as "slurmstepd-n1: "
 )
 
-// sequence numbers the messages of this process, so that the parts of two are
-// never mixed.
+// sequence numbers the messages of this process, to tell their parts apart.
 var sequence atomic.Uint32
 
-// WriteFrame writes value as the lines of one message, one Write for each, since
-// a line that is written whole is carried whole.
+// WriteFrame writes value as the lines of one message. It calls Write once for each line,
+// because Slurm does not break up a line that is written whole.
 func WriteFrame(w io.Writer, node, kind string, value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {
@@ -83,8 +82,8 @@ func WriteFrame(w io.Writer, node, kind string, value any) error {
 	return nil
 }
 
-// deflate makes less of a message that is longer than a line: srun sends the map of all
-// VMs to each node, line by line, and most of it is repetition.
+// deflate compresses a message that is longer than a line. srun sends the map of all VMs to
+// each node, line by line, and most of the map is repetition.
 func deflate(body []byte) []byte {
 	var b bytes.Buffer
 	w := zlib.NewWriter(&b)
@@ -93,7 +92,7 @@ func deflate(body []byte) []byte {
 	return b.Bytes()
 }
 
-// deflated is the first byte of what deflate returns (RFC 1950), and of no JSON.
+// deflated is the first byte of deflate's results (RFC 1950). No JSON begins with it.
 const deflated = 'x'
 
 // inflate returns the JSON of a message, compressed or not.
@@ -164,7 +163,7 @@ func (f *Frames) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close gives away the last line, if it had no end.
+// Close handles the last line, if it has no line end.
 func (f *Frames) Close() error {
 	if len(f.line) > 0 {
 		f.endLine()
@@ -221,8 +220,8 @@ func parseLine(line string) (messageID, part, bool) {
 	return messageID{m[1], m[2], uint32(seq)}, part{number, total, body}, true
 }
 
-// take adds a part. A part out of order means that others were lost: the message
-// is given up, and whoever waits for it says so.
+// take adds a part. If a part is out of order, others were lost: take drops the message,
+// and its receiver reports that it did not come.
 func (f *Frames) take(id messageID, p part) {
 	m := f.open[id]
 	if m == nil {
@@ -243,7 +242,7 @@ func (f *Frames) take(id messageID, p part) {
 	}
 }
 
-// give gives away a whole message. One that cannot be inflated is lost.
+// give passes a whole message on, unless it cannot be inflated.
 func (f *Frames) give(id messageID, body []byte) {
 	if text, err := inflate(body); err == nil {
 		f.Message(Message{Node: id.node, Kind: id.kind, Body: text})

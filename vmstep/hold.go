@@ -9,15 +9,15 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// ErrKeeperGone ends a VM step whose keeper went before the VMs knew each other:
-// nobody could tell them any more.
+// ErrKeeperGone ends a VM step whose keeper was killed before the VMs had the map: nobody
+// could send the map any more.
 var ErrKeeperGone = errors.New("slurm-v-run's keeper was killed before the VMs were ready; run slurm-v-run again")
 
-// Hold is the task of the VM step on one node. It says on out which VMs the node
-// has, takes the map from in to the agent, says that it has arrived, and stays
-// until ctx ends, which means that the step ends, or the agent gives up.
+// Hold is the task of the VM step on one node. It writes the node's VMs to out, passes the
+// map from in to the agent, and reports that the VMs have it. It then stays until ctx ends,
+// which is the end of the step, or until the agent ends.
 //
-// The end of in means something only before the map has come.
+// The end of in is an error only before the map has come.
 func Hold(ctx context.Context, agent *nodeagent.Holder, in io.Reader, out io.Writer) error {
 	defer agent.Close()
 	err := hold(ctx, agent, in, out)
@@ -39,16 +39,17 @@ func hold(ctx context.Context, agent *nodeagent.Holder, in io.Reader, out io.Wri
 	if err := agent.SendMap(ctx, all); err != nil {
 		return agentEnd(err)
 	}
-	// From here on the keeper is not needed: no error in telling it.
+	// From here on the VMs do not need the keeper, so it does not matter whether this line
+	// arrives.
 	_ = WriteFrame(out, agent.Node.Node, KindReady, struct{}{})
 	err = agent.UntilEnded(ctx)
 	if ctx.Err() != nil {
-		return nil // the end was wanted, however the agent took it
+		return nil // the step is ending, so the agent's error does not matter
 	}
 	return agentEnd(err)
 }
 
-// agentEnd puts the loss of the agent into words.
+// agentEnd turns the end of the agent's connection into an error that users understand.
 func agentEnd(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the node agent is gone, and with it the VMs of this node; slurmv logs may say why")
@@ -56,8 +57,8 @@ func agentEnd(err error) error {
 	return err
 }
 
-// awaitMap reads until the map has come. It goes on reading after that, for
-// srun has to get rid of what comes.
+// awaitMap returns once the map has come. Reading goes on in the background, because srun
+// must be able to deliver later input.
 func awaitMap(ctx context.Context, in io.Reader) ([]nodeagent.NodeVMs, error) {
 	maps := make(chan mapOrError, 1)
 	go readMap(in, maps)
@@ -89,7 +90,7 @@ func readMap(in io.Reader, found chan<- mapOrError) {
 	offer(found, mapOrError{err: ErrKeeperGone})
 }
 
-// offer sends unless an answer has been given already.
+// offer sends m unless an answer was sent before.
 func offer(found chan<- mapOrError, m mapOrError) {
 	select {
 	case found <- m:

@@ -14,22 +14,22 @@ type Job struct {
 	ID, Restart uint32
 	Nodes       int
 
-	// What the request says, as far as it can be read here.
+	// The user's request, as far as this process can read it.
 	VMs          int // on all nodes
 	VCPUs        int // of one VM
 	Devices      int // for shared memory (IVShmem)
 	ReadyTimeout time.Duration
-	Secret       string // which only processes of the job have; "" in one of an older plugin
+	Secret       string // known only to processes of the job; "" if an older plugin submitted the job
 }
 
-// String is the identity of the job, as "4217.0": a requeued job is another one.
+// String identifies the job, as in "4217.0". A requeued job is another job.
 func (j Job) String() string { return fmt.Sprintf("%d.%d", j.ID, j.Restart) }
 
-// SpecVariable is what the plugin leaves in a job that has VMs.
+// SpecVariable is the variable that the plugin sets in every job with VMs.
 const SpecVariable = slurm.SpankPrefix + "SLURMV_SPEC"
 
-// JobFromEnv finds the job by its environment. The error says what to do when
-// there is none, or none with VMs.
+// JobFromEnv reads the job from its environment. If there is no job, or it has no VMs, the
+// error says what to do.
 func JobFromEnv(env func(string) string) (Job, error) {
 	id := env(slurm.EnvJobID)
 	switch {

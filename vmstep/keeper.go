@@ -13,20 +13,21 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// A Keeper owns the VM step of one job and tells any number of clients about it.
-// It outlives each of them and ends with the job.
+// A Keeper owns the VM step of one job and tells any number of clients about it. It
+// outlives its clients and ends with the job.
 type Keeper struct {
 	Nodes   int      // of the job
 	VMs     int      // of the job, if known
 	Command []string // the VM step's srun
 	Env     []string // its environment
 
-	// JobGone reports whether the job has ended. It is asked now and then once
-	// there are no VMs any more: until then srun itself ends with the job.
+	// JobGone reports whether the job has ended. The keeper calls it from time to time once
+	// the VMs are gone. While they live it need not: srun itself ends with the job.
 	JobGone func(context.Context) bool
 
-	// Linger is how long a keeper stays that found the VMs elsewhere: long enough
-	// for the clients that wait for it, short enough for the next to look again.
+	// Linger is how long a keeper stays if the VMs turn out to be on another host. It is
+	// long enough to tell the clients that wait for it, and short enough that a later
+	// client starts a new keeper, which looks again.
 	Linger time.Duration
 
 	mu      sync.Mutex
@@ -37,8 +38,8 @@ type Keeper struct {
 // helloTimeout bounds how long a client may take for its first line.
 const helloTimeout = 10 * time.Second
 
-// Serve starts the VM step, answers clients and returns when the keeper is not
-// needed any longer. It closes the listener.
+// Serve starts the VM step, answers clients and returns when the keeper is no longer
+// needed. It closes the listener.
 func (k *Keeper) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -77,7 +78,7 @@ func (k *Keeper) now() (*record, chan struct{}) {
 	return k.rec, k.stepped
 }
 
-// watch returns when the keeper is not needed any longer.
+// watch returns when the keeper is no longer needed.
 func (k *Keeper) watch(ctx context.Context) {
 	for {
 		rec, stepped := k.now()
@@ -96,8 +97,8 @@ func (k *Keeper) watch(ctx context.Context) {
 	}
 }
 
-// untilGone asks for the job at growing intervals; it returns false if the VMs
-// were started again meanwhile.
+// untilGone asks at growing intervals whether the job has ended. It returns false if the
+// VMs were started again meanwhile.
 func (k *Keeper) untilGone(ctx context.Context, rec *record) bool {
 	for wait := time.Second; ; wait = min(2*wait, 5*time.Minute) {
 		if !sleep(ctx, wait) {
@@ -124,8 +125,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// serveClient tells one client everything until either side goes. A client that
-// does not read holds up nobody else.
+// serveClient sends one client all events until either side ends. A client that does not
+// read holds up no other client.
 func (k *Keeper) serveClient(ctx context.Context, conn *nodeagent.Conn) {
 	defer conn.Close()
 	if err := samePeer(conn.Conn); err != nil {
@@ -141,7 +142,7 @@ func (k *Keeper) serveClient(ctx context.Context, conn *nodeagent.Conn) {
 	defer cancel()
 	go func() {
 		defer cancel()
-		_, _ = conn.Read(make([]byte, 1)) // a client says nothing more: this is its end
+		_, _ = conn.Read(make([]byte, 1)) // clients send nothing more, so Read returns when the client ends
 	}()
 	rec := k.recordFor(hello)
 	if err := conn.WriteJSON(rec.current()); err == nil {
@@ -149,8 +150,8 @@ func (k *Keeper) serveClient(ctx context.Context, conn *nodeagent.Conn) {
 	}
 }
 
-// recordFor returns what the client wants to hear about, after starting the VMs
-// again if that is its wish and they are gone.
+// recordFor returns the record that the client follows. It first starts the VMs again if
+// the client asks for it and they are gone.
 func (k *Keeper) recordFor(hello clientHello) *record {
 	k.mu.Lock()
 	defer k.mu.Unlock()

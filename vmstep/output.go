@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// waitDelay is how long output is awaited that some other process holds open
-// after srun's end.
+// waitDelay is how long to wait for the end of the output after srun's end: another process
+// may hold it open.
 const waitDelay = 5 * time.Second
 
-// An output is srun's two streams. srun holds their reading ends, too: if the
-// keeper is killed, whatever a node prints goes nowhere, instead of breaking a
-// pipe, upon which srun would kill the step.
+// An output is srun's stdout and stderr. srun inherits their reading ends too. So if the
+// keeper is killed, srun's pipes do not break; srun would kill the step if they did.
 type output struct {
 	reading, writing []*os.File
 }
@@ -34,10 +33,11 @@ func newOutput(cmd *exec.Cmd) (*output, error) {
 	return &o, nil
 }
 
-// started closes what only srun needs.
+// started closes the ends that only srun needs.
 func (o *output) started() { _ = closeAll(o.writing) }
 
-// read copies the streams to their readers and returns what waits for the end.
+// read copies the streams to their readers. It returns a function that waits for the end of
+// both.
 func (o *output) read(readers ...io.WriteCloser) (wait func()) {
 	var both sync.WaitGroup
 	for i, r := range readers {

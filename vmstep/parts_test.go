@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What is left of a message that has lost a part is no message, even if it looks like
-// one: a checksum of what is compressed would tell, but short ones have none.
+// A message that has lost a part is no message, even if the rest looks like one. The
+// checksum of a compressed message would show the loss, but short messages have none.
 func TestALostPartLosesItsMessage(t *testing.T) {
 	line := func(number, total int, text string) string {
 		return fmt.Sprintf("@slurmv1 n1 vms 7 %d/%d %s\n", number, total, base64.StdEncoding.EncodeToString([]byte(text)))

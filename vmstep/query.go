@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// StepProcess is the process of an srun which asks the agents of a job. It ends
-// gently, so that the tasks on the nodes end, too, and also when this process is
+// StepProcess is the process of an srun that asks the agents of a job. It is ended with
+// SIGTERM, so that its tasks on the nodes end too. This also happens if this process is
 // killed.
 func StepProcess(ctx context.Context, args, env []string) *exec.Cmd {
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -24,16 +24,16 @@ func StepProcess(ctx context.Context, args, env []string) *exec.Cmd {
 	return c
 }
 
-// A StepError is how a step failed, in srun's words or those of its tasks.
+// A StepError is the failure of a step, in the words of srun or its tasks.
 type StepError struct{ Err error }
 
 func (e *StepError) Error() string { return e.Err.Error() }
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Query runs the process that start makes and gives each message of the agents to
-// take. It returns the first refusal of an agent, in the agent's words, or else a
-// [StepError]. One node that refuses does not keep the others from answering. An
-// error of take ends the step.
+// Query runs the process that start makes and gives each message of the agents to take. If
+// an agent refuses, Query returns the first refusal, in the agent's words; the other nodes
+// still answer. If the step itself fails, it returns a [StepError]. An error of take ends
+// the step.
 func Query(ctx context.Context, start func(context.Context) *exec.Cmd, take func(Message) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -60,7 +60,7 @@ func Query(ctx context.Context, start func(context.Context) *exec.Cmd, take func
 	return nil
 }
 
-// refusal is the sentence in which an agent refuses.
+// refusal returns the agent's error if the message is a refusal.
 func refusal(m Message) error {
 	if m.Kind != KindFailed {
 		return nil
@@ -72,8 +72,8 @@ func refusal(m Message) error {
 	return fmt.Errorf("node %s: %s", m.Node, f.Error)
 }
 
-// NewStepError prefers the first sentence of what srun has said to its exit
-// status.
+// NewStepError makes a StepError of the first sentence that srun has printed, or else of
+// its exit status.
 func NewStepError(err error, words string) error {
 	for line := range strings.Lines(words) {
 		if line = strings.TrimSpace(line); line != "" {

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// maxEvents bounds what a keeper remembers of one start. Past it, progress is
-// not recorded any more; states always are.
+// maxEvents bounds how many events of one start a keeper remembers. Beyond it the record
+// leaves out progress, but never states.
 const maxEvents = 1 << 18
 
-// A record is what has happened since one start of the VMs. Readers follow it
-// from the beginning, each at its own pace.
+// A record has all events since one start of the VMs. Readers follow it from the beginning,
+// each at its own pace.
 type record struct {
 	mu      sync.Mutex
 	events  []Event
@@ -43,7 +43,7 @@ func (r *record) current() Event {
 	return r.state
 }
 
-// from returns the events from number n on; it waits until there is one.
+// from returns the events from number n on. It waits until there is one.
 func (r *record) from(ctx context.Context, n int) ([]Event, error) {
 	for {
 		r.mu.Lock()

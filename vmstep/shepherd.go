@@ -9,14 +9,13 @@ import (
 	"syscall"
 )
 
-// dismissShepherd kills the shepherd of an srun: a child that it forks, which
-// kills the step the moment srun dies without a word.
+// dismissShepherd kills the shepherd of an srun: a child that srun forks, and that kills
+// the step as soon as srun is killed.
 //
-// That is what happens when a batch script ends: slurmstepd kills all processes
-// of the script, srun now and then before its shepherd. The VM step would be
-// killed outright instead of getting the time between TERM and KILL, in which
-// programs write their last file. Once the VMs have the map, nothing depends on
-// srun's life any more.
+// When a batch script ends, slurmstepd kills all its processes, sometimes srun before its
+// shepherd. The shepherd would then kill the VM step at once, without the time between TERM
+// and KILL in which programs write their last file. The shepherd may be killed once the VMs
+// have the map, because from then on nothing depends on srun.
 func dismissShepherd(srun int) {
 	for _, child := range childrenOf(srun) {
 		if child.name == "srun" {

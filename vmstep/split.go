@@ -11,12 +11,12 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// A CommandLine is what a user typed behind slurm-v-run.
+// A CommandLine is the words behind slurm-v-run.
 type CommandLine struct {
 	Distribution string // "block" or "cyclic"
 	Launcher     string // "srun" or "ssh"
 	Start        bool   // only start the VMs
-	NoWait       bool   // for an IVShmem device
+	NoWait       bool   // fail if the run would have to wait for an IVShmem device
 	Help         bool
 	Version      bool
 
@@ -35,8 +35,8 @@ func usagef(format string, args ...any) error {
 	return &UsageError{fmt.Sprintf(format, args...)}
 }
 
-// Given returns the value of an option and whether it was on the command
-// line. Options without value have the value "".
+// Given returns the value of an option and whether the option was on the command line. An
+// option without a value has the value "".
 func (c CommandLine) Given(option string) (string, bool) {
 	value, ok := c.given[option]
 	return value, ok
@@ -52,9 +52,9 @@ var own = map[string]slurm.Argument{
 	"version":         slurm.NoValue,
 }
 
-// Split finds in the words behind slurm-v-run its own options, those of srun and
-// the program. Help returns the text of srun --help; it is asked only for an
-// option that Slurm itself does not have.
+// Split divides the words behind slurm-v-run into its own options, srun's options, and the
+// program. help returns the text of srun --help; Split calls it only for an option that
+// Slurm itself does not have.
 func Split(words []string, help func() string) (CommandLine, error) {
 	c := CommandLine{Distribution: "block", Launcher: "srun", given: map[string]string{}}
 	grammar := slurm.SrunOptions()
@@ -73,7 +73,7 @@ func Split(words []string, help func() string) (CommandLine, error) {
 	return c, c.check()
 }
 
-// take keeps an option of slurm-v-run's, and leaves the words of any other to srun.
+// take sets an option of slurm-v-run, and passes any other option's words on to srun.
 func (c *CommandLine) take(o slurm.Option) error {
 	switch {
 	case !o.Known && o.Letter != 0:
@@ -124,7 +124,7 @@ func oneOf(o slurm.Option, allowed ...string) error {
 	return nil
 }
 
-// refused are options of srun that cannot work here, and what to do instead.
+// refused are options of srun that cannot work here, with advice for users.
 var refused = map[string]string{
 	"het-group":         "VMs are not available in heterogeneous jobs",
 	"pack-group":        "VMs are not available in heterogeneous jobs",
@@ -137,14 +137,14 @@ var refused = map[string]string{
 	"usage":             "see slurm-v-run --help",
 }
 
-// mpiruns are options of what mpirun decides, not srun, or of a step that cannot
-// be mpirun's.
+// mpiruns are options of srun that --launcher=ssh refuses. Some are about decisions that
+// mpirun makes; the others make a step in which mpirun cannot run.
 var mpiruns = strings.Fields(`cpu-bind cpus-per-task distribution exclude exclusive mpi nodefile nodelist nodes ntasks
 	ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres overcommit relative spread-job
 	use-min-nodes vm-distribution`)
 
-// checkMpirun refuses options which would be lost on the one task that runs
-// mpirun.
+// checkMpirun refuses options that would have no effect with --launcher=ssh, where one task
+// runs mpirun.
 func (c CommandLine) checkMpirun() error {
 	if c.Launcher != "ssh" {
 		return nil
@@ -157,7 +157,7 @@ func (c CommandLine) checkMpirun() error {
 	return nil
 }
 
-// check refuses what could only fail later, or in another way than it looks.
+// check refuses command lines that would fail later or do something unexpected.
 func (c CommandLine) check() error {
 	if c.Help || c.Version {
 		return nil
@@ -167,7 +167,7 @@ func (c CommandLine) check() error {
 			return usagef("--%s does not work with slurm-v-run: %s", option, refused[option])
 		}
 	}
-	// The options which make the VMs: srun would take them without a word.
+	// The options that make VMs: srun would accept and ignore them.
 	for _, option := range jobspec.Options {
 		if _, ok := c.given[option.Name]; ok {
 			return usagef("--%s comes too late: give it to sbatch or salloc, which decide about the VMs of a job", option.Name)

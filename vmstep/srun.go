@@ -14,16 +14,16 @@ import (
 // StepName is the name of the VM step.
 const StepName = "slurm-v"
 
-// AgentPath is where every node has the agent.
+// AgentPath is the path of slurmv-agent on every node.
 func AgentPath() string { return filepath.Join(config.Libexec, "slurmv-agent") }
 
-// StepCommand is the srun command of the VM step: one task on each of the job's
-// nodes, beside whatever else the job runs. It says everything explicitly; the
-// environment it gets ([StepEnv]) says nothing.
+// StepCommand is the srun command of the VM step: one task on each of the job's nodes,
+// beside everything else that the job runs. The command sets every option explicitly,
+// because the step's environment ([StepEnv]) sets none.
 //
-// Output stays line-buffered: slurmstepd then passes on whole lines, which is
-// what keeps the messages of several nodes apart. --no-kill is for the loss of a
-// node: the job's own --no-kill decides whether the rest lives on.
+// Output stays line-buffered: slurmstepd then passes on whole lines, so messages of several
+// nodes do not mix. With --no-kill the step survives the loss of a node; the job's own
+// --no-kill decides whether the job does.
 func StepCommand(srun, agent string, nodes int) []string {
 	n := strconv.Itoa(nodes)
 	return []string{
@@ -35,21 +35,21 @@ func StepCommand(srun, agent string, nodes int) []string {
 	}
 }
 
-// AgentCommand is the srun command of a step that has the agents of the job do
-// something: so many tasks on each node, or, with no nodes, one on the first. It
-// takes nothing from the programs of the job: it overlaps with them and needs no
-// memory of its own.
+// AgentCommand is the srun command of a step that makes the job's agents do something:
+// tasks tasks on each of nodes nodes or, if nodes is 0, one task on the first node. It
+// overlaps with the job's programs and needs no memory of its own, so it takes nothing from
+// them.
 func AgentCommand(srun string, nodes, tasks int, agent ...string) []string {
 	return slices.Concat([]string{srun, "--overlap"}, ShortStep, tasksOn(nodes, tasks), agent)
 }
 
-// ShortStep are the options of srun for a step that asks agents something.
+// ShortStep are the srun options of a step that only asks agents something.
 var ShortStep = []string{
 	"--mpi=none", "--cpu-bind=none", "--mem=0", "--no-kill", "--kill-on-bad-exit=0",
 	"--wait=0", "--quiet", "--quit-on-interrupt", "--job-name=slurmv",
 }
 
-// tasksOn places tasks on every node, or one on the first.
+// tasksOn places tasks on every node or, if nodes is 0, one task on the first.
 func tasksOn(nodes, tasks int) []string {
 	if nodes == 0 {
 		return []string{"--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--relative=0"}
@@ -57,8 +57,8 @@ func tasksOn(nodes, tasks int) []string {
 	return []string{fmt.Sprintf("--nodes=%d", nodes), fmt.Sprintf("--ntasks=%d", nodes*tasks), fmt.Sprintf("--ntasks-per-node=%d", tasks)}
 }
 
-// ClaimCommand is the srun command of the step that claims an IVShmem device, on the
-// job's first node. Its life is the claim's.
+// ClaimCommand is the srun command of the step that claims an IVShmem device, on the job's
+// first node. The claim lasts as long as the step.
 func ClaimCommand(srun, agent string, c CommandLine, wait time.Duration) []string {
 	claim := []string{agent, "claim"}
 	if c.NoWait {
@@ -67,8 +67,8 @@ func ClaimCommand(srun, agent string, c CommandLine, wait time.Duration) []strin
 	return AgentCommand(srun, 0, 1, append(claim, waiting(wait)...)...)
 }
 
-// A Ticket is what the tasks of a run need to know: how long they wait for VMs that
-// are still coming up, and the run's claim on an IVShmem device, if it has one.
+// A Ticket tells the tasks of a run how long they may wait for VMs that are still coming
+// up, and the run's claim on an IVShmem device, if it has one.
 type Ticket struct {
 	Wait  time.Duration
 	Claim *nodeagent.Claim
@@ -89,8 +89,9 @@ func waiting(wait time.Duration) []string {
 	return []string{"--wait=" + wait.String()}
 }
 
-// MpirunCommand is the srun command that runs the user's own mpirun, once, in the
-// job's first VM. His options come last; those about tasks are refused.
+// MpirunCommand is the srun command that runs the user's own mpirun, once, in the job's
+// first VM. The user's options come last, so they win; options about tasks were refused
+// before.
 func MpirunCommand(srun, agent string, c CommandLine, t Ticket) []string {
 	args := []string{srun, "--overlap", "--mpi=none", "--cpu-bind=none", "--mem=0", "--job-name=" + filepath.Base(c.Program[0])}
 	args = append(append(args, tasksOn(0, 1)...), c.Srun...)
@@ -98,15 +99,16 @@ func MpirunCommand(srun, agent string, c CommandLine, t Ticket) []string {
 	return append(append(args, "--"), c.Program...)
 }
 
-// ProgramCommand is the srun command that runs the user's program in the VMs.
-// His options come last, so that they win. The step overlaps with the VM step,
-// whose CPUs these are; --exclusive says the contrary, and srun refuses both.
+// ProgramCommand is the srun command that runs the user's program in the VMs. The user's
+// options come last, so they win. The step overlaps with the VM step, which has the CPUs.
+// srun refuses --overlap together with --exclusive, so --overlap is left out if the user
+// gives --exclusive.
 func ProgramCommand(srun, agent string, c CommandLine, t Ticket) []string {
 	args := []string{srun}
 	if _, exclusive := c.Given("exclusive"); !exclusive {
 		args = append(args, "--overlap")
 	}
-	// The step is the program's, not ours, in squeue and sacct.
+	// squeue and sacct show the step under the program's name.
 	args = append(args, "--mpi=pmi2", "--job-name="+filepath.Base(c.Program[0]))
 	args = append(args, c.Srun...)
 	args = append(append(args, agent, "exec", "--vm-distribution="+c.Distribution), t.options()...)

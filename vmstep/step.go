@@ -12,8 +12,8 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// maxLines is how many lines of srun's own words are kept on each side: the
-// first tell a cause, the last tell an end.
+// maxLines is how many lines of srun's output are kept from the beginning, and how many
+// from the end: the first lines tell the cause of a failure, the last ones its course.
 const maxLines = 100
 
 // A step is one run of the VM step's srun.
@@ -22,10 +22,10 @@ type step struct {
 	began time.Time
 	rec   *record
 
-	mu       sync.Mutex // two streams come in at once
+	mu       sync.Mutex // srun's two streams are read at the same time
 	assembly *Assembly
 	ready    map[string]bool
-	failure  *Failure // the first one that somebody put into words
+	failure  *Failure // the first one that was reported in a message
 	lines    []string
 	stdin    io.WriteCloser
 	srun     int // pid
@@ -58,8 +58,8 @@ func (s *step) start(command, env []string) error {
 	return err
 }
 
-// launch starts srun and returns what waits for the end of its output. It holds
-// back what srun says until it can be answered.
+// launch starts srun. read waits for the end of its output. launch holds the lock, so
+// messages wait until stdin is there to answer them.
 func (s *step) launch(cmd *exec.Cmd) (read func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *step) launch(cmd *exec.Cmd) (read func(), err error) {
 	return out.read(s.frames(), s.frames()), nil
 }
 
-// frames reads one of srun's two streams.
+// frames returns a reader for one of srun's two streams.
 func (s *step) frames() *Frames {
 	return &Frames{Message: s.message, Other: s.other}
 }
@@ -129,7 +129,7 @@ func (s *step) take(m Message) error {
 	return nil
 }
 
-// onNode names the node in a sentence that does not.
+// onNode puts the node's name before a sentence that does not contain it.
 func onNode(node, sentence string) string {
 	if strings.Contains(sentence, node) {
 		return sentence
@@ -154,8 +154,8 @@ func (s *step) takeVMs(m Message) error {
 	return nil
 }
 
-// sendMap may have to wait for slow nodes, so it holds no lock. It fails only if
-// srun is gone, whose end tells more.
+// sendMap holds no lock, because it may have to wait for slow nodes. It fails only if srun
+// is gone, and srun's end explains more than the write error.
 func sendMap(w io.Writer, all []nodeagent.NodeVMs) {
 	_ = WriteFrame(w, "all", KindMap, all)
 }
@@ -176,8 +176,8 @@ func (s *step) fail(f Failure) {
 
 func (s *step) millis() int64 { return time.Since(s.began).Milliseconds() }
 
-// outcome says how the step ended. That srun was not found or could not run is
-// an outcome, too.
+// outcome says how the step ended. err may also say that srun was not found or could not
+// run.
 func (s *step) outcome(err error) Event {
 	e := Event{State: StateFailed, Reason: s.reason(err), Millis: s.millis()}
 	switch {

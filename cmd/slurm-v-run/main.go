@@ -1,8 +1,8 @@
 // Command slurm-v-run runs a program in the VMs of a Slurm job, as srun runs it
 // on the bare nodes.
 //
-// It makes sure that the VMs are there, by way of the job's keeper, shows how they
-// start, and then becomes srun: exit status, signals and terminal are srun's own.
+// It makes the job's keeper start the VMs, if they are not there, shows their progress, and
+// then becomes srun: exit status, signals and terminal are srun's own.
 package main
 
 import (

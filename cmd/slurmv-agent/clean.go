@@ -58,12 +58,12 @@ func runClean(c *cobra.Command, path, name string) error {
 	if err != nil {
 		return err
 	}
-	// Also when there was nothing to do: what the node was drained for may have gone
-	// with a start of the same job, or with a clean that failed elsewhere.
+	// Resume the node even if nothing was reclaimed now: a later start of the same job, or
+	// an earlier clean that failed afterwards, may have removed the reason for the drain.
 	return drain.Resume(c.Context(), client, node)
 }
 
-// running are the jobs that have not given up node yet.
+// running returns the jobs that have not given up the node yet.
 func running(ctx context.Context, c slurm.Client, node string) (map[journal.ID]bool, error) {
 	runs, err := c.JobsOn(ctx, node)
 	jobs := map[journal.ID]bool{}

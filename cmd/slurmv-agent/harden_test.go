@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 var interesting = regexp.MustCompile(`(?m)^(?:Umask:.*|Max (?:cpu time|file size|data size|core file size|address space) +\w+)`)
 
-// processState is what a caller could have set of this process.
+// processState is everything about this process that its caller could have set.
 func processState() string {
 	status, _ := os.ReadFile("/proc/self/status")
 	limits, _ := os.ReadFile("/proc/self/limits")

@@ -102,8 +102,8 @@ func launchJob(ctx context.Context, cfg config.Config, job plan.Job, status *sta
 	return vms, nil
 }
 
-// A status is the pipe to the plugin. The plugin may be gone, killed with its
-// step; nobody reads then, and that is no reason to fail.
+// A status is the pipe to the plugin. The plugin may have been killed with its step. Writes
+// to the pipe then fail, which must not end the agent.
 type status struct{ pipe *os.File }
 
 func newStatus(fd uintptr) *status {
@@ -111,15 +111,15 @@ func newStatus(fd uintptr) *status {
 	return &status{os.NewFile(fd, "status pipe")}
 }
 
-// line sends one line; text becomes one.
+// line sends a word and a text as one line.
 func (s *status) line(word, text string) {
 	fmt.Fprintln(s.pipe, strings.TrimSpace(word+" "+oneLine(text)))
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// failed tells the keeper why there are no VMs, and Slurm's log: the keeper reads the
-// whole sentence from a frame, where it is not mixed with Slurm's own.
+// failed tells the keeper, and Slurm's log, why there are no VMs. The keeper gets the
+// sentence in a frame, so it is whole and not mixed with Slurm's messages.
 func (s *status) failed(err error) {
 	f := vmstep.Failure{Error: oneLine(err.Error()), Elsewhere: errors.Is(err, vmlaunch.ErrAlreadyRunning)}
 	if node := os.Getenv("SLURMV_NODE"); node != "" {
@@ -130,8 +130,7 @@ func (s *status) failed(err error) {
 
 func (s *status) close() { s.pipe.Close() }
 
-// A frameWriter passes frames to the user's standard error, where the keeper
-// reads them.
+// A frameWriter passes frames to the step's standard error, where the keeper reads them.
 type frameWriter struct{ status *status }
 
 func (f frameWriter) Write(p []byte) (int, error) {

@@ -1,6 +1,6 @@
-// Command slurmv-agent is Slurm-V on a node: what the plugin starts as root for
-// a job (launch, reclaim), what runs as the job's own tasks (hold, exec, claim), and
-// what an administrator runs (clean).
+// Command slurmv-agent is Slurm-V on a node. The plugin starts it as root for a job
+// (launch, reclaim), the job's own tasks run it (hold, exec, claim), and so does an
+// administrator (clean).
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep/task"
 )
 
-// newQuery is what slurmv runs in a step of a job to ask the job's agents.
+// newQuery is the command that slurmv runs in a step of a job to ask the job's agents.
 func newQuery() *cobra.Command {
 	q := &task.Query{}
 	c := &cobra.Command{

@@ -94,7 +94,7 @@ func runReclaim(c *cobra.Command, o reclaimOptions) error {
 	return errors.Join(failed...)
 }
 
-// reclaimByTask gives back what the caller's job holds on this node.
+// reclaimByTask gives back everything that the caller's job holds on this node.
 func reclaimByTask(ctx context.Context) error {
 	cfg, err := config.Load(config.Path)
 	if err != nil {
@@ -107,7 +107,7 @@ func reclaimByTask(ctx context.Context) error {
 	return vmlaunch.Reclaim(ctx, cfg, job.Node, job.ID)
 }
 
-// journals are those that the command line chooses.
+// journals returns the journals that the command line chooses.
 func (o reclaimOptions) journals(c *cobra.Command, state string) (chosen []journal.ID, err error) {
 	ids, err := journal.List(state)
 	for _, id := range ids {
@@ -122,13 +122,13 @@ func (o reclaimOptions) journals(c *cobra.Command, state string) (chosen []journ
 	return chosen, err
 }
 
-// stuckAfter is how long after its deadline a reclaim may still be about to end.
+// stuckAfter is how long a reclaim may go on after its deadline before it counts as stuck.
 const stuckAfter = 10 * time.Second
 
 var errStuck = errors.New("it did not end in time: something hangs in the kernel")
 
-// within reclaims the jobs, and waits no longer than grace after ctx for what hangs in
-// the kernel, where no deadline counts.
+// within reclaims the jobs. It waits for the reclaim at most grace after the end of ctx: a
+// reclaim that hangs in the kernel notices no deadline.
 func within(ctx context.Context, grace time.Duration, ids []journal.ID, reclaim func(journal.ID) error) []error {
 	done := make(chan []error, 1)
 	go func() {
@@ -153,8 +153,8 @@ func within(ctx context.Context, grace time.Duration, ids []journal.ID, reclaim 
 	}
 }
 
-// endLast is what follows a last try: the node is drained if what is left would meet
-// other jobs, and files go on to be removed without Slurm's waiting for it.
+// endLast ends Slurm's last try: it drains the node if more than files is left, and has the
+// rest of the files removed in the background, so that Slurm need not wait.
 func endLast(ctx context.Context, o reclaimOptions, cfg config.Config, node string, failed []error) (err error) {
 	err = drain.If(ctx, slurm.Client{Bin: cfg.Slurm.Bin}, node, o.job, failed)
 	if vmlaunch.TrashLeft(cfg, node) {

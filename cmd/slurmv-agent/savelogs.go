@@ -8,7 +8,8 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch"
 )
 
-// newSaveLogs is how the reclaimer writes with the rights of a job's owner.
+// newSaveLogs is the command with which a reclaim writes logs with the rights of the job's
+// owner.
 func newSaveLogs() *cobra.Command {
 	return &cobra.Command{
 		Use:    "save-logs DIR SUBDIRECTORY",

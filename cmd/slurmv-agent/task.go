@@ -15,15 +15,15 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/entitle"
 )
 
-// Without the plugin, users start launch and reclaim by sudo, inside a step of
-// their job (slurmv launch, slurmv reclaim). Nothing of what they own comes from an
-// argument or a variable of theirs, see [entitle.FromSudo]; only the VMs they ask for
-// do, on standard input.
+// Without the plugin, users start launch and reclaim with sudo, inside a step of their job
+// (slurmv launch, slurmv reclaim). Arguments and variables of the user never decide which
+// resources the job has; see [entitle.FromSudo]. Only the request for VMs comes from the
+// user, on standard input.
 
-// runTaskLaunch is launch for such a user. It tells the outcome on standard
+// runTaskLaunch is launch for a user without the plugin. It reports the outcome on standard
 // output.
 func runTaskLaunch(ctx context.Context) error {
-	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // the user's process may be gone: no reason to die
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // the end of the user's process must not end the agent
 	_, _ = unix.Setsid()
 	status := newStatus(1)
 	node, err := taskLaunch(ctx, status)
@@ -31,7 +31,7 @@ func runTaskLaunch(ctx context.Context) error {
 		status.line("error", err.Error())
 		return err
 	}
-	// A signal to the step is for the programs; they end before their VMs.
+	// Signals to the step are meant for the programs, which must end before their VMs.
 	return node.Serve(context.WithoutCancel(ctx), func() {
 		status.line("ready", "")
 		status.close()
@@ -59,7 +59,7 @@ func taskLaunch(ctx context.Context, status *status) (*vmlaunch.VMs, error) {
 	return launchJob(ctx, cfg, job, status)
 }
 
-// toNull lets go of the user's streams: the agent may outlive their readers.
+// toNull replaces the user's streams by /dev/null: the agent may outlive their readers.
 func toNull(fds ...int) error {
 	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
 	if err != nil {
@@ -74,8 +74,8 @@ func toNull(fds ...int) error {
 	return nil
 }
 
-// hardened makes a command with --task begin so, whoever starts it. launch does it by
-// itself, since it has to tell its errors in another way.
+// hardened makes a command harden its process first, for sudo if it has --task, else for
+// the plugin. launch does this itself, because it reports errors in another way.
 func hardened(c *cobra.Command) *cobra.Command {
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if c.Flag("task").Value.String() == "true" {

@@ -33,7 +33,7 @@ func newWarm() *cobra.Command {
 	return c
 }
 
-// sizeOptions are those of sbatch's that a template depends on.
+// sizeOptions are the options of sbatch that a template depends on.
 var sizeOptions = []string{"vm-image", "vcpu-per-vm", "memory-per-vm", "disk-size"}
 
 func runWarm(c *cobra.Command, path, name string) error {
@@ -57,7 +57,7 @@ func runWarm(c *cobra.Command, path, name string) error {
 		return err
 	}
 	if _, ok := cfg.Images.Catalogue[spec.Image]; !ok {
-		return errors.New("a template for all users is of an image of the catalogue; a user makes one of his own image in a job")
+		return errors.New("a template for all users needs an image of the catalogue; for an image of your own, run slurmv image warm in a job with VM options")
 	}
 	said := ""
 	made, err := vmlaunch.MakeSiteTemplate(c.Context(), cfg, node, spec, func(p vmstep.Progress) {

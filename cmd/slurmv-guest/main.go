@@ -1,10 +1,9 @@
-// Command slurmv-guest is the agent inside a VM of Slurm-V. It needs nothing of
-// the image but a Linux kernel: it finds the virtio-serial port that leads to
-// the node, and sets the VM up and runs programs in it as the node asks.
+// Command slurmv-guest is the agent inside a VM of Slurm-V. It needs nothing of the image
+// but a Linux kernel. It finds the virtio-serial port that leads to the node, sets the VM
+// up and runs programs as the node asks.
 //
-// It is started as root by the image's init, whatever that is, and runs until
-// it is told to stop. It logs one line per event to the kernel's log, which the
-// console shows.
+// The image's init starts it as root, and it runs until it is told to stop. It logs one
+// line per event to the kernel's log, which the console shows.
 package main
 
 import (

@@ -66,7 +66,7 @@ func runConsole(ctx context.Context, t jobvms.Target, follow bool, out, words io
 	return withoutInterrupt(ctx, s.Run(ctx, jobvms.StreamTo(out)))
 }
 
-// onTerminal passes every key but one to the VM.
+// onTerminal passes every key but leaveKey to the VM.
 func onTerminal(ctx context.Context, s jobvms.Step, fd int, out io.Writer) error {
 	old, err := term.MakeRaw(fd)
 	if err != nil {
@@ -79,7 +79,7 @@ func onTerminal(ctx context.Context, s jobvms.Step, fd int, out io.Writer) error
 	return withoutInterrupt(ctx, s.Run(ctx, jobvms.StreamTo(out)))
 }
 
-// withoutInterrupt takes the user's wish to leave for a good end.
+// withoutInterrupt returns no error if the user has left with leaveKey or Ctrl-C.
 func withoutInterrupt(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// newGenDocs is for make: the man pages and completions are made of the help
+// newGenDocs is a command for make. It makes the man pages and completions of the help
 // texts, so that they cannot differ.
 func newGenDocs() *cobra.Command {
 	return &cobra.Command{
@@ -45,13 +45,14 @@ func runGenDocs(ctx context.Context, root *cobra.Command, dir string) error {
 		root.GenFishCompletionFile(filepath.Join(completions, "slurmv.fish"), true))
 }
 
-// manHeader has the day of the build, or the one that SOURCE_DATE_EPOCH says.
+// manHeader leaves the date out, so cobra sets it: the day of the build or
+// SOURCE_DATE_EPOCH.
 func manHeader() *doc.GenManHeader {
 	return &doc.GenManHeader{Section: "1", Source: "Slurm-V", Manual: "Slurm-V"}
 }
 
-// wrapperPage is slurm-v-run's man page. It reads its options itself, as most of
-// them are srun's, so its own help is the text.
+// wrapperPage is slurm-v-run's man page, made of its help. slurm-v-run does not use cobra,
+// because most of its options are srun's.
 func wrapperPage(ctx context.Context) (*cobra.Command, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -75,5 +76,5 @@ func wrapperPage(ctx context.Context) (*cobra.Command, error) {
 		Run:                   func(*cobra.Command, []string) {},
 	}
 	c.Flags().BoolP("help", "h", false, "")
-	return c, c.Flags().MarkHidden("help") // its text has all options already
+	return c, c.Flags().MarkHidden("help") // the text describes all options already
 }

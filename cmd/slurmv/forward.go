@@ -11,7 +11,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 )
 
-// newForward is the ProxyCommand of slurmv ssh, and of whoever wants one.
+// newForward is the command that slurmv ssh, or a user's ssh, runs as ProxyCommand.
 func newForward() *cobra.Command {
 	var node string
 	c := &cobra.Command{

@@ -103,7 +103,7 @@ func printCopies(out io.Writer, all []cache.Entry) error {
 	return t.Flush()
 }
 
-// copyOf names the file, and says what is not as it should be.
+// copyOf names the file, and says whether its copy is unfinished.
 func copyOf(e cache.Entry) string {
 	switch {
 	case e.Source == "":
@@ -161,13 +161,13 @@ func runImageForget(c *cobra.Command, o nodeOptions, args []string) error {
 	}
 	for _, arg := range args {
 		if !slices.ContainsFunc(gone, func(e cache.Entry) bool { return names(arg, e) }) {
-			err = errors.Join(err, fmt.Errorf("%s: no copy of it is on this node that no job uses", arg))
+			err = errors.Join(err, fmt.Errorf("%s: this node has no copy of it, or a job uses the copy", arg))
 		}
 	}
 	return err
 }
 
-// leastKey is how many digits of a key are enough.
+// leastKey is the least number of digits by which a key can be named.
 const leastKey = 8
 
 func names(arg string, e cache.Entry) bool {

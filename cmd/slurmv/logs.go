@@ -68,7 +68,8 @@ func runLogs(ctx context.Context, o logsOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// VMs may run even so: those that ended before were started again.
+	// VMs may run even if there are logs: earlier VMs of the job have ended and were
+	// started again.
 	live, err := o.printRunning(ctx, out)
 	if err == nil && shown+live == 0 {
 		return saved.Nothing(o.job)
@@ -89,7 +90,7 @@ func (o logsOptions) printSaved(out io.Writer, saved joblogs.Saved) (shown int, 
 	return shown, nil
 }
 
-// wants reports whether a saved log is among those asked for.
+// wants reports whether the user has asked for a saved log.
 func (o logsOptions) wants(f joblogs.File) bool {
 	if o.node != "" && f.Node != o.node || strings.HasSuffix(f.Name, ".json") {
 		return false
@@ -97,7 +98,7 @@ func (o logsOptions) wants(f joblogs.File) bool {
 	return o.vm < 0 || f.Name == "vm"+strconv.Itoa(o.vm)+".console"
 }
 
-// printRunning shows the consoles of VMs that are there.
+// printRunning shows the consoles of running VMs.
 func (o logsOptions) printRunning(ctx context.Context, out io.Writer) (shown int, err error) {
 	jobs, err := jobvms.FindAll(ctx, slurm.Which{Jobs: []string{o.job}})
 	if err != nil {

@@ -1,9 +1,8 @@
-// Command slurmv is for the people who use VMs in Slurm jobs and for those who
-// run the nodes: it shows VMs, reaches into them, finds their logs, and says what
-// a node lacks.
+// Command slurmv is for the users of VMs in Slurm jobs and for the administrators of nodes.
+// It shows VMs, reaches into them, finds their logs, and says what a node lacks.
 //
-// It keeps no state and has no server. Slurm says which jobs have VMs; what only a
-// job's nodes know is asked by a short step of that job (srun --overlap), whose
+// It keeps no state and has no server. Slurm knows which jobs have VMs. Only a job's nodes
+// know the rest, so slurmv asks them in a short step of that job (srun --overlap) whose
 // tasks are slurmv-agent query.
 package main
 
@@ -86,7 +85,7 @@ func exitCode(err error) int {
 	return 1
 }
 
-// atMost and atLeast are cobra's, with errors that are usage errors.
+// atMost and atLeast are cobra's checks, but return usage errors.
 func atMost(n int) cobra.PositionalArgs { return usageArgs(cobra.MaximumNArgs(n)) }
 
 func atLeast(n int) cobra.PositionalArgs { return usageArgs(cobra.MinimumNArgs(n)) }
@@ -100,7 +99,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// targetOf takes the target from what stands before "--", at most one word.
+// targetOf parses the words before "--" as a target. There is at most one word.
 func targetOf(args []string, env func(string) string) (jobvms.Target, error) {
 	if len(args) == 0 {
 		return jobvms.ParseTarget("", env)

@@ -7,7 +7,8 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// nodeOptions tell a command that looks at the node it runs on which one that is.
+// nodeOptions tell a command about the node that it runs on: the node's name and the
+// configuration.
 type nodeOptions struct{ config, node string }
 
 func (o *nodeOptions) add(c *cobra.Command) {
@@ -24,8 +25,8 @@ func (o nodeOptions) load() (node string, cfg config.Config, err error) {
 	return node, cfg, err
 }
 
-// agentArgs is a command line of slurmv-agent, which finds out the node's name by
-// itself unless it was given.
+// agentArgs is a command line of slurmv-agent. Without --node, slurmv-agent finds out the
+// node's name itself.
 func (o nodeOptions) agentArgs(command string) []string {
 	args := []string{command, "--config", o.config}
 	if o.node != "" {

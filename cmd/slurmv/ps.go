@@ -99,7 +99,8 @@ func runPS(ctx context.Context, o psOptions, out, words io.Writer) error {
 	return errors.Join(printRows(out, rows, o.long), askErr)
 }
 
-// which jobs are meant depends on where slurmv runs, unless it is told.
+// which says which jobs to list. Without arguments this depends on where slurmv runs:
+// inside a job it is this job.
 func (o psOptions) which(env func(string) string, uid int) (slurm.Which, error) {
 	for _, job := range o.jobs {
 		if err := jobvms.CheckJob(job); err != nil {
@@ -117,7 +118,7 @@ func (o psOptions) which(env func(string) string, uid int) (slurm.Which, error) 
 	return slurm.Which{}, nil
 }
 
-// none says that no such job has VMs.
+// none says that none of the selected jobs has VMs.
 func none(w slurm.Which) string {
 	switch {
 	case len(w.Jobs) == 1:
@@ -130,7 +131,7 @@ func none(w slurm.Which) string {
 	return "None of your jobs has running VMs."
 }
 
-// A row is one VM as slurmv ps shows it; without VM it is a node on which the VMs
+// A row is one VM in the output of slurmv ps. A row without VM is a node on which the VMs
 // are not up yet.
 type row struct {
 	Job     string            `json:"job"` // as Slurm writes it, 4217_3 in an array
@@ -200,7 +201,7 @@ func printRows(out io.Writer, rows []row, long bool) error {
 	return t.Flush()
 }
 
-// ownCPUs are those of the node on which this VM alone runs.
+// ownCPUs are the node's CPUs that only this VM uses.
 func (r row) ownCPUs() string {
 	if r.Unpinned != "" {
 		return "not pinned"
@@ -208,7 +209,7 @@ func (r row) ownCPUs() string {
 	return orDash(r.CPUs)
 }
 
-// clockRate is short: the rate and what it is taken from.
+// clockRate shows the rate of the VM's clock and its clock source.
 func clockRate(c *nodeagent.Clock) string {
 	if c == nil {
 		return "-"
@@ -223,7 +224,7 @@ func orDash(text string) string {
 	return text
 }
 
-// age is short: the two largest units that are not zero.
+// age shows the two largest units that are not zero.
 func age(seconds int64) string {
 	s := seconds % 60
 	m := seconds / 60 % 60
@@ -240,7 +241,7 @@ func age(seconds int64) string {
 	return fmt.Sprintf("%ds", s)
 }
 
-// launchTime is from the beginning of the launch on the node.
+// launchTime is the time from the beginning of the launch on the node.
 func launchTime(stages []nodeagent.Stage) string {
 	if len(stages) == 0 {
 		return "-"

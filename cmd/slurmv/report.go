@@ -89,7 +89,7 @@ func runReport(ctx context.Context, o reportOptions, out io.Writer) error {
 	return report.WriteVMs(out, nodes)
 }
 
-// draw makes the files that are asked for.
+// draw writes the files that the user asked for.
 func (o reportOptions) draw(nodes []nodeagent.NodeVMs) error {
 	return errors.Join(
 		writeFile(o.svg, func(w io.Writer) error { return report.WriteSVG(w, nodes) }),

@@ -11,7 +11,7 @@ import (
 	"github.com/slurm-v/slurm-v/jobspec"
 )
 
-// newResources is for the site's scripts, cli_filter.lua above all.
+// newResources is a command for the site's scripts, mainly cli_filter.lua.
 func newResources() *cobra.Command {
 	var path string
 	var lines bool
@@ -62,7 +62,7 @@ func runResources(path string, lines bool, values map[string]string, out io.Writ
 		return err
 	}
 	if _, given := values["vm-image"]; !given {
-		values["vm-image"] = "/any" // needs nothing, and a caller may leave it out
+		values["vm-image"] = "/any" // the image does not change the need, so callers may leave it out
 	}
 	spec, err := jobspec.Parse(values, os.Getenv, cfg)
 	if err != nil {

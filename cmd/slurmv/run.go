@@ -53,7 +53,7 @@ EXIT STATUS
 	return c
 }
 
-// runRun becomes the relay, with the task's PMI descriptor and its signals.
+// runRun becomes the relay, which inherits the task's PMI descriptor and signals.
 func runRun(ctx context.Context, o runOptions, program []string) error {
 	switch os.Getenv(slurm.EnvProcID) {
 	case "":

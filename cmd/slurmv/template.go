@@ -63,7 +63,7 @@ EXIT STATUS
 	return c
 }
 
-// warmInJob starts the job's VMs from a template, which its nodes make first.
+// warmInJob starts the job's VMs from a template. Nodes without the template make it first.
 func warmInJob(c *cobra.Command) error {
 	spec, err := jobspec.Decode(os.Getenv(vmstep.SpecVariable))
 	if err != nil {
@@ -91,7 +91,7 @@ func warmAsRoot(c *cobra.Command, o nodeOptions, values map[string]*string) erro
 	return runStatus(run)
 }
 
-// runStatus runs a command that says itself what is wrong.
+// runStatus runs a command that reports its errors itself.
 func runStatus(c *exec.Cmd) error {
 	err := c.Run()
 	var exit *exec.ExitError
@@ -141,7 +141,7 @@ EXIT STATUS
 	return c
 }
 
-// templates reads those of the node.
+// templates lists the templates of the node.
 func templates(o nodeOptions) (*template.Store, []template.Template, error) {
 	node, cfg, err := o.load()
 	if err != nil {
@@ -150,7 +150,7 @@ func templates(o nodeOptions) (*template.Store, []template.Template, error) {
 	store := template.Open(cfg.StateDir(node), int64(cfg.Warm.Size)<<20)
 	all, err := store.List()
 	if errors.Is(err, fs.ErrPermission) {
-		err = fmt.Errorf("the templates of a node are root's to see: run this as root on the node (%w)", err)
+		err = fmt.Errorf("only root can see the templates of a node: run this as root on the node (%w)", err)
 	}
 	return store, all, err
 }
@@ -169,7 +169,7 @@ func printTemplates(out io.Writer, all []template.Template) error {
 	return t.Flush()
 }
 
-// ownerName is the user's name, if there is one.
+// ownerName is the user's name if the owner is a user, else the owner as it is.
 func ownerName(whose template.Whose) string {
 	if account, err := user.LookupId(string(whose)); err == nil {
 		return account.Username

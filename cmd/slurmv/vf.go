@@ -130,7 +130,7 @@ func listPFs(o nodeOptions) ([]vfpool.PF, error) {
 	}
 	pfs, err := pool.List()
 	if errors.Is(err, fs.ErrPermission) {
-		err = fmt.Errorf("the records of who has which VF are root's: run this as root on the node (%w)", err)
+		err = fmt.Errorf("only root can see which jobs have VFs: run this as root on the node (%w)", err)
 	}
 	return pfs, err
 }
@@ -159,7 +159,7 @@ func link(pf vfpool.PF) string {
 	return strconv.FormatUint(uint64(pf.Speed), 10)
 }
 
-// note is what there is to say about a PF beside numbers.
+// note is the text about a PF beside its numbers.
 func note(pf vfpool.PF) string {
 	if pf.Unusable != "" {
 		return pf.Unusable
@@ -167,7 +167,7 @@ func note(pf vfpool.PF) string {
 	return strings.Join(pf.Notes, "; ")
 }
 
-// number shows -1 as nothing.
+// number shows a negative number, which means unknown, as "-".
 func number(n int) string {
 	if n < 0 {
 		return "-"

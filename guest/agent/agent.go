@@ -1,7 +1,7 @@
-// Package agent is the agent inside a VM: it makes up for what the image's init has not
-// done, finds the virtio-serial port that leads to the node, and serves one host after the
-// other. What the host may ask for is package guest's, and what is done to the VM package
-// machine's.
+// Package agent is the agent inside a VM. It does what a small init in the image has left
+// undone, finds the virtio-serial port that leads to the node, and serves one host after
+// the other. Package guest defines what the host may ask for, and package machine changes
+// the VM.
 package agent
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/slurm-v/slurm-v/guest/machine"
 )
 
-// Serve serves one host after the other until ctx ends. device is the port to the node, or
-// "" for the virtio-serial port of that name.
+// Serve serves one host after the other until ctx ends. device is the port to the node; ""
+// means the virtio-serial port called [guest.PortName].
 func Serve(ctx context.Context, log *slog.Logger, device string) {
 	booted := uptime()
 	prepare(log)
@@ -30,7 +30,7 @@ func Serve(ctx context.Context, log *slog.Logger, device string) {
 	for {
 		port, err := openPort(ctx, log, device)
 		if err != nil {
-			return // stopped
+			return // ctx has ended
 		}
 		if err := server.Serve(ctx, port); !errors.Is(err, guest.ErrNoHost) {
 			log.Info("the node has gone", "err", err)
@@ -38,7 +38,7 @@ func Serve(ctx context.Context, log *slog.Logger, device string) {
 	}
 }
 
-// cgroups returns the place for programs' cgroups, empty, or nil.
+// cgroups returns an empty directory for the programs' cgroups, or nil.
 func cgroups(log *slog.Logger) *guest.Cgroups {
 	groups, err := guest.OwnCgroups()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// A kernelLog writes each record as one line to the kernel's log, which also
-// reaches the console, or to stderr where that cannot be opened.
+// A kernelLog writes each record as one line to the kernel's log, which also reaches the
+// console. If the kernel's log cannot be opened, it writes to stderr.
 type kernelLog struct {
 	slog.Handler // writes to line
 	mu           *sync.Mutex
@@ -19,8 +19,8 @@ type kernelLog struct {
 	priorities   bool
 }
 
-// KernelLog returns the log of the guest agent: a line of the kernel's log for each record.
-// device is the kernel's, /dev/kmsg.
+// KernelLog returns the log of the guest agent: each record is a line of the kernel's log.
+// device is the kernel's log, /dev/kmsg.
 func KernelLog(device string) slog.Handler { return newKernelLog(device) }
 
 func newKernelLog(device string) *kernelLog {
@@ -33,7 +33,7 @@ func newKernelLog(device string) *kernelLog {
 	return k
 }
 
-// plain leaves out what the kernel's log has already.
+// plain leaves out time and level, which the kernel's log has already.
 func plain(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
 		return slog.Attr{}
@@ -41,7 +41,8 @@ func plain(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// Handle writes the record at once: the kernel takes one line per write.
+// Handle writes each record with a single write, because the kernel makes a line of each
+// write.
 func (k *kernelLog) Handle(ctx context.Context, r slog.Record) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -57,7 +58,7 @@ func (k *kernelLog) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// priority is that of syslog, facility daemon.
+// priority is the syslog priority of a level, with facility daemon.
 func priority(level slog.Level) string {
 	switch {
 	case level >= slog.LevelError:

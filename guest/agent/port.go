@@ -16,8 +16,8 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 )
 
-// openPort waits until there is a port with a host behind it. The error is that
-// of ctx.
+// openPort waits until there is a port with a host behind it. It returns an error only if
+// ctx ends.
 func openPort(ctx context.Context, log *slog.Logger, device string) (*os.File, error) {
 	said := ""
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -46,8 +46,8 @@ func tryPort(device string) (*os.File, error) {
 	return os.OpenFile(device, os.O_RDWR|unix.O_NOCTTY, 0)
 }
 
-// findPort returns the port's device. Without udev there is no link with its
-// name, but the kernel tells the name.
+// findPort returns the port's device. Without udev there is no link with the port's name,
+// but the kernel shows the name in sysfs.
 func findPort(root string) (string, error) {
 	link := filepath.Join(root, "dev/virtio-ports", guest.PortName)
 	if _, err := os.Stat(link); err == nil {
@@ -62,8 +62,8 @@ func findPort(root string) (string, error) {
 	return "", fmt.Errorf("the VM has no virtio-serial port %s", guest.PortName)
 }
 
-// awaitHost returns when a host is connected, or ctx has ended and the port is
-// closed. Without a host, reading a virtio-serial port says end of file.
+// awaitHost returns when a host is connected. If ctx ends first, it closes the port. It
+// polls, because reading a virtio-serial port without a host returns end of file.
 func awaitHost(ctx context.Context, port *os.File) error {
 	for {
 		connected, err := hostConnected(port)

@@ -11,8 +11,8 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 )
 
-// A base is a file system that programs and the agent need and that a small
-// init may not have mounted. Whatever is mounted there is taken for it.
+// A base is a file system that programs and the agent need, and that a small init may not
+// have mounted. If something is mounted at its path already, that counts as the base.
 type base struct{ path, fstype, data string }
 
 var bases = []base{
@@ -27,8 +27,8 @@ var bases = []base{
 
 const toolsPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// prepare makes up for what the init has not done. What fails is logged: it may
-// not be missed.
+// prepare does what a small init has left undone. It only logs failures, because the VM may
+// not need what is missing.
 func prepare(log *slog.Logger) {
 	if os.Getenv("PATH") == "" {
 		_ = os.Setenv("PATH", toolsPath)
@@ -43,7 +43,7 @@ func prepare(log *slog.Logger) {
 		log.Warn("the agent may be killed when memory is short", "err", err)
 	}
 	if err := guest.SlackTimers(); err != nil {
-		log.Warn("the agent wakes the VM up more often than it need", "err", err)
+		log.Warn("the agent's timers wake the VM up more often than necessary", "err", err)
 	}
 	raiseFileLimit(log)
 }
@@ -58,8 +58,7 @@ func (b base) mount() error {
 	return unix.Mount(b.fstype, b.path, b.fstype, unix.MS_NOSUID, b.data)
 }
 
-// isMountPoint tells whether a directory lies on another file system than the
-// one it is in.
+// isMountPoint reports whether a directory lies on another file system than its parent.
 func isMountPoint(path string) (bool, error) {
 	var at, in unix.Stat_t
 	if err := unix.Lstat(path, &at); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 )
 
-// Clock sets the wall clock by step.
+// Clock adds step to the wall clock.
 func (m *Machine) Clock(step time.Duration) (now time.Time, uptime time.Duration, err error) {
 	if step != 0 {
 		to := unix.NsecToTimespec(time.Now().Add(step).UnixNano())
@@ -26,11 +26,11 @@ func (m *Machine) Clock(step time.Duration) (now time.Time, uptime time.Duration
 	return time.Now(), time.Duration(monotonic.Nano()), nil
 }
 
-// clockSources is the kernel's directory of them.
+// clockSources is the kernel's directory of clock sources.
 const clockSources = "sys/devices/system/clocksource/clocksource0/"
 
-// ClockSource has the kernel take its clock from another source. The kernel does not
-// refuse one that it cannot use, but keeps the one that it has.
+// ClockSource makes the kernel use another clock source. The kernel reports no error for a
+// source that it cannot use and keeps the current one, so ClockSource compares.
 func (m *Machine) ClockSource(name string) (guest.ClockSource, error) {
 	s, err := m.clockSource()
 	if err != nil || name == "" || name == s.Current {

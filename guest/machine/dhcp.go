@@ -17,8 +17,8 @@ import (
 
 // dhcp gets a lease for the interface and keeps it.
 func (n *nics4) dhcp(ctx context.Context, host string, link netlink.Link, _ guest.NIC) (*net.IPNet, error) {
-	// The first message is often lost while the link comes up. The time to wait
-	// doubles with each try: a minute in all.
+	// The first message is often lost while the link comes up. The wait doubles with each
+	// try, to a minute in all.
 	client, err := nclient4.New(link.Attrs().Name, nclient4.WithTimeout(500*time.Millisecond), nclient4.WithRetry(7))
 	if err != nil {
 		return nil, fmt.Errorf("ask for an address by DHCP: %w", err)
@@ -39,7 +39,7 @@ func (n *nics4) dhcp(ctx context.Context, host string, link netlink.Link, _ gues
 	return subnetOf(lease.ACK), nil
 }
 
-// renew keeps the lease until keep ends.
+// renew renews the lease until n.keep ends.
 func (n *nics4) renew(client *nclient4.Client, link netlink.Link, lease *nclient4.Lease, name dhcpv4.Modifier) {
 	pause := renewAfter(lease.ACK)
 	for {
@@ -64,13 +64,13 @@ func (n *nics4) renew(client *nclient4.Client, link netlink.Link, lease *nclient
 	}
 }
 
-// renewAfter is half of the lease's time, or what the server says.
+// renewAfter is half of the lease's time, unless the server sets another time.
 func renewAfter(ack *dhcpv4.DHCPv4) time.Duration {
 	lease := ack.IPAddressLeaseTime(time.Hour)
 	return max(ack.IPAddressRenewalTime(lease/2), time.Second)
 }
 
-// apply makes the interface what the server's answer says.
+// apply gives the interface the address and routes of the server's answer.
 func (n *nics4) apply(link netlink.Link, ack *dhcpv4.DHCPv4) error {
 	addr := &netlink.Addr{IPNet: subnetOf(ack)}
 	if err := n.AddrReplace(link, addr); err != nil {
@@ -91,7 +91,7 @@ func (n *nics4) apply(link netlink.Link, ack *dhcpv4.DHCPv4) error {
 	return nil
 }
 
-// subnetOf is the address of an answer, with its network's mask.
+// subnetOf returns the address in an answer, with its network's mask.
 func subnetOf(ack *dhcpv4.DHCPv4) *net.IPNet {
 	mask := ack.SubnetMask()
 	if mask == nil {
@@ -100,8 +100,8 @@ func subnetOf(ack *dhcpv4.DHCPv4) *net.IPNet {
 	return &net.IPNet{IP: ack.YourIPAddr, Mask: mask}
 }
 
-// routesOf returns the routes of an answer. Where classless routes are given
-// the router is not used (RFC 3442).
+// routesOf returns the routes of an answer. If the answer has classless routes, its router
+// does not count (RFC 3442).
 func routesOf(ack *dhcpv4.DHCPv4) []*dhcpv4.Route {
 	if routes := ack.ClasslessStaticRoute(); len(routes) > 0 {
 		return routes

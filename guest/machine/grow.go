@@ -10,25 +10,25 @@ import (
 	"strings"
 )
 
-// A partition is the place of the root file system.
+// A partition is the place of the root file system on a disk.
 type partition struct {
 	Device string // "/dev/vda1", or the disk if it has no partitions
 	Disk   string // "/dev/vda"
 	Number int    // 0 without partitions
-	Room   int64  // sectors behind it, up to the end of the disk; 0 if it is not the last
+	Room   int64  // sectors between it and the end of the disk; 0 if it is not the last partition
 	FSType string
 }
 
-// growRoot makes the root file system as large as its disk. Without a word of
-// the image's tools there is an error that says what is missing.
+// growRoot makes the root file system as large as its disk. If the image lacks a tool for
+// it, the error names the tool.
 func (m *Machine) growRoot(ctx context.Context) error {
 	p, err := m.rootPartition()
 	if err != nil {
 		return err
 	}
 	if p.Number > 0 && p.Room > spare {
-		// The kernel holds the partition busy: it is told of the new size after
-		// the table is written.
+		// The kernel holds the partition busy, so sfdisk only writes the table and partx
+		// tells the kernel the new size.
 		if err := m.command(ctx, ",+\n", "sfdisk", "--no-reread", "--no-tell-kernel", "-N", strconv.Itoa(p.Number), p.Disk); err != nil {
 			return err
 		}
@@ -47,11 +47,12 @@ func (m *Machine) growRoot(ctx context.Context) error {
 	return fmt.Errorf("do not know how to grow %s", p.FSType)
 }
 
-// spare is less than partitioning tools leave free anyway: 1 MiB for
-// alignment, and the copy of a GPT.
+// spare is the room behind the last partition, in sectors, that is not worth growing into.
+// Partitioning tools leave about that much free: 1 MiB for alignment, and the copy of a
+// GPT.
 const spare = 4096
 
-// rootPartition finds out where the root file system lies.
+// rootPartition finds the partition of the root file system.
 func (m *Machine) rootPartition() (p partition, err error) {
 	text, err := os.ReadFile(m.path("proc/self/mountinfo"))
 	if err != nil {
@@ -78,8 +79,8 @@ func (m *Machine) rootPartition() (p partition, err error) {
 	return p, err
 }
 
-// roomBehind is the number of sectors between a partition and the end of its
-// disk, or 0 if another partition is there.
+// roomBehind returns the number of sectors between a partition and the end of its disk, or
+// 0 if another partition lies there.
 func roomBehind(dir string) (int64, error) {
 	end, err := partitionEnd(dir)
 	if err != nil {

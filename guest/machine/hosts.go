@@ -15,8 +15,8 @@ const (
 	hostsEnd   = "# slurm-v: end"
 )
 
-// SetHosts writes the names of the VM cluster into /etc/hosts, and tells the kernel
-// the hardware addresses that are given.
+// SetHosts writes the names of the job's VMs into /etc/hosts, and tells the kernel those
+// hardware addresses that hosts has.
 func (m *Machine) SetHosts(_ context.Context, hosts []guest.Host) error {
 	for _, h := range hosts {
 		if _, err := netip.ParseAddr(h.Address); err != nil || !validName(h.Name) {
@@ -32,9 +32,9 @@ func (m *Machine) SetHosts(_ context.Context, hosts []guest.Host) error {
 	return nil
 }
 
-// withHosts is the text of /etc/hosts with a block of the job's VMs, first, so
-// that it decides. Debian's line that gives a host its own name on the loopback
-// loses the names of the VMs: MPI would tell the others to connect there.
+// withHosts is the text of /etc/hosts with a block of the job's VMs. The block comes first,
+// so that it wins. Debian's line that maps the machine's own name to 127.0.1.1 loses the
+// names of VMs: MPI would otherwise tell the other VMs to connect to that address.
 func withHosts(text string, hosts []guest.Host) string {
 	lines := []string{hostsBegin}
 	var names []string
@@ -58,8 +58,8 @@ func withHosts(text string, hosts []guest.Host) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// withoutNames is a line of /etc/hosts, or none, in which no name stands for
-// another address of the loopback than 127.0.0.1.
+// withoutNames returns a line of /etc/hosts without names, if the line maps them to an
+// address 127.x other than 127.0.0.1. It returns nothing if no name is left.
 func withoutNames(line string, names []string) []string {
 	fields := strings.Fields(line)
 	if len(fields) < 2 || !strings.HasPrefix(fields[0], "127.") || fields[0] == "127.0.0.1" {

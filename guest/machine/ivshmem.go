@@ -20,12 +20,12 @@ import (
 // ivshmemPatience is how long the kernel may take to find and place the devices.
 const ivshmemPatience = 30 * time.Second
 
-// sharedMemory finds the devices by which VMs share memory.
+// sharedMemory finds the devices through which VMs share memory.
 type sharedMemory struct{ *system }
 
-// offer gives the job's owner the devices by which the VM shares memory with
-// others, as /dev/slurmv/ivshmem0 and so on. He maps what these names lead to, the
-// PCI device's memory, and needs no driver for it.
+// offer gives the job's owner the devices through which the VM shares memory with others,
+// as /dev/slurmv/ivshmem0 and so on. These names link to the memory of the PCI devices. The
+// owner maps it and needs no driver.
 func (s sharedMemory) offer(ctx context.Context, want guest.IVShmem, u guest.User) error {
 	if want.Devices == 0 {
 		return nil
@@ -45,23 +45,23 @@ func (s sharedMemory) offer(ctx context.Context, want guest.IVShmem, u guest.Use
 	return nil
 }
 
-// A pciDevice is one that the kernel knows, in sysfs.
+// A pciDevice is a device in sysfs.
 type pciDevice struct{ address string }
 
-// dir is what a device's files are below.
+// dir is the directory of the device's files.
 func (d pciDevice) dir() string { return filepath.Join("/sys/bus/pci/devices", d.address) }
 
-// memory is the file that maps the second of its memories, the shared one.
+// memory is the file that maps the device's shared memory, its third PCI region (BAR 2).
 func (d pciDevice) memory() string { return filepath.Join(d.dir(), "resource2") }
 
-// give makes the device the owner's, under the name.
+// give makes the job's owner the owner of the device, and links name to its memory.
 func (s sharedMemory) give(d pciDevice, name string, u guest.User) error {
 	if text, _ := os.ReadFile(s.path(d.dir(), "enable")); strings.TrimSpace(string(text)) == "0" {
 		if err := s.writeSysfs(filepath.Join(d.dir(), "enable"), "1"); err != nil {
 			return err
 		}
 	}
-	// The second one is the same memory, mapped for writes that may be combined.
+	// The second file is the same memory, mapped with write combining.
 	for _, file := range []string{d.memory(), d.memory() + "_wc"} {
 		err := os.Chown(s.path(file), int(u.UID), int(u.GID))
 		if err == nil {
@@ -75,11 +75,11 @@ func (s sharedMemory) give(d pciDevice, name string, u guest.User) error {
 	return os.Symlink(d.memory(), s.path(name))
 }
 
-// awaitIVShmem returns the devices once the kernel has found all of them and
-// given each a place in the VM's address space. They are plugged into a running
-// VM, and the firmware, which could not know of them, has made no room for them
-// behind their bridge. So the kernel is made to lay that bridge out anew; nor does
-// anything depend on its own noticing of new devices.
+// awaitIVShmem returns the devices once the kernel has found all of them and given each a
+// place in the VM's address space. The devices are plugged into a running VM. The firmware
+// could not know of them and has left no room for them behind their bridge, so the kernel
+// has to lay that bridge out anew. awaitIVShmem also makes the kernel look for new devices,
+// in case it does not notice them itself.
 func (s sharedMemory) awaitIVShmem(ctx context.Context, want guest.IVShmem) ([]pciDevice, error) {
 	timeout := time.After(ivshmemPatience)
 	for pause := time.Duration(0); ; pause = min(max(2*pause, 50*time.Millisecond), time.Second) {
@@ -117,7 +117,7 @@ func (s sharedMemory) pciDevices() ([]pciDevice, error) {
 	return devices, nil
 }
 
-// isIVShmem tells whether the device with that directory is one.
+// isIVShmem reports whether the device in that directory is an IVShmem device.
 func (s sharedMemory) isIVShmem(dir string) bool {
 	return sysfsText(dir, "vendor") == "0x1af4" && sysfsText(dir, "device") == "0x1110"
 }
@@ -127,7 +127,7 @@ func sysfsText(dir, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// countPlaced counts the devices that have memory to map, which the kernel shows
+// countPlaced counts the devices whose memory can be mapped. The kernel shows the memory
 // only once it has an address.
 func (s sharedMemory) countPlaced(devices []pciDevice, size int64) (n int) {
 	for _, d := range devices {
@@ -143,8 +143,8 @@ func (s sharedMemory) placed(d pciDevice, size int64) bool {
 	return err == nil && info.Size() == size
 }
 
-// layOut has the kernel look for devices, after it has forgotten the ports behind
-// which one has no room.
+// layOut makes the kernel look for devices again. It first makes the kernel forget each
+// port behind which a device has no room.
 func (s sharedMemory) layOut(found []pciDevice, size int64) {
 	var forgotten []string
 	for _, d := range found {
@@ -162,14 +162,15 @@ func (s sharedMemory) layOut(found []pciDevice, size int64) {
 	}
 }
 
-// pciAddress is compiled when it is needed: the agent's program starts with every program of
-// a job, too.
+// pciAddress is compiled only when it is needed, because the agent's program also starts
+// once for every program of a job.
 var pciAddress = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 })
 
-// portOf returns the directory of the port of the PCI host that the device is
-// behind, or its own: sysfs has devices inside of those that they are plugged into.
+// portOf returns the directory of the root bus's port behind which the device is, or the
+// device's own directory if it is on the root bus. In sysfs, a device is below the device
+// that it is plugged into.
 func (s sharedMemory) portOf(d pciDevice) (string, error) {
 	dir, err := filepath.EvalSymlinks(s.path(d.dir()))
 	if err != nil {
@@ -181,8 +182,8 @@ func (s sharedMemory) portOf(d pciDevice) (string, error) {
 	return dir, nil
 }
 
-// onlyIVShmem tells whether there is nothing behind the port but bridges and
-// shared memory: only then nobody misses it for a moment.
+// onlyIVShmem reports whether there are only bridges and shared memory behind the port, so
+// that it can be removed for a moment without harm.
 func (s sharedMemory) onlyIVShmem(dir string) bool {
 	if s.isIVShmem(dir) {
 		return true

@@ -1,11 +1,10 @@
-// Package machine changes the VM it runs in into a member of a job's cluster:
-// host name, the job owner's user, mounts, network, names, shared memory, an SSH server. It is
-// the [guest.Machine] of slurmv-guest.
+// Package machine turns the VM in which it runs into a member of a job's cluster: host
+// name, the job owner's user, mounts, network, names, shared memory, an SSH server. It
+// implements [guest.Machine] for slurmv-guest.
 //
-// It works in any Linux image as root and needs no program of the image, except
-// for growing the root file system and for SSH. What it writes below /etc is
-// decided by pure functions over the files' text, and every step may be done
-// again. Tests point it at a directory and at doubles of the system calls.
+// It works in any Linux image as root and needs no program of the image, except for growing
+// the root file system and for SSH. Pure functions decide what it writes below /etc, and
+// every step may be repeated. Tests point it at a directory and replace the system calls.
 package machine
 
 import (
@@ -27,23 +26,23 @@ import (
 // A Machine is the VM.
 type Machine struct {
 	system
-	// BootSeconds is how long after the kernel the agent started.
+	// BootSeconds is the time from the kernel's start to the agent's.
 	BootSeconds float64
 
 	mu         sync.Mutex
-	stopLeases context.CancelFunc // ends what keeps addresses
-	nics       []nic              // that have an address
+	stopLeases context.CancelFunc // ends the goroutines that keep addresses
+	nics       []nic              // interfaces that have an address
 	sshd       sshServer
 }
 
-// New is the VM that this process runs in, of which it logs to log.
+// New is the VM in which this process runs. It logs to log.
 func New(log *slog.Logger, bootSeconds float64) *Machine {
 	return &Machine{system: system{logger: log}, BootSeconds: bootSeconds}
 }
 
 var _ guest.Machine = (*Machine)(nil)
 
-// Setup makes the VM what s says.
+// Setup sets the VM up as s says.
 func (m *Machine) Setup(ctx context.Context, s guest.Setup) (guest.Report, error) {
 	if err := check(s); err != nil {
 		return guest.Report{}, err
@@ -81,8 +80,8 @@ func (m *Machine) Setup(ctx context.Context, s guest.Setup) (guest.Report, error
 	return report, nil
 }
 
-// check refuses what would make nonsense of a file or of the machine. The host
-// is trusted; what it passes on was typed by a user.
+// check refuses values that would break a file or the machine. The host is trusted, but a
+// user typed some of the values.
 func check(s guest.Setup) error {
 	if !validName(s.HostName) {
 		return fmt.Errorf("%.80q is not a host name", s.HostName)
@@ -109,7 +108,7 @@ func (m *Machine) hostName(name string) error {
 	return writeFile(m.path("etc/hostname"), name+"\n", 0o644)
 }
 
-// report tells what the machine is.
+// report describes the machine.
 func (m *Machine) report() guest.Report {
 	r := guest.Report{OS: osName(m.path("etc/os-release")), BootSeconds: m.BootSeconds}
 	var name unix.Utsname
@@ -164,7 +163,7 @@ func writeFile(path, text string, mode os.FileMode) (err error) {
 	return err
 }
 
-// readFile returns the text of a file; one that is missing is empty.
+// readFile returns the text of a file, "" if the file does not exist.
 func readFile(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if os.IsNotExist(err) {

@@ -14,11 +14,11 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 )
 
-// Nothing is cached, so that each VM sees at once what another or the node has
-// written. Large messages make up for a part of the round trips.
+// Nothing is cached, so each VM sees at once what another VM or the node has written. Large
+// messages save some of the round trips that this costs.
 const mountOptions = "trans=virtio,version=9p2000.L,msize=262144,cache=none"
 
-// Mounting there would make the VM unusable, and the agent with it.
+// Mounting over one of these would make the VM, and the agent in it, unusable.
 var noMounts = []string{"/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"}
 
 func checkMount(m guest.Mount) error {
@@ -78,11 +78,11 @@ func (s *system) doMount(source, target, fstype string, flags uintptr, data stri
 	return unix.Mount(source, target, fstype, flags, data)
 }
 
-// mounted tells whether the export is there from an earlier time.
+// mounted reports whether an earlier setup has mounted the export.
 func (s *system) mounted(mount guest.Mount) bool {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(s.path(mount.Path), &fs); s.root == "" && (err != nil || fs.Type != unix.V9FS_MAGIC) {
-		return false // found without reading a long list
+		return false // the quick answer, without reading a long list
 	}
 	text, err := os.ReadFile(s.path("proc/self/mountinfo"))
 	if err != nil {
@@ -97,10 +97,11 @@ func (s *system) mounted(mount guest.Mount) bool {
 	return false
 }
 
-// A mountedFS is what is mounted somewhere.
+// A mountedFS is a mounted file system.
 type mountedFS struct{ device, fstype, source string }
 
-// parseMountInfo reads a line of /proc/self/mountinfo: where, and what.
+// parseMountInfo parses a line of /proc/self/mountinfo: at is the mount point, what is the
+// file system.
 func parseMountInfo(line string) (at string, what mountedFS) {
 	left, right, _ := strings.Cut(line, " - ")
 	l, r := strings.Fields(left), strings.Fields(right)

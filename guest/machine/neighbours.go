@@ -11,9 +11,9 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 )
 
-// setNeighbours tells the kernel the hardware addresses of the job's other VMs.
-// They are known, so nobody need ask: no broadcasts, whatever the number of VMs,
-// and no "no route to host" because a busy VM was slow to answer one.
+// setNeighbours tells the kernel the hardware addresses of the job's other VMs. The kernel
+// then need not ask for them: there are no broadcasts, however many VMs there are, and no
+// "no route to host" because a busy VM answered too late.
 func (m *Machine) setNeighbours(hosts []guest.Host) error {
 	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -28,7 +28,7 @@ func (m *Machine) setNeighbours(hosts []guest.Host) error {
 	return nil
 }
 
-// setNeighbours sets those of the hosts that are reached through the interface.
+// setNeighbours sets the addresses of those hosts that are reached through the interface.
 func (n nic) setNeighbours(kernel *netlink.Handle, hosts []guest.Host) error {
 	for _, h := range hosts {
 		mac, err := net.ParseMAC(h.MAC)

@@ -17,19 +17,19 @@ import (
 	"github.com/slurm-v/slurm-v/internal/netdump"
 )
 
-// nicPatience is how long an interface may take to appear after boot, when its
-// driver is loaded late.
+// nicPatience is how long an interface may take to appear: its driver may be loaded late in
+// the boot.
 const nicPatience = 30 * time.Second
 
-// A nic is an interface that has been given an address.
+// A nic is an interface with an address.
 type nic struct {
 	*netlink.LinkAttrs
 	mac string
 	own *net.IPNet
 }
 
-// network gives each interface its address. What keeps the addresses of an
-// earlier setup ends.
+// network gives each interface its address. It first ends the goroutines that keep the
+// addresses of an earlier setup.
 func (m *Machine) network(ctx context.Context, host string, nics []guest.NIC) error {
 	keep := m.afresh()
 	if len(nics) == 0 {
@@ -49,8 +49,8 @@ func (m *Machine) network(ctx context.Context, host string, nics []guest.NIC) er
 	return nil
 }
 
-// afresh forgets the interfaces of an earlier setup. What it returns ends when this is
-// done again.
+// afresh forgets the interfaces of an earlier setup. The context that it returns ends at
+// the next call.
 func (m *Machine) afresh() context.Context {
 	keep, stop := context.WithCancel(context.Background())
 	m.mu.Lock()
@@ -62,18 +62,17 @@ func (m *Machine) afresh() context.Context {
 	return keep
 }
 
-// interfaces are those that have got an address.
+// interfaces returns the interfaces that have got an address.
 func (m *Machine) interfaces() []nic {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.nics)
 }
 
-// nics4 configures interfaces for IPv4, in the network namespace that its
-// handle was made in.
+// nics4 configures interfaces for IPv4, in the network namespace of its handle.
 type nics4 struct {
 	*netlink.Handle
-	keep context.Context // ends what runs on in the background
+	keep context.Context // its end stops the background goroutines
 	m    *Machine
 }
 
@@ -110,8 +109,8 @@ func (n *nics4) configure(ctx context.Context, host string, want guest.NIC) erro
 	return nil
 }
 
-// withoutIPv6 keeps the kernel from looking for addresses, neighbours and routers that it
-// cannot find. A kernel may have no IPv6 at all.
+// withoutIPv6 switches IPv6 off on a link, so that the kernel does not look for addresses,
+// neighbours and routers that it cannot find. It is not an error if the kernel has no IPv6.
 func (m *Machine) withoutIPv6(link netlink.Link) {
 	err := os.WriteFile(m.path("proc/sys/net/ipv6/conf", link.Attrs().Name, "disable_ipv6"), []byte("1"), 0)
 	if err != nil {
@@ -119,7 +118,7 @@ func (m *Machine) withoutIPv6(link netlink.Link) {
 	}
 }
 
-// static gives the interface the address that is wanted, and keeps it.
+// static gives the interface the wanted address, and sets it again if something removes it.
 func (n *nics4) static(_ context.Context, _ string, link netlink.Link, want guest.NIC) (*net.IPNet, error) {
 	addr, err := netlink.ParseAddr(want.Address)
 	if err != nil {
@@ -136,7 +135,7 @@ func (n *nics4) static(_ context.Context, _ string, link netlink.Link, want gues
 	return addr.IPNet, nil
 }
 
-// named finds the interface and gives it its MAC address.
+// named finds the interface and, if it has another MAC address before, sets the wanted one.
 func (n *nics4) named(ctx context.Context, nic guest.NIC) (netlink.Link, error) {
 	if nic.Before == "" {
 		return n.find(ctx, nic.MAC)
@@ -155,7 +154,8 @@ func (n *nics4) named(ctx context.Context, nic guest.NIC) (netlink.Link, error) 
 	return link, nil
 }
 
-// find waits for the interface with that MAC address.
+// find waits for the interface with that MAC address. It also sets the loopback up, if it
+// is down.
 func (n *nics4) find(ctx context.Context, mac string) (netlink.Link, error) {
 	want, err := net.ParseMAC(mac)
 	if err != nil {
@@ -185,12 +185,12 @@ func (n *nics4) find(ctx context.Context, mac string) (netlink.Link, error) {
 	}
 }
 
-// runningPatience is how long a link may take to be running, which it may never be.
+// runningPatience is how long to wait until a link is running. Some links never are.
 const runningPatience = 5 * time.Second
 
-// awaitRunning returns when the kernel has noticed that the link works. It does so some
-// time after the link was set up, in a busy VM seconds later, and an MPI library that looks
-// at the interfaces before takes this one for a dead one.
+// awaitRunning returns when the kernel has noticed that the link works. The kernel notices
+// it some time after the link was set up, in a busy VM seconds later. An MPI library that
+// looks at the interfaces earlier takes this one for dead.
 func (n *nics4) awaitRunning(ctx context.Context, link netlink.Link) error {
 	for end := time.Now().Add(runningPatience); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		now, err := n.LinkByIndex(link.Attrs().Index)
@@ -205,8 +205,8 @@ func (n *nics4) awaitRunning(ctx context.Context, link netlink.Link) error {
 	return ctx.Err()
 }
 
-// keepAddress sets the address again when it is removed: the image's own
-// network service may take over an interface that it has no configuration for.
+// keepAddress sets the address again when it is removed: the image's own network service
+// may remove it from an interface that the service has no configuration for.
 func (n *nics4) keepAddress(link netlink.Link, addr *netlink.Addr, changes <-chan netlink.AddrUpdate) {
 	for c := range changes {
 		if c.NewAddr || c.LinkIndex != link.Attrs().Index || !c.LinkAddress.IP.Equal(addr.IP) || n.keep.Err() != nil {

@@ -9,17 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minSeed is as much as the kernel's generator holds, in bytes.
+// minSeed is the size of the key of the kernel's random generator, in bytes.
 const minSeed = 32
 
-// From linux/random.h; package unix has neither.
+// From linux/random.h; package unix does not have these.
 const (
 	rndAddEntropy = 0x40085203
 	rndReseedCRNG = 0x5207
 )
 
-// reseed mixes seed into the kernel's random numbers, credits it, and has them begin anew
-// with it: what was restored with the VM is the same in others.
+// reseed mixes seed into the kernel's random numbers, credits it, and makes the generator
+// start again from it. The generator's state was restored with the VM, so other VMs from
+// the template have the same state.
 func (m *Machine) reseed(seed []byte) error {
 	if len(seed) < minSeed {
 		return fmt.Errorf("a seed of %d bytes is too short", len(seed))

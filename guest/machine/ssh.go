@@ -15,16 +15,16 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 )
 
-// sshDir holds the job's keys. Root owns it: the user's home is the same in
-// other jobs and on the nodes.
+// sshDir has the job's keys. It is not in the user's home, because other jobs and the nodes
+// share the home.
 const sshDir = "run/slurm-v/ssh"
 
-// maxSSHKeys bounds the keys that are let in. Each login by slurmv ssh brings one.
+// maxSSHKeys bounds how many keys are accepted. Each login by slurmv ssh adds one.
 const maxSSHKeys = 256
 
-// StartSSH starts the image's sshd for the job's owner, with the job's keys, on
-// the VM network. One that runs already lets in the key beside the earlier ones,
-// and keeps its own: nobody's connections are disturbed.
+// StartSSH starts the image's sshd for the job's owner, with the job's keys, on the VM
+// network. If it runs already, it goes on with its host key and also accepts the new key,
+// so no connection is disturbed.
 func (m *Machine) StartSSH(ctx context.Context, s guest.SSH) error {
 	return m.server().start(ctx, s)
 }
@@ -40,7 +40,7 @@ type sshServer struct {
 
 	mu    sync.Mutex
 	ended chan struct{} // closed when the server has ended; nil before its start
-	keys  []string      // that it lets in
+	keys  []string      // that it accepts
 }
 
 func (v *sshServer) start(ctx context.Context, s guest.SSH) error {
@@ -106,7 +106,7 @@ func (v *sshServer) runs() bool {
 	}
 }
 
-// addKey forgets the oldest key when there are too many.
+// addKey adds a key. If there are too many keys, it forgets the oldest.
 func (v *sshServer) addKey(key string) {
 	if slices.Contains(v.keys, key) {
 		return
@@ -161,7 +161,7 @@ Subsystem sftp internal-sftp
 	return b.String()
 }
 
-// launch starts the server and gives it a moment to fail.
+// launch starts the server and waits a moment, in case it fails at once.
 func (v *sshServer) launch(sshd, config string) error {
 	done := make(chan struct{})
 	if v.run != nil {

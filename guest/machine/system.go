@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// A system is what the VM is made of for those who change it. The functions are the
-// seams: nil, and "" for root, in earnest.
+// A system gives access to the VM. The functions and root are for tests; in a real VM they
+// are nil and "".
 type system struct {
 	logger *slog.Logger
 
-	root        string // what is below /
+	root        string // stands for / in tests
 	setHostName func(name []byte) error
 	mount       func(source, target, fstype string, flags uintptr, data string) error
 	run         func(ctx context.Context, input, name string, args ...string) error
@@ -25,12 +25,12 @@ type system struct {
 	reseedWith  func(seed []byte) error
 }
 
-// path is a path of the machine.
+// path returns a path below root.
 func (s *system) path(elem ...string) string {
 	return filepath.Join(append([]string{"/", s.root}, elem...)...)
 }
 
-// command runs a program of the image. The error has its last words.
+// command runs a program of the image. An error contains the last line of its output.
 func (s *system) command(ctx context.Context, input, name string, args ...string) error {
 	if s.run != nil {
 		return s.run(ctx, input, name, args...)
@@ -50,8 +50,8 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// modules loads drivers that are not there yet. Where they are part of the
-// kernel, or udev has loaded them, or there is no modprobe, nothing happens.
+// modules loads drivers that are missing. It does nothing if they are part of the kernel,
+// if udev has loaded them, or if there is no modprobe.
 func (s *system) modules(ctx context.Context, names ...string) {
 	names = slices.DeleteFunc(names, func(name string) bool {
 		_, err := os.Stat(s.path("sys/module", name))
@@ -72,7 +72,7 @@ func (s *system) log() *slog.Logger {
 	return s.logger
 }
 
-// writeSysfs writes to a file of the kernel's.
+// writeSysfs writes to a file in sysfs.
 func (s *system) writeSysfs(file, value string) error {
 	if s.sysfs != nil {
 		return s.sysfs(file, value)

@@ -15,10 +15,10 @@ import (
 	"github.com/slurm-v/slurm-v/internal/netdump"
 )
 
-// Template brings the VM to where all that are restored from it go on: it has booted to
-// the end, knows the drivers that they need and has nothing in it that would have to be
-// secret or different in each of them. Its caches stay: all share them, and need not read
-// the same programs again.
+// Template brings the VM to the point from which restored VMs go on. It has booted
+// completely, has loaded the drivers that restored VMs need, and contains nothing that must
+// be secret or different in each of them. It keeps its caches: all restored VMs share them,
+// so they need not read the same programs again.
 func (m *Machine) Template(ctx context.Context) error {
 	m.awaitBoot(ctx)
 	m.modules(ctx, "virtio_net", "9pnet_virtio", "9p")
@@ -35,27 +35,28 @@ func (m *Machine) Template(ctx context.Context) error {
 	return m.zeroMemory()
 }
 
-// bootPatience is how long the image's services may take to come up. Some images have one
-// that never does.
+// bootPatience is how long the image's services may take to come up. Some images have a
+// service that never does.
 const bootPatience = 2 * time.Minute
 
-// awaitBoot returns when the image's init has done all that it does at boot: what is left
-// of it would be done in each VM.
+// awaitBoot returns when the image's init has finished the boot. Otherwise each restored VM
+// would have to finish it.
 func (m *Machine) awaitBoot(ctx context.Context) {
 	if _, err := os.Stat(m.path("run/systemd/system")); err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, bootPatience)
 	defer cancel()
-	// It says "degraded" by its exit status, and that is an end of the boot, too.
+	// systemctl reports the state "degraded" by its exit status. The boot is over then,
+	// too.
 	if err := m.command(ctx, "", "systemctl", "is-system-running", "--wait"); err != nil {
 		m.log().Info("end of the boot", "err", err)
 	}
 }
 
-// rehearse does what each VM will do first, a change below /etc and a look at the network,
-// for what that leaves in memory: the parts of programs and of the disk that would have to be
-// read in each of them.
+// rehearse does what each restored VM will do first: it changes a file below /etc and lists
+// the network's links. This leaves parts of programs and of the disk in memory, which each
+// restored VM would otherwise have to read.
 func (m *Machine) rehearse() error {
 	name, err := readFile(m.path("etc/hostname"))
 	if err != nil {
@@ -68,7 +69,7 @@ func (m *Machine) rehearse() error {
 	return err
 }
 
-// hostKeys are those of the image's own sshd, with their public halves.
+// hostKeys are the private and public keys of the image's own sshd.
 const hostKeys = "etc/ssh/ssh_host_*_key*"
 
 // forget removes secrets that would be the same in all VMs.
@@ -82,12 +83,12 @@ func (m *Machine) forget() error {
 	return nil
 }
 
-// memoryLeft is what is not taken for zeroing, in bytes: the kernel and the agent need
-// some all the while.
+// memoryLeft is how much free memory is not zeroed, in bytes: the kernel and the agent need
+// some meanwhile.
 const memoryLeft = 24 << 20
 
-// zeroMemory overwrites the memory that nobody uses with zeros, by taking it and giving it
-// back. Zeros take no room in the template.
+// zeroMemory overwrites free memory with zeros, by allocating it and giving it back. Zeros
+// take no space in the template.
 func (s *system) zeroMemory() error {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -105,8 +106,8 @@ func (s *system) zeroMemory() error {
 	return unix.Munmap(memory)
 }
 
-// isHex tells whether the parts of a text between hyphens are so many hexadecimal digits, as
-// the kernel writes them.
+// isHex reports whether a text consists of groups of lower-case hexadecimal digits between
+// hyphens; digits are the lengths of the groups.
 func isHex(text string, digits ...int) bool {
 	parts := strings.Split(text, "-")
 	if len(parts) != len(digits) {
@@ -120,8 +121,8 @@ func isHex(text string, digits ...int) bool {
 	return true
 }
 
-// become makes the VM another machine than those that were restored from the same
-// template. The random numbers come first, since everything may hang on them.
+// become gives the VM an identity of its own, different from all other VMs of the same
+// template. The random numbers come first, because everything else may use them.
 func (m *Machine) become(ctx context.Context, id *guest.Identity) error {
 	if id == nil {
 		return nil
@@ -142,8 +143,9 @@ func (m *Machine) become(ctx context.Context, id *guest.Identity) error {
 	return nil
 }
 
-// newBootID has the kernel's boot id, of which a program may conclude that two processes
-// share a machine, covered by another: the kernel makes it once.
+// newBootID replaces the kernel's boot id: programs conclude from equal boot ids that two
+// processes share a machine. The kernel cannot change the id, so newBootID mounts a file
+// over it.
 func (m *Machine) newBootID(id string) error {
 	dir := m.path("run/slurm-v")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -156,7 +158,7 @@ func (m *Machine) newBootID(id string) error {
 	return m.doMount(file, m.path("proc/sys/kernel/random/boot_id"), "", unix.MS_BIND, "")
 }
 
-// newHostKey gives the image's own sshd a key, if there is one.
+// newHostKey gives the image's own sshd a key, if the image has an sshd.
 func (m *Machine) newHostKey(ctx context.Context, id guest.Identity) error {
 	if _, err := m.server().find(); err != nil {
 		return nil

@@ -30,15 +30,15 @@ func checkUser(u guest.User) error {
 	return nil
 }
 
-// validName tells whether a name can stand in the files of /etc. Names of
-// directory services have backslashes and at signs.
+// validName reports whether a name can stand in the files of /etc. Backslashes and at signs
+// are allowed, because names of directory services have them.
 func validName(name string) bool {
 	return name != "" && len(name) <= 256 && !strings.ContainsAny(name[:1], "-+") &&
 		strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune(`:,/#"`, r) }) < 0
 }
 
-// user makes the job's owner known, with a home directory if no mount brings
-// it.
+// user adds the job's owner to the VM's users and, unless a mount contains it, makes the
+// owner's home directory.
 func (m *Machine) user(u guest.User, mounts []guest.Mount) error {
 	if u.UID == 0 {
 		return nil
@@ -61,7 +61,7 @@ func (m *Machine) user(u guest.User, mounts []guest.Mount) error {
 	return nil
 }
 
-// home makes the directory; one that the image has stays as it is.
+// home makes the home directory, unless the image has it.
 func (m *Machine) home(u guest.User) error {
 	home := m.path(u.Home)
 	if err := os.MkdirAll(filepath.Dir(home), 0o755); err != nil {
@@ -75,13 +75,13 @@ func (m *Machine) home(u guest.User) error {
 	return os.Chown(home, int(u.UID), int(u.GID))
 }
 
-// within tells whether path is dir or below it.
+// within reports whether path is dir or below it.
 func within(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-// edit changes a file of /etc; what has not changed is not written.
+// edit changes a file of /etc. It writes the file only if the text has changed.
 func edit(path string, change func(string) string) error {
 	old, err := readFile(path)
 	if err != nil {
@@ -93,9 +93,9 @@ func edit(path string, change func(string) string) error {
 	return nil
 }
 
-// withUser is the text of /etc/passwd with u in it. An entry of that name is
-// replaced. One with that uid stays but comes later, so the uid has u's name.
-// The password is locked in a way that lets sshd in without /etc/shadow.
+// withUser is the text of /etc/passwd with u in it. u replaces an entry with the same name.
+// An entry with the same uid stays, but u comes before it, so the uid has u's name. The
+// password "*" is locked, and lets sshd accept keys without /etc/shadow.
 func withUser(passwd string, u guest.User) string {
 	entry := fmt.Sprintf("%s:*:%d:%d::%s:%s", u.Name, u.UID, u.GID, u.Home, u.Shell)
 	var lines []string
@@ -117,8 +117,8 @@ func withUser(passwd string, u guest.User) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// withGroups is the text of /etc/group in which u is a member of its groups. A
-// group id that the image knows keeps the image's name.
+// withGroups is the text of /etc/group in which u is a member of its groups. A group id
+// that the image has keeps the image's name for it.
 func withGroups(group string, u guest.User) string {
 	var entries [][]string
 	for line := range strings.Lines(group) {

@@ -1,17 +1,17 @@
 // Package cache keeps copies of image files on a node's own disk.
 //
-// An entry is a copy of one file as it was at one moment; its [Key] is made of the
-// file's path, inode, size and times of change, and of the keys of the files that
-// it is based on. A file that changes gets another key and so another entry; the
-// old one stays as long as VMs run on it, and until its room is wanted.
+// An entry is a copy of one file as it was at one moment. Its [Key] is made of the file's
+// path, inode, size and times of change, and of the keys of the files that it is based on.
+// If the file changes, it gets another key and so another entry. The old entry stays as
+// long as VMs run on it, and until its room is needed.
 //
-// Any number of processes may use a [Cache] at once. [Cache.Get] writes down who
-// holds the entry before it looks for it, and an entry that somebody holds is never
-// removed. A lock on the entry lets one of them copy, and the others wait for it;
-// the kernel gives the lock to the next if that one dies. A copy counts when it is
-// on disk under its final name and the entry's record says that it is whole.
+// Any number of processes may use a [Cache] at once. [Cache.Get] writes down the holder of
+// an entry before it looks for the entry, and an entry with a holder is never removed. A
+// lock on the entry lets one process copy while the others wait. If the one dies, the
+// kernel gives the lock to the next. A copy is valid once it is on disk under its final
+// name and the entry's record says that it is whole.
 //
-// Who may read a source is not this package's business: it takes open files.
+// This package does not check who may read a source: it takes open files.
 package cache
 
 import (
@@ -26,21 +26,21 @@ import (
 	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
-// A Cache is a directory of a node's own disk. It is made with the first entry.
+// A Cache is a directory on a node's own disk. The first entry makes it.
 type Cache struct {
 	dir   string
 	limit int64 // bytes; 0 is half of the file system
 
-	// granule is how exact the times of any file system are that images lie on:
-	// two changes within it may leave the same times.
+	// granule is the coarsest resolution of times on any file system with images: two
+	// changes within it may leave the same times.
 	granule time.Duration
 
-	look time.Duration // how long somebody who waits goes without looking how far a copy is
-	most int           // entries
+	look time.Duration // pause between two looks at the progress of another process's copy
+	most int           // bound on the number of entries
 }
 
-// Open returns the cache in dir, which holds at most limit bytes of copies; 0 is
-// half of its file system.
+// Open returns the cache in dir, which holds at most limit bytes of copies. A limit of 0
+// means half of its file system.
 func Open(dir string, limit int64) *Cache {
 	return &Cache{dir: dir, limit: limit, granule: 2 * time.Second, look: reportEvery, most: maxEntries}
 }
@@ -51,14 +51,14 @@ type Source struct {
 	Path   string // of the file, without symbolic links
 	Owner  Whose
 	Below  []Copy               // what the file is based on, nearest first
-	Finish func(*os.File) error // changes the copy before it counts; may be nil
+	Finish func(*os.File) error // changes the copy before it becomes valid; may be nil
 }
 
-// Whose is whom a copy belongs to. Copies of [Everybody] are root's and
-// readable by all; those of a user can be read by nobody else.
+// Whose says to whom a copy belongs. Copies of [Everybody] belong to root, and all users
+// can read them. Only the owner can read another copy.
 type Whose struct{ UID, GID int }
 
-// Everybody is whose copies are that all users share.
+// Everybody is the owner of copies that all users share.
 var Everybody = Whose{-1, -1}
 
 func (w Whose) String() string {
@@ -72,27 +72,26 @@ func (w Whose) String() string {
 type Copy struct {
 	Key    Key
 	Path   string        // of the copy
-	Made   bool          // by this call
+	Made   bool          // whether this call has made it
 	Copied int64         // bytes of data that this call has copied
-	Waited time.Duration // for another process that was copying
+	Waited time.Duration // how long the call waited for another process that was copying
 }
 
-// Name is that of a copy in the directory of its entry: how many files are below
-// it. There the file next below it, N-1, can be found as well, and all others, so
-// that a copy can name what it is based on in one digit.
+// Name is the file name of a copy in the directory of its entry: the number of files below
+// it. The directory has the file just below under the name N-1, and all other files below
+// too. So a copy can name its backing file with one digit.
 func Name(below int) string { return strconv.FormatInt(int64(below), 16) }
 
-// A Progress is how far the copying of a file has got, by this process or, if it
-// waits, by another.
+// A Progress says how much of a file is copied, by this process or, if Waiting, by another.
 type Progress struct {
 	Done, Total int64 // bytes
 	Waiting     bool
 }
 
-// Get returns the copy of src, made now if there is none, and holds it in the name
-// of holder until [Cache.Release]. progress may be nil; it is called now and then,
-// and at the start of a copy and of a wait. Without the room for a copy the error
-// is [ErrNoRoom]; if another process copies and gets no further, [ErrStalled].
+// Get returns the copy of src and holds it for holder until [Cache.Release]. It makes the
+// copy if there is none. It calls progress, which may be nil, at the start of a copy and of
+// a wait, and then from time to time. The error is [ErrNoRoom] if there is no room for a
+// copy, and [ErrStalled] if another process copies but makes no progress.
 func (c *Cache) Get(ctx context.Context, src Source, holder string, progress func(Progress)) (Copy, error) {
 	got, err := c.get(ctx, src, holder, progress)
 	if err != nil {
@@ -121,7 +120,8 @@ func (c *Cache) get(ctx context.Context, src Source, holder string, progress fun
 	return got, err
 }
 
-// fill waits until nobody copies into e, and copies if nobody has.
+// fill waits until no process copies into e. It then makes the copy, unless a whole one is
+// there.
 func (c *Cache) fill(ctx context.Context, e entry, src Source, was fileState, progress func(Progress)) (Copy, error) {
 	lock, waited, err := e.lock(ctx, c.look, progress)
 	if err != nil {
@@ -137,8 +137,8 @@ func (c *Cache) fill(ctx context.Context, e entry, src Source, was fileState, pr
 	return got, err
 }
 
-// hold writes down that holder has e. Under the cache's lock nobody removes e
-// meanwhile, and afterwards nobody will.
+// hold writes down that holder has e. It takes the cache's lock, so nobody removes e at the
+// same time. Afterwards the holder protects e.
 func (c *Cache) hold(ctx context.Context, e entry, holder string) error {
 	if err := makeDir(c.dir); err != nil {
 		return err
@@ -157,8 +157,8 @@ func (c *Cache) hold(ctx context.Context, e entry, holder string) error {
 	return os.WriteFile(e.heldBy(holder), nil, 0o600)
 }
 
-// Release gives back all entries that holder has. The copies stay. It may be
-// called any number of times.
+// Release gives back all entries of holder. The copies stay. It may be called any number of
+// times.
 func (c *Cache) Release(holder string) error {
 	entries, err := c.entries()
 	for _, e := range entries {
@@ -167,8 +167,9 @@ func (c *Cache) Release(holder string) error {
 	return err
 }
 
-// lock is held for moments: while an entry begins to be held, while room is made,
-// and while entries are removed. Who has it may be suspended even then.
+// lock locks the whole cache. The lock is held only for moments: while a holder is added,
+// while room is made, and while entries are removed. A process may be suspended even then,
+// so the wait is bounded.
 func (c *Cache) lock(ctx context.Context) (*durable.Held, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, stalledLooks*c.look, ErrStalled)
 	defer cancel()
@@ -177,8 +178,8 @@ func (c *Cache) lock(ctx context.Context) (*durable.Held, error) {
 
 const lockName = "lock"
 
-// makeDir makes a directory that may be there, whatever the umask is. Owners pass
-// through the cache's directories to their copies, and see nothing else.
+// makeDir makes a directory with mode 0711, whatever the umask is; it may exist. Owners can
+// pass through the cache's directories to their copies, but cannot list them.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err

@@ -231,7 +231,7 @@ func TestAnotherTakesOverFromAKilledCopier(t *testing.T) {
 	}
 }
 
-// What kill -9 or a power cut leaves at any point is not a copy.
+// The leavings of kill -9 or a power cut, at any point, never count as a copy.
 func TestHalfACopyIsNeverUsed(t *testing.T) {
 	tests := map[string]func(t *testing.T, e entry){
 		"the copy has its name, the record does not say whole": func(t *testing.T, e entry) {

@@ -10,19 +10,19 @@ import (
 	"github.com/slurm-v/slurm-v/internal/sparse"
 )
 
-// partial is the end of the name of a copy that is not whole.
+// partial is the suffix of a copy that is not whole yet.
 const partial = ".partial"
 
 var (
-	// ErrFresh matches the refusal of a file that has changed just now: its next
-	// change might not show in its times.
+	// ErrFresh matches the refusal of a file that has changed just now: its times might not
+	// show the next change.
 	ErrFresh = errors.New("it has changed a moment ago")
 
 	// ErrChanged matches the refusal of a file that changed while it was copied.
 	ErrChanged = errors.New("it changed while it was copied")
 )
 
-// transfer makes the copy, under the lock of e.
+// transfer makes the copy. The caller has the lock of e.
 func (c *Cache) transfer(ctx context.Context, e entry, src Source, was fileState, progress func(Progress)) (copied int64, err error) {
 	if c.fresh(was.Identity) {
 		return 0, ErrFresh
@@ -53,8 +53,8 @@ func (c *Cache) transfer(ctx context.Context, e entry, src Source, was fileState
 	return copied, e.write(r)
 }
 
-// clear removes what a killed process has left, or an owner has written to. VMs that
-// run on it have it open.
+// clear removes a killed process's unfinished copy, or a copy that its owner has written
+// to. VMs that run on it are not disturbed, because they have it open.
 func (e entry) clear(below int) error {
 	var all error
 	for _, path := range []string{e.recordFile(), e.file(below), e.file(below) + partial} {
@@ -65,7 +65,7 @@ func (e entry) clear(below int) error {
 	return all
 }
 
-// publish gives the copy its name, beside links to the files below it.
+// publish gives the copy its final name, beside links to the files below it.
 func (e entry) publish(src Source, temporary string) error {
 	for i, b := range src.Below {
 		link := e.file(len(src.Below) - 1 - i)
@@ -82,8 +82,7 @@ func (e entry) publish(src Source, temporary string) error {
 	return durable.SyncDir(e.dir)
 }
 
-// write copies src to path, and gives the copy to the one whom it is for when it is
-// on disk.
+// write copies src to path. Once the copy is on disk, it gives it to the owner.
 func write(ctx context.Context, path string, src Source, report func(done int64)) (copied int64, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -99,8 +98,8 @@ func write(ctx context.Context, path string, src Source, report func(done int64)
 	return copied, errors.Join(err, file.Close())
 }
 
-// take makes the copy readable for the owner. Nobody is to change it, though the
-// owner could; see [record.intact].
+// take makes the copy readable for the owner. Nobody may write to it. An owner could still
+// change the mode and write; [record.intact] notices this.
 func (w Whose) take(file *os.File) error {
 	if w == Everybody {
 		return file.Chmod(0o444)
@@ -108,7 +107,7 @@ func (w Whose) take(file *os.File) error {
 	return errors.Join(file.Chmod(0o400), file.Chown(w.UID, w.GID))
 }
 
-// steadily lets a report through at the start and then now and then.
+// steadily passes on the first report, and then one each reportEvery.
 func steadily(report func(int64)) func(int64) {
 	var last time.Time
 	return func(done int64) {

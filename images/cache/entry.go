@@ -16,10 +16,10 @@ import (
 
 // An entry is a directory with these files:
 //
-//	record    what the entry is; the copy counts if it says so
-//	2         the copy, if there are two files below it, and links to those
-//	2.partial the copy while it is made
-//	lock      held while it is made
+//	record    describes the entry, and says whether the copy is whole
+//	2         the copy, if it has two files below it; 1 and 0 link to these
+//	2.partial the unfinished copy
+//	lock      held while the copy is made
 //	holders/  an empty file for each holder
 type entry struct {
 	key Key
@@ -33,7 +33,7 @@ func (e entry) holders() string             { return filepath.Join(e.dir, "holde
 func (e entry) heldBy(holder string) string { return filepath.Join(e.holders(), filepath.Base(holder)) }
 func (e entry) recordFile() string          { return filepath.Join(e.dir, "record") }
 
-// entries lists what is there. A cache that was never used has none.
+// entries lists all entries. A cache that was never used has none.
 func (c *Cache) entries() ([]entry, error) {
 	files, err := os.ReadDir(c.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +53,7 @@ type record struct {
 	Source string   `json:"source"` // path
 	Owner  Whose    `json:"owner"`
 	Below  int      `json:"below"` // files that the copy is based on
-	Bytes  int64    `json:"bytes"` // that the source has on disk
+	Bytes  int64    `json:"bytes"` // size of the source on disk
 	Copy   Identity `json:"copy"`  // of the whole copy; zero while it is made
 }
 
@@ -65,7 +65,7 @@ func (e entry) record() (r record, err error) {
 	return r, err
 }
 
-// write replaces the record, and is back when it is on disk.
+// write replaces the record, and returns when it is on disk.
 func (e entry) write(r record) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -74,21 +74,21 @@ func (e entry) write(r record) error {
 	return durable.WriteFile(e.recordFile(), text)
 }
 
-// intact reports whether the copy is whole and as it was made. Its owner may write
-// to it: he would only harm himself, but not be told of it.
+// intact reports whether the copy is whole and unchanged. Its owner can write to it. That
+// would harm only the owner, but the owner would not notice.
 func (r record) intact(e entry) bool {
 	is, err := stateAt(e.file(r.Below))
 	return err == nil && is.Identity == r.Copy
 }
 
-// ErrStalled matches the error of a wait for another process that gets no further.
+// ErrStalled matches the error of a wait for another process that makes no progress.
 var ErrStalled = errors.New("another job is copying, and gets no further: it may be suspended")
 
-// stalledLooks is how many looks without a change make a copy a stalled one. They are
-// counted, and not the time: who waits may have been suspended, too.
+// stalledLooks is after how many looks without a change a copy counts as stalled. Looks are
+// counted instead of time, because the waiting process may have been suspended, too.
 const stalledLooks = 6
 
-// lock waits until nobody else copies into e, or the one who does gets no further.
+// lock waits until no other process copies into e, or until that process makes no progress.
 func (e entry) lock(ctx context.Context, look time.Duration, progress func(Progress)) (lock *durable.Held, waited time.Duration, err error) {
 	path, began := filepath.Join(e.dir, lockName), time.Now()
 	lock, err = durable.TryLock(path, os.O_CREATE)
@@ -124,8 +124,8 @@ func (e entry) watch(ctx context.Context, look time.Duration, progress func(Prog
 	return ErrStalled
 }
 
-// reportEvery is how often a wait and a copy say how far they are: each time is a
-// line in somebody's output.
+// reportEvery is how often a wait and a copy report their progress. Each report is a line
+// in the user's output.
 const reportEvery = 10 * time.Second
 
 func (e entry) progress() Progress {
@@ -133,7 +133,7 @@ func (e entry) progress() Progress {
 	return Progress{Done: e.size(r), Total: r.Bytes, Waiting: true}
 }
 
-// size is what the entry's files have on disk, in bytes.
+// size is the size of the entry's files on disk, in bytes.
 func (e entry) size(r record) (sum int64) {
 	for _, path := range []string{e.file(r.Below), e.file(r.Below) + partial} {
 		if is, err := stateAt(path); err == nil {
@@ -146,7 +146,7 @@ func (e entry) size(r record) (sum int64) {
 // touch records that the copy is used now.
 func (e entry) touch() error { return os.Chtimes(e.recordFile(), time.Time{}, time.Now()) }
 
-// release gives the entry back, if holder has it: used until now.
+// release gives the entry back, if holder has it. The entry counts as used until now.
 func (e entry) release(holder string) error {
 	err := os.Remove(e.heldBy(holder))
 	if err == nil {
@@ -158,13 +158,13 @@ func (e entry) release(holder string) error {
 	return err
 }
 
-// An Entry is what people see of one.
+// An Entry describes an entry for people.
 type Entry struct {
 	Key     Key       `json:"key"`
 	Source  string    `json:"source"`            // path of the file
 	Owner   string    `json:"owner"`             // uid, or "everybody"
-	Bytes   int64     `json:"bytes"`             // on disk; of a copy that is being made, those that it will have
-	Missing int64     `json:"missing,omitempty"` // of these, those that are still to come
+	Bytes   int64     `json:"bytes"`             // on disk; of an unfinished copy, its final size
+	Missing int64     `json:"missing,omitempty"` // how many of Bytes are not copied yet
 	Whole   bool      `json:"whole"`
 	Used    time.Time `json:"used"`
 	Holders []string  `json:"holders,omitempty"` // jobs as JOB.RESTART
@@ -178,7 +178,7 @@ func (c *Cache) List() ([]Entry, error) {
 		seen, e := e.describe()
 		if e == nil {
 			all = append(all, seen)
-		} else if !errors.Is(e, fs.ErrNotExist) { // removed since
+		} else if !errors.Is(e, fs.ErrNotExist) { // ErrNotExist: it was removed meanwhile
 			err = errors.Join(err, e)
 		}
 	}
@@ -191,7 +191,7 @@ func (e entry) describe() (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	r, _ := e.record() // none yet, or a torn one: not whole
+	r, _ := e.record() // an error means that the copy is not whole
 	seen := Entry{
 		Key: e.key, Source: r.Source, Owner: r.Owner.String(), Bytes: e.size(r),
 		Whole: r.Copy != Identity{} && r.intact(e), Used: info.ModTime(),

@@ -14,13 +14,14 @@ import (
 // A Key names an entry: 32 hexadecimal digits.
 type Key string
 
-// An Identity is what a file system says of a file's content without reading it.
+// An Identity identifies a file's content by what the file system says of the file, without
+// reading it.
 //
-// The kernel sets the time of the last change (ctime) with every write, and lets
-// nobody set it; so the same file with the same ctime has the same content. The
-// number of the file system is left out: for NFS it is another one after every
-// mount, and two file systems under one path, with the same inode, size and times,
-// are the same one.
+// The kernel sets the time of the last change (ctime) with every write, and lets no program
+// set it. So the same file with the same ctime has the same content. An Identity does not
+// contain the number of the file system: NFS gets another number with every mount. If two
+// file systems under one path have a file with the same inode, size and times, they are the
+// same one.
 type Identity struct {
 	Inode    uint64 `json:"inode"`
 	Size     int64  `json:"size"`
@@ -28,7 +29,7 @@ type Identity struct {
 	Changed  int64  `json:"changed"`  // ns since 1970
 }
 
-// A fileState is an identity, and what else is of interest.
+// A fileState is an identity and the file's size on disk.
 type fileState struct {
 	Identity
 	allocated int64 // bytes on disk
@@ -40,8 +41,8 @@ func Identify(file *os.File) (Identity, error) {
 	return is.Identity, err
 }
 
-// stateOf asks the file server itself: an NFS client answers from its memory
-// otherwise, for up to a minute.
+// stateOf asks the file server itself. Without this, an NFS client would answer from its
+// cache for up to a minute.
 func stateOf(file *os.File) (fileState, error) {
 	var s unix.Statx_t
 	err := unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &s)
@@ -53,7 +54,7 @@ func stateOf(file *os.File) (fileState, error) {
 
 func nanoseconds(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
 
-// stateAt does not follow a symbolic link.
+// stateAt is stateOf for a path. It does not follow a symbolic link.
 func stateAt(path string) (fileState, error) {
 	file, err := os.OpenFile(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -63,11 +64,12 @@ func stateAt(path string) (fileState, error) {
 	return stateOf(file)
 }
 
-// fresh reports whether the file may still change without its times telling. A
-// server's clock that is ahead makes it so for longer.
+// fresh reports whether the file may still change without a change of its times. If the
+// server's clock is ahead, a file stays fresh for longer.
 func (c *Cache) fresh(i Identity) bool { return time.Since(time.Unix(0, i.Changed)) < c.granule }
 
-// key is of the source as it is. A copy names the files below it, hence their keys.
+// key returns the key of the source in its present state. A copy names the files below it,
+// so their keys count too.
 func (s Source) key(is Identity) Key {
 	text := fmt.Appendf(nil, "%v %+v %q", s.Owner, is, s.Path)
 	if len(s.Below) > 0 {

@@ -14,7 +14,7 @@ import (
 // ErrNoRoom matches every [RoomError].
 var ErrNoRoom = errors.New("no room in the image cache")
 
-// A RoomError says how far a copy was from fitting, in bytes.
+// A RoomError says why a copy does not fit, in bytes.
 type RoomError struct{ Need, Limit, Free, Idle int64 }
 
 func (e *RoomError) Error() string {
@@ -27,17 +27,17 @@ func (e *RoomError) Is(target error) bool { return target == ErrNoRoom }
 
 func mib(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
 
-// A space is the room there is, in bytes.
+// A space is the available room, in bytes.
 type space struct {
-	limit int64 // of all copies together
+	limit int64 // bound on all copies together
 	free  int64 // on the disk, less what is kept back
 }
 
-// victims returns the entries to remove so that need more bytes fit: those that
-// nobody holds, the longest unused first. entries are as [Cache.List] returns them.
+// victims returns the entries to remove so that need more bytes fit: entries without
+// holders, the longest unused first. entries are in the order of [Cache.List].
 func victims(entries []Entry, need int64, has space) (chosen []Entry, err error) {
-	over := need - has.limit // what has to go for the sake of the limit
-	full := need - has.free  // and for the sake of the disk
+	over := need - has.limit // how much must go to stay within the limit
+	full := need - has.free  // how much must go to fit on the disk
 	for _, e := range entries {
 		over += e.Bytes
 		full += e.Missing
@@ -58,7 +58,8 @@ func victims(entries []Entry, need int64, has space) (chosen []Entry, err error)
 	return chosen, nil
 }
 
-// space looks at the disk. A twentieth of it is kept back, for the disks of VMs.
+// space returns the available room. A twentieth of the disk is kept free, for the disks of
+// VMs.
 func (c *Cache) space() (space, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(c.dir, &s); err != nil {
@@ -72,8 +73,8 @@ func (c *Cache) space() (space, error) {
 	return has, nil
 }
 
-// reserve makes room for e, whose copy is to be what r says, and writes that down,
-// so that the room is not given twice.
+// reserve makes room for the copy that r describes, and writes r down, so that no other
+// process counts on the same room.
 func (c *Cache) reserve(ctx context.Context, e entry, r record) error {
 	lock, err := c.lock(ctx)
 	if err != nil {
@@ -100,11 +101,12 @@ func (c *Cache) reserve(ctx context.Context, e entry, r record) error {
 	return e.write(r)
 }
 
-// maxEntries bounds the entries, however small their files are: to make room is to look
-// at all of them.
+// maxEntries bounds the number of entries, however small they are, because making room
+// looks at all of them.
 const maxEntries = 4096
 
-// admit makes room among the entries for e, under the cache's lock.
+// admit makes room for one more entry, if there are too many. The caller has the cache's
+// lock.
 func (c *Cache) admit(e entry) error {
 	if _, err := os.Stat(e.dir); err == nil {
 		return nil
@@ -122,7 +124,7 @@ func (c *Cache) admit(e entry) error {
 	return errors.Join(err, fmt.Errorf("%w: it has %d copies, all of which jobs use", ErrNoRoom, len(all)))
 }
 
-// drop removes e unless somebody holds it.
+// drop removes e unless it has a holder.
 func (c *Cache) drop(ctx context.Context, e entry) error {
 	lock, err := c.lock(ctx)
 	if err != nil {
@@ -136,8 +138,8 @@ func (c *Cache) drop(ctx context.Context, e entry) error {
 	return os.RemoveAll(e.dir)
 }
 
-// Beside reports whether file lies on the cache's own file system, where a copy
-// would be no nearer.
+// Beside reports whether file lies on the cache's own file system. A copy would then bring
+// nothing.
 func (c *Cache) Beside(file *os.File) (bool, error) {
 	if err := makeDir(c.dir); err != nil {
 		return false, err
@@ -147,7 +149,7 @@ func (c *Cache) Beside(file *os.File) (bool, error) {
 	return here.Dev == there.Dev, err
 }
 
-// Forget removes the copies that chosen picks and nobody holds, and returns them.
+// Forget removes the copies that chosen picks and that have no holder, and returns them.
 func (c *Cache) Forget(ctx context.Context, chosen func(Entry) bool) (gone []Entry, err error) {
 	if _, err := os.Stat(c.dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -171,8 +173,8 @@ func (c *Cache) Forget(ctx context.Context, chosen func(Entry) bool) (gone []Ent
 	return gone, err
 }
 
-// Clean gives back what holders have that live says are none, and removes copies
-// that were never finished.
+// Clean gives back the entries of holders for which live is false, and removes unfinished
+// copies.
 func (c *Cache) Clean(ctx context.Context, live func(holder string) bool) error {
 	all, err := c.List()
 	for _, e := range all {

@@ -13,16 +13,17 @@ import (
 	"github.com/slurm-v/slurm-v/internal/sparse"
 )
 
-// A Draft is a template that is being made.
+// A Draft is a template in the making.
 type Draft struct {
 	Template        // in a directory of its own until it is published
-	final    string // where it will be
+	final    string // directory of the published template
 	store    *Store
 	unlock   func()
 }
 
-// Draft begins a template; it waits while another one of the same owner is being made.
-// write is called with its directory before that exists. Name tells drafts apart.
+// Draft begins a template. It waits while another template of the same owner is being made.
+// It calls write with the draft's directory before it makes the directory. name
+// distinguishes drafts.
 func (s *Store) Draft(ctx context.Context, whose Whose, shape Shape, name string, write func(dir string) error) (*Draft, error) {
 	d, err := s.draft(ctx, whose, shape, name, write)
 	if err != nil {
@@ -51,22 +52,22 @@ func (s *Store) draft(ctx context.Context, whose Whose, shape Shape, name string
 	return d, nil
 }
 
-// Final is the template as it will be when it is published.
+// Final is the template as it will be once it is published.
 func (d *Draft) Final() Template {
 	t := d.Template
 	t.Dir = d.final
 	return t
 }
 
-// Exists reports whether somebody has made the template since it was looked for.
+// Exists reports whether another process has meanwhile made the template.
 func (d *Draft) Exists() bool {
 	_, err := os.Stat(filepath.Join(d.final, aboutFile))
 	return err == nil
 }
 
-// TakeMemory takes the guest's memory, the block of that name in the stream, out of what
-// libvirt has saved: into a file that uid can map, where it is called name. It must have
-// the size that the template's shape says.
+// TakeMemory moves the guest's memory out of the state that libvirt has saved, into a file
+// that uid can map. The memory is the block of that name in the stream, and is renamed to
+// name. It must have the size in the template's shape.
 func (d *Draft) TakeMemory(block, name string, uid int) error {
 	saved, err := os.Open(d.Saved())
 	if err != nil {
@@ -96,7 +97,7 @@ func (d *Draft) TakeMemory(block, name string, uid int) error {
 	return os.Rename(rest.Name(), d.Saved())
 }
 
-// CopyFrom fills the draft with the files of a template that is root's, for uid.
+// CopyFrom fills the draft with the files of a template of root's, for uid.
 func (d *Draft) CopyFrom(ctx context.Context, t Template, uid int) error {
 	for path, owner := range map[string]int{savedFile: 0, memoryFile: uid, diskFile: uid, seedFile: uid} {
 		if err := copyFile(ctx, filepath.Join(d.Dir, path), filepath.Join(t.Dir, path), owner); err != nil {
@@ -106,7 +107,7 @@ func (d *Draft) CopyFrom(ctx context.Context, t Template, uid int) error {
 	return nil
 }
 
-// create makes a file in a directory of root's that belongs to uid alone.
+// create makes a file in a directory of root's. Only uid can open the file.
 func create(path string, uid int) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil && uid != 0 {
@@ -130,14 +131,15 @@ func copyFile(ctx context.Context, to, from string, uid int) error {
 	return errors.Join(err, file.Close())
 }
 
-// Close lets others of the owner make templates, and removes what was not published.
+// Close lets other jobs of the owner make templates, and removes the draft's files unless
+// they were published.
 func (d *Draft) Close() error {
 	defer d.unlock()
 	return os.RemoveAll(d.Dir)
 }
 
-// Publish puts the template, whose files are complete, where others find it, once it is on
-// disk. Templates that were not used for longest make room for it.
+// Publish moves the template, whose files are complete, to where other jobs find it, once
+// it is on disk. It removes the longest unused templates if it needs their room.
 func (d *Draft) Publish(ctx context.Context) error {
 	if err := d.publish(ctx); err != nil {
 		return fmt.Errorf("keep template: %w", err)
@@ -168,14 +170,14 @@ func (d *Draft) publish(ctx context.Context) error {
 	if err := d.store.makeRoom(size); err != nil {
 		return err
 	}
-	// One that was spoilt may stand there; VMs that were restored from it go on.
+	// A spoilt template may have the final name. VMs that were restored from it go on.
 	if err := errors.Join(os.RemoveAll(d.final), os.Rename(d.Dir, d.final)); err != nil {
 		return err
 	}
 	return durable.SyncDir(filepath.Dir(d.final))
 }
 
-// makeRoom removes templates until one of size bytes fits.
+// makeRoom removes templates until a template of size bytes fits.
 func (s *Store) makeRoom(size int64) error {
 	if size > s.limit {
 		return fmt.Errorf("it has %d MiB, and all together may have %d (warm.size)", size>>20, s.limit>>20)

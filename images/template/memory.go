@@ -9,10 +9,10 @@ import (
 	"io"
 )
 
-// QEMU's stream is a head and then sections. The first one is of the memory: which blocks
-// there are, and then in any number of further parts their pages. What follows are the
-// devices, and is of no interest here. Numbers are big-endian. See migration/savevm.c and
-// migration/ram.c of QEMU.
+// QEMU's stream is a head and then sections. The first section is the memory: a list of its
+// blocks, and then, in any number of further parts, their pages. The devices follow, which
+// this code only copies. Numbers are big-endian. See migration/savevm.c and migration/ram.c
+// of QEMU.
 const (
 	streamMagic   = 0x5145564d
 	streamVersion = 3
@@ -23,7 +23,7 @@ const (
 	configuration = 0x07
 	sectionFooter = 0x7e
 
-	// In the low bits of a page's offset.
+	// Flags in the low bits of a page's offset.
 	flagZero     = 0x02
 	flagMemSize  = 0x04
 	flagPage     = 0x08
@@ -33,29 +33,30 @@ const (
 	pageSize = 4096
 	maxName  = 4096
 
-	// maxSends is how often each page may come, on average: again if it has changed.
+	// maxSends bounds how often each page may come, on average. A page comes again if it
+	// has changed.
 	maxSends = 8
 )
 
 // A Memory is the guest memory in a stream.
 type Memory struct {
-	Block string // the name that it has in the stream
-	Name  string // and the one that it gets
-	Size  int64  // bytes that it must have: what the stream says is a user's word
+	Block string // its name in the stream
+	Name  string // its new name
+	Size  int64  // its size in bytes; the stream must say the same, since users could forge it
 	Pages PageWriter
 }
 
-// A PageWriter takes pages at their places in the guest's memory. What it has not been
-// given is zero.
+// A PageWriter takes pages at their places in the guest's memory. Pages that it is not
+// given are zero.
 type PageWriter interface {
 	io.WriterAt
 	Truncate(size int64) error
 }
 
-// Split copies QEMU's stream from r to w without the pages of the guest's memory, which go
-// to memory.Pages. QEMU restores such a stream where that memory is there already. What is
-// not in the stream as it should be is an error: only a stream without compression, from
-// one connection, is understood.
+// Split copies QEMU's stream from r to w without the pages of the guest's memory, which it
+// writes to memory.Pages. QEMU can restore such a stream if the memory is already there.
+// Split understands only an uncompressed stream from one connection, and returns an error
+// for anything else.
 func Split(w io.Writer, r io.Reader, memory Memory) error {
 	s := &splitter{in: bufio.NewReaderSize(r, 1<<20), out: bufio.NewWriterSize(w, 1<<20), Memory: memory}
 	err := s.split()
@@ -77,13 +78,13 @@ type splitter struct {
 	out     *bufio.Writer
 	found   bool   // the memory is among the blocks
 	section uint32 // number of the memory's section
-	block   string // of which pages come
-	sent    int64  // pages of the memory that have come
-	written []bool // which pages are not zero
-	err     error  // the first of all
+	block   string // the block of the present pages
+	sent    int64  // how many pages of the memory have come
+	written []bool // whether a page was written
+	err     error  // the first error
 }
 
-// split reads up to the end of the memory.
+// split reads up to the end of the memory's section.
 func (s *splitter) split() error {
 	s.expect("magic", uint64(s.copy32()), streamMagic)
 	s.expect("version", uint64(s.copy32()), streamVersion)
@@ -118,7 +119,7 @@ func (s *splitter) split() error {
 	return s.err
 }
 
-// blocks reads the list of blocks, and gives the memory its new name.
+// blocks reads the list of blocks, and renames the memory.
 func (s *splitter) blocks() {
 	total := s.copy64()
 	if total&(pageSize-1) != flagMemSize {
@@ -144,8 +145,7 @@ func (s *splitter) blocks() {
 	}
 }
 
-// pages reads pages up to the end of a section, and passes on those that are not of the
-// memory.
+// pages reads the pages of one part, and passes on those of other blocks.
 func (s *splitter) pages() {
 	for s.err == nil {
 		head := s.read(8)
@@ -168,7 +168,7 @@ func (s *splitter) pages() {
 	}
 }
 
-// page reads what there is of a page: all of it, or the byte that all of it is.
+// page reads a page, or the one byte that fills all of it.
 func (s *splitter) page(flags uint64) []byte {
 	switch flags {
 	case flagZero:
@@ -180,8 +180,8 @@ func (s *splitter) page(flags uint64) []byte {
 	return nil
 }
 
-// keep puts a page of the memory where it belongs. One that was sent before and has become
-// zero is written like any other.
+// keep writes a page of the memory to its place. A zero page is skipped, unless the page
+// was written before.
 func (s *splitter) keep(offset uint64, page []byte) {
 	number := offset / pageSize
 	if number >= uint64(len(s.written)) {
@@ -219,7 +219,7 @@ func (s *splitter) expect(what string, value, want uint64) {
 	}
 }
 
-// read returns n bytes, of zero after an error.
+// read returns n bytes; zeros after an error.
 func (s *splitter) read(n int) []byte {
 	b := make([]byte, n)
 	if s.err == nil {

@@ -152,8 +152,8 @@ func (b *bounded) WriteAt(p []byte, at int64) (int, error) {
 
 func (b *bounded) Truncate(size int64) error { b.size = size; return nil }
 
-// What libvirt has saved becomes a file of memory, with holes, and the rest with the same
-// description; and a copy of it for another user is the same.
+// TakeMemory turns a file saved by libvirt into a memory file with holes and a rest with
+// the same description. A copy of the template for another user is equal.
 func TestTakeMemory(t *testing.T) {
 	n := newNode(t, 1<<30)
 	begin := func(whose Whose) *Draft {

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// libvirt's save file is a header of 23 words, the domain's description with a zero
-// byte behind it, perhaps a "cookie" in XML with another, and QEMU's stream. libvirt
+// libvirt's save file is a header of 23 words, the domain's description with a zero byte
+// after it, an optional "cookie" in XML with another zero byte, and QEMU's stream. libvirt
 // writes words in the byte order of the machine.
 const (
 	saveMagic   = "LibvirtQemudSave"
@@ -20,14 +20,15 @@ const (
 	maxSaveText = 4 << 20
 )
 
-// A SaveFile is what stands before QEMU's stream in a domain that libvirt has saved.
+// A SaveFile is the part before QEMU's stream in the file of a domain that libvirt has
+// saved.
 type SaveFile struct {
 	XML    []byte // the domain's description
-	Cookie []byte // what else libvirt wants to know; may be empty
-	Length int64  // of all this in the file: the stream begins there
+	Cookie []byte // further data of libvirt's; may be empty
+	Length int64  // of this part in the file: the stream begins there
 }
 
-// ReadSaveFile reads up to where the stream begins.
+// ReadSaveFile reads up to the beginning of the stream.
 func ReadSaveFile(r io.Reader) (SaveFile, error) {
 	s, err := readSaveFile(r)
 	if err != nil {
@@ -65,14 +66,14 @@ func readSaveFile(r io.Reader) (SaveFile, error) {
 	return s, nil
 }
 
-// upToZero returns a text without its end mark and the padding behind that.
+// upToZero returns a text up to its first zero byte.
 func upToZero(text []byte) []byte {
 	before, _, _ := bytes.Cut(text, []byte{0})
 	return before
 }
 
-// WriteTo writes what makes a save file of a stream that follows. The guest runs as
-// soon as it is restored.
+// WriteTo writes this part; with QEMU's stream after it, it is a save file. The guest runs
+// as soon as it is restored.
 func (s SaveFile) WriteTo(w io.Writer) (int64, error) {
 	text := append(bytes.Clone(s.XML), 0)
 	cookie := 0

@@ -75,8 +75,8 @@ func TestReadSaveFileRefuses(t *testing.T) {
 	}
 }
 
-// What can be read is written so that it reads the same, and the stream begins where
-// it is said to.
+// A save file that can be read is written so that it reads the same, and the stream begins
+// at the given length.
 func FuzzSaveFile(f *testing.F) {
 	f.Add([]byte(saveMagic))
 	var b bytes.Buffer

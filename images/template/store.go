@@ -19,30 +19,30 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// A Store is the templates of a node. Any number of processes may use it.
+// A Store has the templates of a node. Any number of processes may use it.
 type Store struct {
 	dir   string
 	limit int64 // bytes
 	state string
 }
 
-// The kinds of records in jobs' journals that tell who has what here. The names of the
-// records are directories.
+// The kinds of records in jobs' journals that protect directories of the store. The names
+// of the records are the directories.
 const (
-	Claim = "template" // VMs of the job are restored from it, or may be
-	Work  = "draft"    // the job makes it
+	Claim = "template" // VMs of the job are, or may be, restored from the template
+	Work  = "draft"    // the job is making the draft
 )
 
-// Open returns the store below a node's state directory. All templates together have limit
-// bytes at most.
+// Open returns the store below a node's state directory. limit bounds all templates
+// together, in bytes.
 func Open(state string, limit int64) *Store {
 	return &Store{dir: filepath.Join(state, "templates"), limit: limit, state: state}
 }
 
-// ErrNone matches the error of [Store.Find] that there is no such template.
+// ErrNone matches the error of [Store.Find] if there is no such template.
 var ErrNone = errors.New("no template")
 
-// A NoneError says why there is none that fits.
+// A NoneError says why no template fits.
 type NoneError struct{ Reason string }
 
 func (e *NoneError) Error() string {
@@ -55,8 +55,8 @@ func (e *NoneError) Error() string {
 // Is reports whether target is [ErrNone].
 func (e *NoneError) Is(target error) bool { return target == ErrNone }
 
-// Find returns the owner's template of the shape. claim is called before anybody can remove
-// it.
+// Find returns the owner's template of the shape. It calls claim while nobody can remove
+// the template.
 func (s *Store) Find(ctx context.Context, whose Whose, shape Shape, claim func(Template) error) (Template, error) {
 	unlock, err := s.lock(ctx, "lock")
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) Find(ctx context.Context, whose Whose, shape Shape, claim func(T
 	return t, err
 }
 
-// explain says why what is there does not fit.
+// explain says why the owner's templates do not fit.
 func (s *Store) explain(whose Whose, shape Shape) string {
 	for _, t := range s.of(whose) {
 		if why := shape.Differs(t.Shape); why != "" {
@@ -86,18 +86,18 @@ func (s *Store) explain(whose Whose, shape Shape) string {
 	return ""
 }
 
-// place is where the template of that key is, or would be.
+// place is the directory of the template with that key, whether it exists or not.
 func (s *Store) place(whose Whose, key string) string {
 	return filepath.Join(s.dir, string(whose), key)
 }
 
-// touch makes it the newest in use.
+// touch makes the template the last used.
 func touch(path string) error {
 	now := time.Now()
 	return os.Chtimes(path, now, now)
 }
 
-// read reads what is written down about the template in dir.
+// read reads the description of the template in dir.
 func read(dir string, whose Whose) (Template, error) {
 	t := Template{Dir: dir, Whose: whose}
 	path := filepath.Join(dir, aboutFile)
@@ -115,7 +115,7 @@ func read(dir string, whose Whose) (Template, error) {
 	return t, err
 }
 
-// allocated is what the files in dir take on disk, in bytes.
+// allocated is the size of the files in dir on disk, in bytes.
 func allocated(dir string) (sum int64, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -127,7 +127,7 @@ func allocated(dir string) (sum int64, err error) {
 	return sum, err
 }
 
-// List returns all templates, the one not used for longest first.
+// List returns all templates, the longest unused first.
 func (s *Store) List() ([]Template, error) {
 	owners, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,7 +151,7 @@ func (s *Store) of(whose Whose) (all []Template) {
 	entries, _ := os.ReadDir(filepath.Join(s.dir, string(whose)))
 	for _, e := range entries {
 		if strings.Contains(e.Name(), ".") {
-			continue // a draft, or on its way out
+			continue // a draft, or a template that is being removed
 		}
 		if t, err := read(s.place(whose, e.Name()), whose); err == nil {
 			all = append(all, t)
@@ -160,10 +160,10 @@ func (s *Store) of(whose Whose) (all []Template) {
 	return all
 }
 
-// ErrInUse matches the error of [Store.Remove] about a template that somebody uses.
+// ErrInUse matches the error of [Store.Remove] if a job uses the template.
 var ErrInUse = errors.New("a job has VMs from it")
 
-// Remove removes a template that nobody uses.
+// Remove removes a template, unless a job uses it.
 func (s *Store) Remove(ctx context.Context, t Template) error {
 	unlock, err := s.lock(ctx, "lock")
 	if err != nil {
@@ -173,7 +173,8 @@ func (s *Store) Remove(ctx context.Context, t Template) error {
 	return s.remove(t)
 }
 
-// remove takes the template out of sight first, so that half of it is never used.
+// remove renames the template's directory before it removes it, so that nobody uses half of
+// a template.
 func (s *Store) remove(t Template) error {
 	claimed, err := journal.Holds(s.state, Claim, t.Dir)
 	if err == nil && claimed {
@@ -189,8 +190,8 @@ func (s *Store) remove(t Template) error {
 	return os.RemoveAll(gone)
 }
 
-// Spoil sees to it that a template of which no VM can be restored is not found again. It
-// is removed when nobody claims it any more.
+// Spoil makes sure that Find does not return a template again from which no VM could be
+// restored. [Store.Sweep] removes it once no job claims it.
 func (s *Store) Spoil(ctx context.Context, t Template) error {
 	unlock, err := s.lock(ctx, "lock")
 	if err != nil {
@@ -204,7 +205,7 @@ func (s *Store) Spoil(ctx context.Context, t Template) error {
 	return os.RemoveAll(gone)
 }
 
-// spoilt lists the directories that are templates no more.
+// spoilt lists the directories of spoilt templates.
 func (s *Store) spoilt() (all []string) {
 	dirs, _ := filepath.Glob(filepath.Join(s.dir, "*", "*", savedFile))
 	for _, saved := range dirs {
@@ -217,14 +218,14 @@ func (s *Store) spoilt() (all []string) {
 	return all
 }
 
-// Suffixes of directories that are no templates.
+// Suffixes of directories that are not templates.
 const (
 	draftSuffix = ".draft"
 	goneSuffix  = ".gone"
 )
 
-// Sweep removes what a crash has left half made or half removed and no job has in its
-// journal any more.
+// Sweep removes directories that a crash has left half made or half removed, and spoilt
+// templates, unless a job's journal names them.
 func (s *Store) Sweep(ctx context.Context) error {
 	unlock, err := s.lock(ctx, "lock")
 	if err != nil {
@@ -249,8 +250,8 @@ func (s *Store) Sweep(ctx context.Context) error {
 	return err
 }
 
-// lock takes a lock of the store. The directories are root's, and users only pass
-// through them.
+// lock takes a lock of the store. The store's directories belong to root; users can only
+// pass through them.
 func (s *Store) lock(ctx context.Context, name string) (unlock func(), err error) {
 	path := filepath.Join(s.dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {

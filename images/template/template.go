@@ -1,18 +1,19 @@
-// Package template keeps saved VMs of a node, of which others are restored.
+// Package template keeps saved VMs on a node, from which other VMs are restored.
 //
-// A template is a directory: what libvirt has saved of a VM that had just booted, the disk
-// that it had then, and a description. Its name is the hash of its [Shape], which is all
-// that has to be equal for another VM to go on from there; so a template is never changed,
-// and one that does not fit any more is never found.
+// A template is a directory with the state that libvirt has saved of a VM which had just
+// booted, the disk that the VM had then, and a description. Its name is the hash of its
+// [Shape]: everything that another VM must have in common with it to go on from there. So a
+// template is never changed, and a template that no longer fits is never found.
 //
-// What a user's job has made is that user's ([Own]), and no other's job looks there. What
-// root has made of an image of the site's catalogue ([Site]) is for all: each user gets a
-// copy, since QEMU has to be able to write to the files that it maps.
+// A template that a user's job has made belongs to that user ([Own]), and jobs of other
+// users never look there. A template that root has made of an image of the site's catalogue
+// ([Site]) is for all users: each user gets a copy, since QEMU must be able to write to the
+// files that it maps.
 //
-// A template is made in a directory beside the others and renamed when it is complete and
-// on disk, so nobody ever sees half of one. [Store.Find] has what it finds claimed in the
-// caller's journal, and [Draft.Publish] makes room by removing what no journal of the node
-// claims, under one lock.
+// A template is made in a directory beside the others, and the directory is renamed when it
+// is complete and on disk. So nobody ever sees half of a template. [Store.Find] makes the
+// caller claim the template in its journal, and [Draft.Publish] makes room by removing
+// templates that no journal of the node claims. Both use the same lock.
 package template
 
 import (
@@ -31,18 +32,18 @@ import (
 
 // A Shape is what a VM must have in common with a template to be restored from it.
 type Shape struct {
-	Image    []images.FileIdentity `json:"image"` // the image and all that it is based on
+	Image    []images.FileIdentity `json:"image"` // the image and all files that it is based on
 	DiskMiB  int64                 `json:"disk_mib"`
 	VCPUs    int                   `json:"vcpus"`
 	Memory   int64                 `json:"memory_mib"`
 	Machine  string                `json:"machine"`
 	Accel    config.Accel          `json:"accel"`
-	CPU      string                `json:"cpu"` // model, or what the host's own is
+	CPU      string                `json:"cpu"` // the CPU model's name; see hypervisor.CPUModel
 	Emulator string                `json:"emulator"`
-	QEMU     string                `json:"qemu"` // version, and libvirt's
+	QEMU     string                `json:"qemu"` // versions of QEMU and libvirt
 	Mounts   int                   `json:"mount_slots"`
 	Devices  int                   `json:"device_slots"`
-	Version  string                `json:"version"` // of Slurm-V, and so of what describes and sets up VMs
+	Version  string                `json:"version"` // of Slurm-V, which describes and sets up VMs
 	Guest    images.FileIdentity   `json:"guest"`   // the guest agent
 }
 
@@ -50,14 +51,14 @@ type Shape struct {
 func (s Shape) Key() string {
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // it is texts and numbers
+		panic(err) // strings and numbers always marshal
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// Differs says in a few words how the shape is unlike that of a template of an image at
-// the same path; "" if the image is another one.
+// Differs says in a few words how the shape differs from the shape of a template of an
+// image at the same path; "" if the template is of another image.
 func (s Shape) Differs(from Shape) string {
 	switch {
 	case len(s.Image) == 0 || len(from.Image) == 0 || s.Image[0].Path != from.Image[0].Path:
@@ -78,13 +79,13 @@ func (s Shape) Differs(from Shape) string {
 	return "the node or its configuration has changed since"
 }
 
-// A Whose is whose templates are meant: a user's, or everybody's.
+// A Whose is the owner of templates: one user, or all users.
 type Whose string
 
-// Site is everybody's: made by root of images of the catalogue.
+// Site is for all users: root makes these templates, of images of the catalogue.
 const Site Whose = "site"
 
-// Own is a user's.
+// Own is one user.
 func Own(uid uint32) Whose { return Whose(strconv.FormatUint(uint64(uid), 10)) }
 
 // A Template is a directory with a saved VM.
@@ -94,7 +95,7 @@ type Template struct {
 	About
 }
 
-// About is what is written down beside a template.
+// About describes a template.
 type About struct {
 	Shape   Shape     `json:"shape"`
 	Created time.Time `json:"created"`
@@ -102,8 +103,8 @@ type About struct {
 	Used    time.Time `json:"-"` // last
 }
 
-// The files of a template. QEMU of those who use it opens memory, disk, seed and nothing;
-// the others are root's.
+// The files of a template. The QEMUs of its users open memory, disk, seed and nothing; the
+// others belong to root.
 const (
 	aboutFile  = "template.json"
 	savedFile  = "saved"
@@ -114,21 +115,21 @@ const (
 	emptyDir   = "nothing"
 )
 
-// Saved is what libvirt has saved, without the memory.
+// Saved is the file that libvirt has saved, without the memory.
 func (t Template) Saved() string { return filepath.Join(t.Dir, savedFile) }
 
-// Memory is what the VM had in its memory. VMs map it, each with pages of its own for what
-// it writes.
+// Memory is the file with the VM's memory. VMs map it, and each gets its own copy of the
+// pages that it writes to.
 func (t Template) Memory() string { return filepath.Join(t.Dir, memoryFile) }
 
-// Disk is the disk that the VM had, below the overlays of others.
+// Disk is the disk that the VM had. Overlays of restored VMs lie on top of it.
 func (t Template) Disk() string { return filepath.Join(t.Dir, diskFile) }
 
-// Blank is an overlay on the disk in which nothing is written.
+// Blank is an empty overlay on the disk.
 func (t Template) Blank() string { return filepath.Join(t.Dir, blankFile) }
 
 // Seed is the seed disk that the VM booted with.
 func (t Template) Seed() string { return filepath.Join(t.Dir, seedFile) }
 
-// Nothing is an empty directory, for mount slots that are not used.
+// Nothing is an empty directory, for unused mount slots.
 func (t Template) Nothing() string { return filepath.Join(t.Dir, emptyDir) }

@@ -72,7 +72,7 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// What stands beside an honest request may be long as well.
+// Other texts beside an honest request may be long as well.
 func TestHostileSurroundings(t *testing.T) {
 	const vms = `spank_job_env = { [0] = "SLURMV_REQUEST=cpus:4,mem:2560,vf:2" }, `
 	const most = "999999999999"

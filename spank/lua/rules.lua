@@ -1,19 +1,19 @@
--- The rules of job_submit.lua and cli_filter.lua: what Slurm must give to each node of
--- the job, beside what the user has asked for. A value that the user gave and that is
--- too small is not changed but refused.
+-- The rules of job_submit.lua and cli_filter.lua: how much Slurm must give to each node of
+-- the job, beside what the user has asked for. If the user gave a value that is too small,
+-- the rules do not change it but refuse the job.
 --
--- slurmctld holds its locks meanwhile, and the texts are the user's. So each is bounded
--- before anything is searched for in it, every search is linear, and every number has at
--- most 12 digits: string.format refuses infinity.
+-- slurmctld holds its locks while the rules run, and users write the texts. So the length
+-- of each text is bounded before it is searched, every search is linear, and every number
+-- has at most 12 digits, because string.format refuses infinity.
 --
 -- need  {cpus, mem in MiB, vf, vfbw in Mb/s}
 -- has   {cpus_per_task, ntasks_per_node, mincpus, mem, mem_per_cpu in MiB, gres}, where
---       nil is not given, and tasks, which each node has at least
+--       nil is not given, and tasks, the least number of tasks of each node
 --
--- Each rule returns what to set, or nil and a sentence; fit returns all of it.
+-- Each rule returns the value to set, or nil and a sentence; fit returns all values.
 
--- --mincpus gives a node its CPUs and leaves the number of tasks alone. Slurm 22.05
--- rounds it down to whole tasks, and to the tasks of --ntasks-per-node if each has
+-- --mincpus sets the CPUs of a node and does not change the number of tasks. Slurm 22.05
+-- rounds it down to whole tasks, and to the tasks of --ntasks-per-node if each task has
 -- several CPUs.
 local function fit_cpus(need, has)
 	local per_task = has.cpus_per_task or 1
@@ -25,7 +25,7 @@ local function fit_cpus(need, has)
 	return math.max(math.ceil(need.cpus / per_task) * per_task, has.mincpus or 0)
 end
 
--- --mem=0 is all memory of the node.
+-- --mem=0 asks for all memory of the node.
 local function fit_memory(need, has, mincpus)
 	local cpus = math.max(mincpus, has.tasks * (has.cpus_per_task or 1))
 	local mem = has.mem_per_cpu and has.mem_per_cpu * cpus or has.mem
@@ -39,9 +39,9 @@ local function fit_memory(need, has, mincpus)
 	return mem
 end
 
--- The number of a GRES in a text like "gres:gpu:tesla:2,gres:vf:1", or nil. Slurm
--- reads k, m, g, t and p behind a number as powers of 1024, so a vfbw of 80g is not
--- 80 Gb/s, and what is set here has no letter.
+-- The count of a GRES in a text like "gres:gpu:tesla:2,gres:vf:1", or nil. Slurm reads k,
+-- m, g, t and p after a number as powers of 1024, so a vfbw of 80g is not 80 Gb/s. The
+-- rules therefore write numbers without a letter.
 local function count_gres(gres, name)
 	local powers = { [""] = 0, k = 1, m = 2, g = 3, t = 4, p = 5 }
 	local count
@@ -58,7 +58,7 @@ end
 
 local longest_gres = 1000 -- bytes
 
--- Adds need of the GRES name to the text gres.
+-- Adds the needed count of the GRES name to the text gres.
 local function fit_gres(gres, name, need)
 	if need == 0 then
 		return gres
@@ -77,7 +77,7 @@ local function fit_gres(gres, name, need)
 	return (gres ~= "" and gres .. "," or "") .. string.format("gres:%s:%d", name, need)
 end
 
--- A site whose GresTypes has vf and vfbw sets slurmv_gres = true before it loads this
+-- A site that has vf and vfbw in GresTypes sets slurmv_gres = true before it loads this
 -- file; Slurm refuses a GRES that it does not know.
 local function fit_vfs(need, has)
 	local gres, why = has.gres or "", nil
@@ -105,7 +105,7 @@ end
 local longest_need = 200 -- bytes
 local kinds = { cpus = true, mem = true, vf = true, vfbw = true }
 
--- Adds one item of the need to it, and returns what is wrong with the item.
+-- Adds one item to need, or returns what is wrong with the item.
 local function read_item(need, item)
 	local kind, count = string.match(item, "^([a-z]+):([0-9]+)$")
 	if not kind then
@@ -120,8 +120,8 @@ local function read_item(need, item)
 	need[kind] = tonumber(count)
 end
 
--- Reads "cpus:4,mem:2560,vf:4,vfbw:80000", or returns nil and what is wrong with it.
--- Nothing that the plugin writes is.
+-- Reads "cpus:4,mem:2560,vf:4,vfbw:80000", or returns nil and what is wrong with it. Texts
+-- from the plugin are always right.
 local function parse_need(flat)
 	if #flat > longest_need then
 		return nil, string.format("it is %d bytes long; at most %d are allowed", #flat, longest_need)
@@ -143,8 +143,8 @@ local function parse_need(flat)
 	return need
 end
 
--- An error in the rules must not decide about the job. Slurm 22.05 accepts a job whose
--- script fails, and what the site's own script does after ours would be skipped.
+-- A Lua error in the rules must not let the job pass. Slurm 22.05 accepts a job whose
+-- script fails, and the rest of the site's own script would be skipped.
 local function guard(refuse, rules, argument)
 	local done, result = pcall(rules, argument)
 	if done then

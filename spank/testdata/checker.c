@@ -1,5 +1,7 @@
-/* Stands for libslurmv.so: refuses an image named "bad" in two lines, else answers
- * with the path of the configuration and the options it got. */
+/*
+ * Stands for libslurmv.so. It refuses an image named "bad" in two lines. Otherwise it
+ * answers with the path of the configuration and the options that it got.
+ */
 #include "../request.h"
 
 #include <stdlib.h>

@@ -10,7 +10,7 @@
  *     environ        the variables that Slurm's commands pass on are printed
  *     signals        the blocked and ignored signals are printed
  *
- * The job's environment is what has the prefix JOB: in the host's own.
+ * Variables of this program with the prefix JOB: are the job's environment.
  */
 #define _GNU_SOURCE
 
@@ -88,7 +88,7 @@ spank_err_t spank_getenv(spank_t sp, const char *name, char *text, int size)
 	return snprintf(text, size, "%s", value) < size ? ESPANK_SUCCESS : ESPANK_NOSPACE;
 }
 
-/* The program of the step, in words. */
+/* The program of the step and its arguments. */
 static void get_argv(va_list args)
 {
 	static char text[4096], *argv[8];
@@ -175,7 +175,7 @@ static void print_signals(void)
 		fclose(status);
 }
 
-/* Slurm blocks and ignores signals, and has a descriptor open that no agent must get. */
+/* Slurm blocks and ignores signals, and has a descriptor open that agents must not get. */
 static void resemble_slurm(void)
 {
 	sigset_t blocked;

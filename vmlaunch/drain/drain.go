@@ -1,5 +1,5 @@
-// Package drain takes a node out of use on which a job has left what would meet other
-// jobs, and gives it back once it is clean.
+// Package drain takes a node out of use when a job leaves something there that would
+// disturb other jobs, and resumes the node once it is clean.
 package drain
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch"
 )
 
-// reason begins the reasons of the nodes that we have drained, so that we resume those
-// and no others.
+// reason is the prefix of the reasons for which Slurm-V drains nodes. Resume touches only
+// nodes whose reason begins with it.
 const reason = "slurm-v:"
 
-// If drains the node if more than files is among what a reclaim of the job could not give
-// back.
+// If drains the node if one of failed, the errors of the job's reclaim, is about more than
+// files.
 func If(ctx context.Context, c slurm.Client, node string, job uint32, failed []error) error {
 	if !must(failed) {
 		return nil
@@ -28,19 +28,20 @@ func If(ctx context.Context, c slurm.Client, node string, job uint32, failed []e
 	return asAdministrator(c).Drain(ctx, node, fmt.Sprintf("%s job %d left something; see 'slurmv clean --node-name %s'", reason, job, node))
 }
 
-// must reports whether more than files is left.
+// must reports whether one of the errors is about more than files.
 func must(failed []error) bool {
 	return slices.ContainsFunc(failed, func(err error) bool { return !errors.Is(err, vmlaunch.ErrFiles) })
 }
 
-// Resume gives back a node that we drained. It is clean now.
+// Resume returns a clean node to service if Slurm-V drained it.
 func Resume(ctx context.Context, c slurm.Client, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, slurm.Patience)
 	defer cancel()
 	return asAdministrator(c).Resume(ctx, node, reason)
 }
 
-// asAdministrator keeps the environment, which is root's here: SLURM_CONF may be needed.
+// asAdministrator runs Slurm's commands with this process's environment: they may need
+// SLURM_CONF. The environment is root's here, so it can be trusted.
 func asAdministrator(c slurm.Client) slurm.Client {
 	c.Env = os.Environ()
 	return c

@@ -1,8 +1,8 @@
-// Package entitle is what Slurm says that a job owns on this node: the trusted part of a
+// Package entitle finds out what a job owns on this node, from Slurm: the trusted part of a
 // [plan.Job].
 //
-// Two callers start an agent. Slurm's plugin says in variables which job it is ([FromPlugin]);
-// its process has to be in that job's cgroup. Users without the plugin come by sudo
-// ([FromSudo]): sudo says who they are, the cgroup which job they are in, and slurmctld what
-// that job owns.
+// An agent is started in one of two ways. Slurm's plugin names the job in variables
+// ([FromPlugin]), and the agent must be in that job's cgroup. Users without the plugin
+// start the agent with sudo ([FromSudo]): sudo says who they are, the cgroup says which job
+// they are in, and slurmctld says what that job owns.
 package entitle

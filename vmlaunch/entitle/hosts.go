@@ -8,9 +8,9 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch"
 )
 
-// Asks are the questions of a launch to slurmctld about the nodes of a job. Each of its
-// nodes asks, once for a job with several: what the nodes say of themselves comes by way
-// of the user's processes.
+// Asks returns the questions that a launch puts to slurmctld about the nodes of a job.
+// Every node of a job with several nodes asks once. The nodes do not learn this from each
+// other, because their messages pass through the user's processes.
 func Asks(c slurm.Client, job uint32) vmlaunch.Slurm {
 	hosts := func(ctx context.Context, network config.Network) (map[string]string, error) {
 		record, err := c.Job(ctx, job)

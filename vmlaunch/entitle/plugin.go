@@ -15,10 +15,10 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// FromPlugin reads what the plugin says about the job, in SLURMV_ variables. Slurm vouches for
-// its number, step, owner, node and what it owns there. The rest has been in the
-// user's hands: the restart count (in a step of Slurm 22.05), and SLURMV_SPEC, which
-// Launch validates.
+// FromPlugin reads the plugin's SLURMV_ variables, which describe the job. Slurm vouches
+// for the job's number, step, owner, node and resources on the node. Users can change the
+// rest: the restart count (in a step of Slurm 22.05), and SLURMV_SPEC, which Launch
+// validates.
 func FromPlugin(env func(string) string) (plan.Job, error) {
 	e := environment{get: env}
 	job := plan.Job{
@@ -45,8 +45,8 @@ func FromPlugin(env func(string) string) (plan.Job, error) {
 	return job, e.err
 }
 
-// CheckOwnPlace refuses to act for a step, the plugin's variables name it, that this
-// process below proc is not in.
+// CheckOwnPlace returns an error unless this process is in the step that the plugin's
+// variables name. proc is where /proc is mounted.
 func CheckOwnPlace(proc string, env func(string) string) error {
 	e := environment{get: env}
 	job, step := e.number("SLURMV_JOB"), e.number("SLURMV_STEP")
@@ -78,8 +78,8 @@ func (e *environment) number(name string) uint32 {
 	return uint32(n)
 }
 
-// AddVFs asks slurmctld, once per launch, what VFs the job owns, where Slurm counts them:
-// what the request says is the user's.
+// AddVFs asks slurmctld, once per launch, which VFs the job owns, if Slurm counts VFs. The
+// request cannot be used for this: the user writes it.
 func AddVFs(ctx context.Context, c slurm.Client, cfg config.Config, job *plan.Job) error {
 	if !countsVFs(cfg, *job) {
 		return nil

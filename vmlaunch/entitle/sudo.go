@@ -17,10 +17,10 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// maxSpec bounds what is read of a request, in bytes.
+// maxSpec bounds how much of a request is read, in bytes.
 const maxSpec = 1 << 20
 
-// ReadSpec reads a request from the standard input of such a user.
+// ReadSpec reads the request of a user without the plugin from standard input.
 func ReadSpec(in io.Reader) (jobspec.Spec, error) {
 	text, err := io.ReadAll(io.LimitReader(in, maxSpec))
 	if err != nil {
@@ -30,7 +30,7 @@ func ReadSpec(in io.Reader) (jobspec.Spec, error) {
 }
 
 // FromSudo finds out for which job sudo runs this process, and what Slurm says of the job
-// on this node. The request is not among it.
+// on this node. It does not fill in the Spec; see [ReadSpec].
 func FromSudo(ctx context.Context, c slurm.Client, env func(string) string) (plan.Job, error) {
 	uid, err := sudoUID(env)
 	if err != nil {
@@ -79,8 +79,8 @@ func recordOf(ctx context.Context, c slurm.Client, step cgroup.Step) (plan.Job, 
 	return job, err
 }
 
-// thisNode is the node that the cgroup names, or the one that is called like this
-// host.
+// thisNode is the node that the cgroup names. If the cgroup names none, it is the node
+// called like this host.
 func thisNode(step cgroup.Step, nodes []string) (string, error) {
 	name := step.Node
 	if name == "" {
@@ -91,7 +91,7 @@ func thisNode(step cgroup.Step, nodes []string) (string, error) {
 		name = host
 	}
 	if !slices.Contains(nodes, name) {
-		return "", fmt.Errorf("this host, %s, is none of its nodes (%s)", name, strings.Join(nodes, ", "))
+		return "", fmt.Errorf("this host, %s, is not one of its nodes (%s)", name, strings.Join(nodes, ", "))
 	}
 	return name, nil
 }

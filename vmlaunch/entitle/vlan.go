@@ -10,9 +10,9 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// A job's VLAN comes from its number, so two jobs can be given the same one. Slurm
-// knows all jobs that run: the one that started first has it. The first node of the
-// job asks; all others wait for that node before a program runs.
+// A job's VLAN is computed from its number, so two jobs can have the same VLAN. The job
+// that started first keeps it; Slurm knows which one that is. Only the job's first node
+// asks, because all nodes wait for the first one before a program runs.
 
 // RefuseSharedVLAN returns an error if another job has the VLAN of the job's VFs.
 func RefuseSharedVLAN(ctx context.Context, c slurm.Client, cfg config.Config, job plan.Job) error {
@@ -26,13 +26,13 @@ func RefuseSharedVLAN(ctx context.Context, c slurm.Client, cfg config.Config, jo
 	}
 	other, found := earlierOn(holders, job.ID.Job, cfg.VF.VLAN)
 	if found {
-		return fmt.Errorf("the VLAN of this job, %d, is that of job %d as well, which began earlier; "+
-			"submit the job again: its number gives it another one", vlan, other)
+		return fmt.Errorf("VLAN %d of this job belongs to job %d, too, which began earlier; "+
+			"submit the job again: with its new number it gets another VLAN", vlan, other)
 	}
 	return nil
 }
 
-// earlierOn finds a job with VFs on the same VLAN as job that started before it.
+// earlierOn finds a job that has VFs on the same VLAN as job and started earlier.
 func earlierOn(holders []slurm.Holder, job uint32, vlan func(uint32) uint16) (other uint32, found bool) {
 	starts := map[uint32]string{}
 	for _, h := range holders {

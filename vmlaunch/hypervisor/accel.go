@@ -13,9 +13,9 @@ import (
 // ErrNoKVM matches the reasons of [KVMUsable].
 var ErrNoKVM = errors.New("KVM is not usable")
 
-// KVMUsable returns nil if the machine below root can run guests by KVM, else
-// why not. A device that opens is not enough: some hosts offer /dev/kvm without
-// hardware virtualisation and hang any ordinary guest kernel.
+// KVMUsable returns nil if the machine below root can run guests with KVM, else the reason
+// why not. It is not enough that /dev/kvm opens: some hosts offer it without hardware
+// virtualisation, and any ordinary guest kernel hangs there.
 func KVMUsable(root string) error {
 	device, err := os.OpenFile(filepath.Join(root, "dev/kvm"), os.O_RDWR, 0)
 	if err != nil {
@@ -32,7 +32,7 @@ func KVMUsable(root string) error {
 	return nil
 }
 
-// hasFlag looks at the first processor: all are alike.
+// hasFlag looks at the first processor only: all have the same flags.
 func hasFlag(cpuinfo []byte, flag string) bool {
 	_, rest, _ := bytes.Cut(cpuinfo, []byte("\nflags"))
 	line, _, _ := bytes.Cut(rest, []byte("\n"))
@@ -44,8 +44,9 @@ func hasFlag(cpuinfo []byte, flag string) bool {
 	return false
 }
 
-// ChooseAccel turns the site's wish into what the machine below root
-// will do.
+// ChooseAccel chooses the accelerator for the machine below root: KVM where it is usable,
+// unless the site wishes for TCG. It returns an error if the site insists on KVM and KVM is
+// not usable.
 func ChooseAccel(wish config.Accel, root string) (config.Accel, error) {
 	err := KVMUsable(root)
 	switch {

@@ -10,9 +10,10 @@ import (
 	"github.com/slurm-v/slurm-v/internal/process"
 )
 
-// checkConfined holds what /proc/PID/status says of a QEMU against what its owner may: a
-// guest that breaks out of it gets no more. libvirt does this by its configuration, by
-// how it was built and by what QEMU can, none of which tells when it does not.
+// checkConfined compares a QEMU's /proc/PID/status with the rights of its owner: a guest
+// that breaks out of QEMU must gain no more than them. libvirt confines QEMU depending on
+// its configuration, on its build and on QEMU's features, and does not report when it
+// leaves something out.
 func checkConfined(status string, as owner.Owner) error {
 	has := process.ParseStatus(status)
 	uid, gid := strconv.Itoa(int(as.UID)), strconv.Itoa(int(as.GID))
@@ -41,13 +42,13 @@ func checkConfined(status string, as owner.Owner) error {
 
 const noCapabilities = "0000000000000000"
 
-// all reports whether there are count words, and each is want.
+// all reports whether words has count words and each equals want.
 func all(words []string, count int, want string) bool {
 	return len(words) == count && !slices.ContainsFunc(words, func(w string) bool { return w != want })
 }
 
-// groupsBeyond returns those of groups in which the owner is not. Groups may be missing:
-// libvirt knows of the job's and those of the owner's account.
+// groupsBeyond returns the groups that the owner is not in. QEMU may have fewer groups than
+// the owner: libvirt knows only the job's group and those of the owner's account.
 func groupsBeyond(groups []string, as owner.Owner) (more []string) {
 	for _, g := range groups {
 		gid, err := strconv.ParseUint(g, 10, 32)
@@ -58,7 +59,7 @@ func groupsBeyond(groups []string, as owner.Owner) (more []string) {
 	return more
 }
 
-// list is words for people.
+// list formats words for a message.
 func list(words []string) string {
 	if len(words) == 0 {
 		return "unknown"

@@ -11,8 +11,8 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// CPUModel names what the processors of a plan's VMs are like. For the host's own it goes by
-// what the kernel below root says of them.
+// CPUModel names the processors of a plan's VMs. If the VMs have the host's own processor,
+// the name contains a hash of the kernel's description of it (proc/cpuinfo below root).
 func CPUModel(p plan.Plan, root string) string {
 	cpu := describer{p}.cpu()
 	if cpu.Model != nil {

@@ -16,8 +16,7 @@ import (
 type describer struct{ plan.Plan }
 
 // Describe describes vm of p, which has the virtual functions vfs, to libvirt. The
-// description is filled from values, never from text, so nothing a user typed can become
-// XML.
+// description is built from values, never from text, so users' texts cannot become XML.
 func Describe(p plan.Plan, vm plan.VM, vfs []vfpool.Grant) *libvirtxml.Domain {
 	return describer{p}.domain(vm, vfs)
 }
@@ -80,7 +79,8 @@ func (p describer) features() *libvirtxml.DomainFeatureList {
 	return f
 }
 
-// cpu is the host's own under KVM; TCG has no host model to pass through.
+// cpu is the site's CPU model, if it sets one. Else KVM passes the host's CPU through, and
+// TCG, which has no host CPU to pass, offers all that it can emulate.
 func (p describer) cpu() *libvirtxml.DomainCPU {
 	switch {
 	case p.QEMU.CPU != "":
@@ -104,8 +104,8 @@ func (p describer) label() libvirtxml.DomainSecLabel {
 	}
 }
 
-// addHugePages makes the guest's memory of huge pages. A memfd needs no directory
-// that QEMU, which runs as the owner, could write to.
+// addHugePages makes the guest's memory of huge pages, if the plan says so. A memfd needs
+// no directory that QEMU, which runs as the owner, could write to.
 func (p describer) addHugePages(d *libvirtxml.Domain) {
 	if p.Hardware.HugePage == 0 {
 		return
@@ -143,13 +143,13 @@ func disk(target, file string, driver *libvirtxml.DomainDiskDriver, readOnly boo
 	return d
 }
 
-// addNIC adds the NIC by which the job's VMs reach each other.
+// addNIC adds the NIC through which the job's VMs reach each other.
 func (p describer) addNIC(d *libvirtxml.Domain, vm plan.VM) {
 	d.Devices.Interfaces = append(d.Devices.Interfaces, onTap(vm.Tap, vm.MAC))
 }
 
-// onTap is a NIC on a tap that exists already: libvirt only opens it. No option
-// ROM: the guest boots from its disk.
+// onTap is a NIC on an existing tap: libvirt only opens it. The NIC needs no option ROM,
+// because the guest boots from its disk.
 func onTap(tap, mac string) libvirtxml.DomainInterface {
 	return libvirtxml.DomainInterface{
 		MAC:    &libvirtxml.DomainInterfaceMAC{Address: mac},
@@ -160,9 +160,9 @@ func onTap(tap, mac string) libvirtxml.DomainInterface {
 	}
 }
 
-// addPorts adds the console and the guest agent's channel. libvirt binds their
-// sockets and hands QEMU the listening descriptor, so that QEMU need not reach them:
-// nobody but root enters their directory. QEMU serves one connection, the agent's.
+// addPorts adds the console and the guest agent's channel. libvirt binds their sockets and
+// hands QEMU the listening descriptors, because QEMU cannot enter their directory: only
+// root can. QEMU serves one connection per socket, which is slurmv-agent's.
 func (p describer) addPorts(d *libvirtxml.Domain, vm plan.VM) {
 	d.Devices.Serials = append(d.Devices.Serials, libvirtxml.DomainSerial{
 		Source: bound(vm.Console),
@@ -181,8 +181,8 @@ func bound(path string) *libvirtxml.DomainChardevSource {
 // MountTag is the 9p tag of the job's mount i.
 func MountTag(i int) string { return "slurmv" + strconv.Itoa(i) }
 
-// addMounts exports host directories over 9p. With accessmode squash, QEMU, which
-// runs as the owner, does with a file what the owner could do.
+// addMounts exports host directories over 9p. With accessmode squash, QEMU, which runs as
+// the owner, can do only what the owner may do.
 func (p describer) addMounts(d *libvirtxml.Domain) {
 	for i, m := range p.Job.Spec.Mounts {
 		fs := libvirtxml.DomainFilesystem{

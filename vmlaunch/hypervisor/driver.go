@@ -17,13 +17,14 @@ type Driver struct {
 	root string // the directory of its files
 }
 
-// qemuConf configures the embedded driver. libvirt must not move QEMU out of the
-// step's cgroup, nor relabel a user's files, nor rely on a log daemon. Its own
-// user stays root because it decides with it whether the capabilities it probed
-// still hold; every domain says by its label whose it is. It would make a directory for
-// each job on every hugetlbfs of the node and leave it there; huge pages come by memfd.
-// Of a QEMU that can list the features its processor lacks, it asks for each feature there
-// is, a question at a time: a fifth of a second for each VM. Otherwise it asks twice.
+// qemuConf configures the embedded driver. libvirt must not move QEMU out of the step's
+// cgroup, relabel a user's files or rely on a log daemon. user and group stay root, because
+// libvirt caches QEMU's capabilities for that user; each domain's label names the user who
+// runs its QEMU. hugetlbfs_mount is empty, because libvirt would otherwise make a directory
+// for each job on every hugetlbfs of the node and leave it there; huge pages come from a
+// memfd. capability_filters hides QEMU's list of the features that its processor lacks.
+// With the list, libvirt asks QEMU about every feature, one question each, which takes a
+// fifth of a second for each VM; without it, libvirt asks two questions.
 const qemuConf = `cgroup_controllers = []
 namespaces = []
 security_driver = "none"
@@ -38,8 +39,8 @@ hugetlbfs_mount = []
 capability_filters = ["cpu-unavailable-features"]
 `
 
-// eventLoop serves libvirt's timers and monitors; the embedded driver stalls
-// without it. One per process, started before the first connection.
+// eventLoop serves libvirt's timers and monitors; the embedded driver stalls without it. A
+// process starts one loop, before its first connection.
 var eventLoop = sync.OnceValue(func() error {
 	if err := libvirt.EventRegisterDefaultImpl(); err != nil {
 		return err
@@ -52,10 +53,10 @@ var eventLoop = sync.OnceValue(func() error {
 	return nil
 })
 
-// Open opens libvirt's QEMU driver inside this process, rooted at root.
-// What libvirt learns about the emulator, which takes seconds, it keeps in cache
-// for the jobs to come. What QEMU prints goes to logs: root is in memory, and a user
-// who traces their QEMU can have it print without end.
+// Open opens libvirt's QEMU driver inside this process, rooted at root. It takes libvirt
+// seconds to learn what the emulator can do; it keeps the answer in cache for later jobs.
+// QEMU's output goes to logs and not below root: root is in memory, and users who trace
+// their QEMU can make it print without end.
 func Open(root, cache, logs string) (*Driver, error) {
 	if err := layOutRoot(root, cache, logs); err != nil {
 		return nil, fmt.Errorf("lay out libvirt's root: %w", err)
@@ -64,7 +65,7 @@ func Open(root, cache, logs string) (*Driver, error) {
 	return &Driver{conn, root}, err
 }
 
-// Close closes the connection. VMs go on.
+// Close closes the connection. VMs keep running.
 func (d *Driver) Close() { _, _ = d.conn.Close() }
 
 func connect(uri string) (*libvirt.Connect, error) {
@@ -78,8 +79,9 @@ func connect(uri string) (*libvirt.Connect, error) {
 	return conn, nil
 }
 
-// layOutRoot makes the directories below root, through which QEMU must pass. It gets
-// its log as a descriptor, and the cache is libvirt's alone.
+// layOutRoot makes the directories below root. QEMU passes through the open ones. QEMU
+// needs no way to logs, because it gets its log as a descriptor, and none to cache, which
+// only libvirt reads.
 func layOutRoot(root, cache, logs string) error {
 	err := errors.Join(
 		os.MkdirAll(filepath.Join(root, "etc"), 0o711),
@@ -101,7 +103,7 @@ func linkIfMissing(to, name string) error {
 	return nil
 }
 
-// Versions tells which QEMU and libvirt run VMs here.
+// Versions returns the versions of QEMU and libvirt.
 func (d *Driver) Versions() (string, error) {
 	qemu, err := d.conn.GetVersion()
 	if err != nil {
@@ -111,7 +113,7 @@ func (d *Driver) Versions() (string, error) {
 	return fmt.Sprintf("%d libvirt %d", qemu, lib), err
 }
 
-// Define makes the VM that a description is of known to libvirt without starting it.
+// Define makes the described VM known to libvirt, without starting it.
 func (d *Driver) Define(vm *libvirtxml.Domain) (*Domain, error) {
 	text, err := vm.Marshal()
 	if err != nil {
@@ -124,8 +126,8 @@ func (d *Driver) Define(vm *libvirtxml.Domain) (*Domain, error) {
 	return &Domain{vm: domain, name: vm.Name, uuid: vm.UUID, root: d.root}, nil
 }
 
-// OnStop has stopped called with the UUID of each domain whose guest ends, and the reason as
-// the end of a sentence that begins with the VM.
+// OnStop makes libvirt call stopped for each domain that ends, with its UUID and the
+// reason. The reason is the end of a sentence that begins with the VM's name.
 func (d *Driver) OnStop(stopped func(uuid, reason string)) error {
 	_, err := d.conn.DomainEventLifecycleRegister(nil, func(_ *libvirt.Connect, vm *libvirt.Domain, e *libvirt.DomainEventLifecycle) {
 		if e.Event != libvirt.DOMAIN_EVENT_STOPPED {
@@ -141,7 +143,7 @@ func (d *Driver) OnStop(stopped func(uuid, reason string)) error {
 	return nil
 }
 
-// QEMUEnded is all that libvirt knows when QEMU is gone without a word.
+// QEMUEnded is the reason if QEMU is gone and libvirt knows nothing more.
 const QEMUEnded = "failed: its QEMU process ended"
 
 func stopReason(detail libvirt.DomainEventStoppedDetailType) string {

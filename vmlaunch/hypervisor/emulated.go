@@ -2,12 +2,12 @@ package hypervisor
 
 import "libvirt.org/go/libvirtxml"
 
-// translatedCode bounds what TCG keeps of the code it has translated, in MiB. Its
-// own bound, 1 GiB, is more than the memory that most jobs have asked for.
+// translatedCode bounds TCG's cache of translated code, in MiB. TCG's default, 1 GiB, is
+// more memory than most jobs have.
 const translatedCode = 64
 
-// slow are features that a kernel uses because they are fast in a real processor. Emulated,
-// they are slow: memory is copied and cleared byte by byte (erms, fsrm), addresses are
+// slow are CPU features that kernels use because real processors run them fast. Emulated,
+// they are slow: memory is copied and cleared byte by byte (erms, fsrm), and addresses are
 // looked up in five levels instead of four (la57).
 var slow = []string{"erms", "fsrm", "la57"}
 
@@ -16,6 +16,6 @@ var slow = []string{"erms", "fsrm", "la57"}
 // thread holds. A third of the time in the firmware and boot loader goes away with that.
 var inlineQueues = []string{"-global", "virtio-pci.ioeventfd=off"}
 
-// oneArena has QEMU's threads share what they allocate from. Those of their own, the C
-// library makes larger and smaller by a page at a time.
+// oneArena makes QEMU's threads share one malloc arena. The C library grows and shrinks the
+// arenas of single threads page by page, which is slow.
 var oneArena = []libvirtxml.DomainQEMUCommandlineEnv{{Name: "MALLOC_ARENA_MAX", Value: "1"}}

@@ -8,16 +8,16 @@ import (
 	"github.com/slurm-v/slurm-v/ivshmem"
 )
 
-// ivshmemBridge is libvirt's number of the PCI bridge that the devices are plugged
-// into: they are no PCI Express devices, which alone go into q35's other slots. The
-// port that the bridge itself is plugged into has to be named, too, if the bridge is.
+// ivshmemBridge is libvirt's number of the PCI bridge into which the IVShmem devices are
+// plugged. They are conventional PCI devices, and q35's other slots take only PCI Express
+// devices. libvirt wants a number for the bridge's own port too, once the bridge has one.
 const (
 	ivshmemPort   = 1
 	ivshmemBridge = 2
 )
 
-// shmemDevice describes a region as a device. Its slot tells the guest which one
-// it is; slot 0 is the bridge's own.
+// shmemDevice describes a region as a device. Its slot tells the guest the region's index;
+// slot 0 is the bridge's own.
 func shmemDevice(r ivshmem.Region) *libvirtxml.DomainShmem {
 	bus, slot := uint(ivshmemBridge), uint(1+r.Index)
 	return &libvirtxml.DomainShmem{
@@ -29,8 +29,7 @@ func shmemDevice(r ivshmem.Region) *libvirtxml.DomainShmem {
 }
 
 // addSharedMemory makes room for the devices: a bridge behind a port of its own, and
-// addresses. Regions are aligned to their size, so twice their sum always has a place
-// for them.
+// address space. Regions are aligned to their size, so twice their sum always holds them.
 func (p describer) addSharedMemory(d *libvirtxml.Domain) {
 	shared := p.Job.Spec.IVShmem
 	if shared.Devices == 0 {

@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// maxLog is how long what a QEMU prints may get, in bytes. A QEMU that is well
-	// prints its command line.
+	// maxLog bounds a QEMU's log, in bytes. A QEMU without trouble prints its command line
+	// and no more.
 	maxLog = 4 << 20
 
-	// logPause is between two looks at the logs.
+	// logPause is the time between two looks at the logs.
 	logPause = 5 * time.Second
 )
 
-// BoundLogs keeps what QEMU prints into the directory logs from filling the disk, until
-// ctx ends. It tells log.
+// BoundLogs keeps QEMU's output in the directory logs from filling the disk, until ctx
+// ends. It reports cuts to log.
 func BoundLogs(ctx context.Context, logs string, log *slog.Logger) {
 	tick := time.NewTicker(logPause)
 	defer tick.Stop()
 	for {
 		cut, err := truncateBeyond(logs, maxLog)
 		for _, name := range cut {
-			log.Warn("what QEMU has printed was too much, and is cut off", "log", name)
+			log.Warn("QEMU's log was too long and was emptied", "log", name)
 		}
 		if err != nil {
-			log.Warn("what QEMU prints is not bounded", "error", err)
+			log.Warn("QEMU's logs are not bounded any more", "error", err)
 			return
 		}
 		select {
@@ -41,7 +41,8 @@ func BoundLogs(ctx context.Context, logs string, log *slog.Logger) {
 }
 
 // truncateBeyond empties the files of dir that are longer than limit, and returns their
-// names. Who writes to them goes on at the beginning: libvirt opens them for appending.
+// names. Writers then continue at the beginning of the file, because libvirt opens logs for
+// appending.
 func truncateBeyond(dir string, limit int64) (cut []string, failed error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -1,9 +1,9 @@
 //go:build noguests
 
-// A build with the tag noguests measures what Slurm-V itself costs, on a machine that
-// could not run so many guests; see bench/scale. libvirt's test driver keeps
-// books of domains and starts nothing, and the agent that answers at the end of a
-// channel serves a machine that is none. All else is what every build has.
+// A build with the tag noguests measures the costs of Slurm-V itself, on a machine that
+// could not run so many guests; see bench/scale. libvirt's test driver keeps lists of
+// domains and starts nothing. The guest agent at the end of a channel is real, but its
+// machine is a stub that does nothing. Everything else is as in every build.
 
 package hypervisor
 
@@ -20,7 +20,8 @@ import (
 
 func uri(string) string { return "test:///default" }
 
-// Dial connects to the guest agent, at the end of a channel, and else to nobody.
+// Dial connects to a guest agent in this process if the socket is a channel, and else to
+// nobody.
 func Dial(socket string) (net.Conn, error) {
 	host, inside := net.Pipe()
 	if strings.HasSuffix(socket, ".channel") {
@@ -30,13 +31,13 @@ func Dial(socket string) (net.Conn, error) {
 	return host, nil
 }
 
-// CheckConfined has no process to look at.
+// CheckConfined does nothing: there is no QEMU process.
 func (d *Domain) CheckConfined(owner.Owner) error { return nil }
 
-// Process finds none.
+// Process always returns fs.ErrNotExist: there is no QEMU process.
 func (d *Domain) Process() (string, error) { return "", fs.ErrNotExist }
 
-// noMachine is at once what it is told to be.
+// noMachine reports at once that it is set up.
 type noMachine struct{}
 
 func (noMachine) Setup(context.Context, guest.Setup) (guest.Report, error) {
@@ -57,5 +58,5 @@ func (noMachine) ClockSource(string) (guest.ClockSource, error) {
 	return guest.ClockSource{Current: "none"}, nil
 }
 
-// started is when all of these machines were started.
+// started is the start of all noMachines.
 var started = time.Now()

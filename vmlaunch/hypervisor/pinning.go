@@ -11,7 +11,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// addPinning gives the VM its CPUs, and memory near them.
+// addPinning gives the VM its CPUs, and memory close to them.
 func (p describer) addPinning(d *libvirtxml.Domain, vm plan.VM) {
 	if len(vm.Pinning.Cells) == 0 {
 		return
@@ -27,13 +27,14 @@ func (p describer) addPinning(d *libvirtxml.Domain, vm plan.VM) {
 	}
 }
 
-// near takes memory of another node when there is none left on the wanted one. With
-// "strict" the VM would be killed then: Slurm counts a job's memory per node of the
-// cluster, not per NUMA node, and may give it more than those of its cores have.
+// near is the NUMA mode of the VMs' memory: it takes memory of another node when the wanted
+// node has none left. With "strict" the kernel would kill the VM then. Slurm counts a job's
+// memory per node of the cluster, not per NUMA node, and may give the job more than the
+// NUMA nodes of its cores have.
 const near = "preferred"
 
-// addCells makes a VM that spans NUMA nodes see that, so that its kernel and MPI
-// library keep processes and their memory together.
+// addCells shows a VM that spans NUMA nodes which of its CPUs and memory are on which node,
+// so its kernel and MPI library can keep processes close to their memory.
 func (p describer) addCells(d *libvirtxml.Domain, cells []plan.Cell) {
 	sizes := p.cellSizes(cells)
 	if sizes == nil || slices.ContainsFunc(cells, func(c plan.Cell) bool { return !slices.Contains(p.Hardware.Memory, c.NUMA) }) {
@@ -53,8 +54,8 @@ func (p describer) addCells(d *libvirtxml.Domain, cells []plan.Cell) {
 	}
 }
 
-// cellSizes divides the VM's memory by the cells' CPUs into whole pages, in MiB; nil
-// if there are too few of them.
+// cellSizes divides the VM's memory among the cells in proportion to their CPUs, in whole
+// pages, in MiB. It returns nil if a cell would get no page.
 func (p describer) cellSizes(cells []plan.Cell) []uint {
 	page := max(p.Hardware.HugePage>>10, 1)
 	left := uint(p.Job.Spec.MemoryMiB) / page

@@ -15,9 +15,9 @@ import (
 	"github.com/slurm-v/slurm-v/internal/process"
 )
 
-// emulators returns the pids of the QEMU processes below proc by the UUIDs of their
-// domains. They are found by what the kernel says of them, not by a pid that was
-// written down: a crash can come before the writing.
+// emulators returns the pids of the QEMU processes below proc, by the UUIDs of their
+// domains. It reads their command lines and does not rely on a pid file, because a crash
+// can come before such a file is written.
 func emulators(proc string) (map[string][]int, error) {
 	dirs, err := filepath.Glob(filepath.Join(proc, "[0-9]*"))
 	if err != nil {
@@ -33,7 +33,7 @@ func emulators(proc string) (map[string][]int, error) {
 	return pids, nil
 }
 
-// domainOf is the UUID that a process got as the word after -uuid, "" if none.
+// domainOf returns the word after -uuid on a process's command line, "" if there is none.
 func domainOf(dir string) string {
 	line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 	_, rest, _ := bytes.Cut(line, []byte("\x00-uuid\x00"))
@@ -41,9 +41,10 @@ func domainOf(dir string) string {
 	return string(uuid)
 }
 
-// demand is how long the threads of the process with that directory below /proc have run,
-// and waited to: the first two numbers of schedstat, in nanoseconds (Linux,
-// Documentation/scheduler/sched-stats.rst). Threads that have ended are left out.
+// demand returns how long the threads of a process have run, and have waited for a CPU: the
+// first two numbers of schedstat, in nanoseconds (Linux,
+// Documentation/scheduler/sched-stats.rst). dir is the process's directory below /proc.
+// Ended threads do not count.
 func demand(dir string) (sum time.Duration, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "task", "*", "schedstat"))
 	if err == nil && len(files) == 0 {
@@ -58,8 +59,8 @@ func demand(dir string) (sum time.Duration, err error) {
 	return sum, err
 }
 
-// Kill ends every QEMU process of the domains, at once, and tells ended of
-// each domain that has none any more.
+// Kill ends every QEMU process of the domains, all at once. It calls ended for each domain
+// whose processes are gone.
 func Kill(ctx context.Context, uuids []string, ended func(uuid string) error) error {
 	running, err := emulators("/proc")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
-// uri names libvirt's driver for the VMs of one job, which keeps all its files
-// below root.
+// uri names libvirt's driver for the VMs of one job. The driver keeps all its files below
+// root.
 func uri(root string) string { return "qemu:///embed?root=" + root }
 
 // Dial connects to the socket on which QEMU offers a port of a VM.
@@ -25,8 +25,8 @@ func (d *Domain) Process() (string, error) {
 	return filepath.Join("/proc", strings.TrimSpace(string(pid))), err
 }
 
-// CheckConfined makes sure that QEMU is the job's owner and nothing more: were libvirt's
-// label ever ignored, a guest that breaks out would be root.
+// CheckConfined returns an error if QEMU has more rights than the job's owner. If libvirt
+// ever ignored the domain's label, a guest that breaks out would be root.
 func (d *Domain) CheckConfined(as owner.Owner) error {
 	dir, err := d.Process()
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// clone turns the description of a saved template into that of one VM of the job. What
-// the guest sees is in the saved state and stays; what stands behind it on the host is the
-// VM's own.
+// clone turns the description of a saved template into that of one VM of the job. The
+// guest's view of its hardware is part of the saved state and stays. Everything behind it
+// on the host is replaced by the VM's own.
 func (p describer) clone(saved *libvirtxml.Domain, vm plan.VM, from template.Template) error {
 	own := p.domain(vm, nil)
 	saved.Name, saved.UUID = own.Name, own.UUID
@@ -50,8 +50,9 @@ func (p describer) clone(saved *libvirtxml.Domain, vm plan.VM, from template.Tem
 	return nil
 }
 
-// mapMemory has QEMU take the template's memory for the VM's, by a private mapping: what
-// the VM writes to, it gets a page of its own for. libvirt has no words for that.
+// mapMemory makes QEMU use the template's memory file as the VM's memory, through a private
+// mapping: the VM gets its own copy of each page that it writes to. libvirt cannot describe
+// this, so it is QEMU's command line.
 func (p describer) mapMemory(vm plan.VM, from template.Template) []libvirtxml.DomainQEMUCommandlineArg {
 	memory := map[string]any{
 		"qom-type": "memory-backend-file", "id": TemplateMemory, "mem-path": from.Memory(), "share": false,
@@ -62,12 +63,13 @@ func (p describer) mapMemory(vm plan.VM, from template.Template) []libvirtxml.Do
 	}
 	text, err := json.Marshal(memory)
 	if err != nil {
-		panic(err) // it is texts and numbers
+		panic(err) // strings, numbers and booleans always marshal
 	}
 	return arguments("-object", string(text), "-machine", "memory-backend="+TemplateMemory)
 }
 
-// arguments are some that libvirt has no words for.
+// arguments makes command-line arguments for QEMU, for settings that libvirt cannot
+// describe.
 func arguments(values ...string) (args []libvirtxml.DomainQEMUCommandlineArg) {
 	for _, value := range values {
 		args = append(args, libvirtxml.DomainQEMUCommandlineArg{Value: value})
@@ -90,8 +92,9 @@ func (d *Driver) Restore(p plan.Plan, vm plan.VM, from template.Template) (*Doma
 	return &Domain{vm: domain, name: vm.Domain, uuid: vm.UUID, root: d.root}, nil
 }
 
-// restore has libvirt restore what is saved in a file, with another description. libvirt
-// reads it from a pipe, so that many VMs are restored from one file without a copy for each.
+// restore makes libvirt restore the VM that is saved in a file, with another description.
+// libvirt reads the description and the state from a pipe, so many VMs are restored from
+// one file without a copy for each.
 func (d *Driver) restore(path string, describe func(*libvirtxml.Domain) error) error {
 	saved, err := os.Open(path)
 	if err != nil {
@@ -112,7 +115,7 @@ func (d *Driver) restore(path string, describe func(*libvirtxml.Domain) error) e
 	fed := make(chan error, 1)
 	go func() { fed <- feed(w, head, saved) }()
 	err = plain(d.conn.DomainRestoreFlags(fmt.Sprintf("/proc/self/fd/%d", r.Fd()), "", libvirt.DOMAIN_SAVE_RUNNING))
-	_ = r.Close() // nobody reads any more, whatever has become of it
+	_ = r.Close() // ends feed if libvirt has not read to the end
 	if feedErr := <-fed; err == nil {
 		err = feedErr
 	}
@@ -131,8 +134,8 @@ func rewrite(xml []byte, change func(*libvirtxml.Domain) error) ([]byte, error) 
 	return []byte(text), err
 }
 
-// feed writes a save file into a pipe and closes it: the head, and the stream from where
-// saved stands. The kernel moves the stream's pages from the file's cache.
+// feed writes a save file into a pipe and closes the pipe: first head, then the rest of
+// saved from its current offset. The kernel moves the pages straight from the file's cache.
 func feed(w *os.File, head template.SaveFile, saved *os.File) (err error) {
 	defer func() { err = errors.Join(err, w.Close()) }()
 	_, _ = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20)

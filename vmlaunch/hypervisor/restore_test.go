@@ -76,7 +76,7 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// What a template boots with is room for as much shared memory as a VM can be restored with.
+// A template boots with room for as much shared memory as a restored VM can have.
 func TestTemplateHasRoom(t *testing.T) {
 	p, _, _ := templatePlan(t)
 	room := ivshmem.Region{Name: "room", Size: TemplateRoom << 20}

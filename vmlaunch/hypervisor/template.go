@@ -9,26 +9,25 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// The memory of a VM as libvirt calls it, and as it is called where it is mapped from a
-// template.
+// The ids of a VM's memory: libvirt's, and ours for memory that is mapped from a template.
 const (
 	LibvirtMemory  = "pc.ram"
 	TemplateMemory = "template.ram"
 )
 
-// TemplateRoom is how much shared memory a template boots with, in MiB: all that a VM can have
-// which is restored from it. See [plan.Plan.PCIHole].
+// TemplateRoom is how much shared memory a template boots with, in MiB. It is the most that
+// a VM restored from the template can have. See [plan.Plan.PCIHole].
 const TemplateRoom = plan.FirmwareHole / 2
 
-// quietNICs are NICs as restored guests should have them. They do not announce the one that
-// is there, which has no address yet. Nor have they a link state: from one that is plugged
-// in, Linux first learns that the link is down, then that it is up, and it takes a link's
-// changes at most once a second.
+// quietNICs sets NICs up for restored guests. The template's NIC does not announce itself,
+// because it has no address yet. NICs have no link state: Linux would first see that a
+// plugged-in NIC has no link, then that it has one, and Linux handles such changes at most
+// once a second.
 var quietNICs = []string{"-global", "virtio-net-device.guest_announce=off", "-global", "virtio-net-device.status=off"}
 
-// DescribeTemplate describes the VM that becomes a template: what cannot be plugged into a
-// running VM is there, as much as the site's slots say, and room for what can. Its mounts
-// show the directory nothing.
+// DescribeTemplate describes the VM that becomes a template. Devices that cannot be plugged
+// into a running VM are there from the start, as many as the site's slots say. For the
+// others there is room. The template's mounts show the directory nothing.
 func DescribeTemplate(p plan.Plan, vm plan.VM, nothing string, room ivshmem.Region) *libvirtxml.Domain {
 	return describer{p}.template(vm, nothing, room)
 }
@@ -38,7 +37,7 @@ func (p describer) template(vm plan.VM, nothing string, room ivshmem.Region) *li
 	for range p.Warm.MountSlots {
 		p.Job.Spec.Mounts = append(p.Job.Spec.Mounts, jobspec.Mount{Host: nothing})
 	}
-	p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // for the bridge that they are plugged into
+	p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // the devices' bridge must be there
 	d := p.domain(vm, nil)
 	d.GenID = &libvirtxml.DomainGenID{Value: uuid.NewString()}
 	d.QEMUCommandline.Args = append(d.QEMUCommandline.Args, arguments(quietNICs...)...)
@@ -51,13 +50,14 @@ func (p describer) template(vm plan.VM, nothing string, room ivshmem.Region) *li
 	return d
 }
 
-// firstSlot is where the devices begin on the root bus. Those before it are the machine's
-// own, as are those from 31 downwards.
+// firstSlot is the first slot of the VM's devices on the root bus. The machine itself uses
+// the slots below it, and the highest ones from 31 downwards.
 const firstSlot = 4
 
-// placeOnRoot puts all devices on the root bus itself. libvirt would give each a port of
-// its own, which QEMU and the guest have to deal with, and from which nothing is ever
-// unplugged here. The ports that there are stay free.
+// placeOnRoot puts all devices on the root bus itself. libvirt would give each device a
+// port of its own, which costs QEMU and the guest time. Ports are needed only to unplug
+// devices, which never happens to these. The ports that exist stay free for devices plugged
+// in later.
 func placeOnRoot(d *libvirtxml.Domain) {
 	slot := uint(firstSlot)
 	place := func() *libvirtxml.DomainAddress {

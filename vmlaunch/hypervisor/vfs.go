@@ -9,9 +9,9 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// addVFs passes the VFs to the VM: those of a card as PCI devices, those of a
-// bridge as NICs. The pool has set and attached them: libvirt's own <interface
-// type='hostdev'> would reset the VLAN and cannot set rates.
+// addVFs passes the VFs to the VM: VFs of a card as PCI devices, VFs of a bridge as NICs.
+// The pool has already set and attached them. libvirt's <interface type='hostdev'> is not
+// used, because it would reset the VLAN and cannot set rates.
 func addVFs(d *libvirtxml.Domain, vfs []vfpool.Grant) {
 	for _, g := range vfs {
 		if g.VF.Kind == device.Software {
@@ -29,7 +29,8 @@ func addVFs(d *libvirtxml.Domain, vfs []vfpool.Grant) {
 	}
 }
 
-// pciAddress reads "0000:01:10.0", which comes from the kernel.
+// pciAddress parses an address like "0000:01:10.0". The kernel wrote it, so it is
+// well-formed.
 func pciAddress(text string) *libvirtxml.DomainAddressPCI {
 	var domain, bus, slot, function uint
 	_, _ = fmt.Sscanf(text, "%x:%x:%x.%x", &domain, &bus, &slot, &function)

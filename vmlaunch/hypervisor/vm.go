@@ -36,8 +36,8 @@ func (d *Domain) Save(path string) error {
 	return nil
 }
 
-// End ends the VM, if it runs, and has libvirt forget it. Whether QEMU has ended, [Kill]
-// makes sure.
+// End ends the VM, if it runs, and makes libvirt forget it. QEMU may live a little longer:
+// [Kill] makes sure that it ends.
 func (d *Domain) End() { _, _ = d.vm.Destroy(), d.vm.Undefine() }
 
 // Demand is how long the threads of the VM's QEMU have had a CPU or waited for one.
@@ -86,8 +86,8 @@ func (d *Domain) PlugRegion(r ivshmem.Region) error {
 // unplugPatience is how long a guest may take to let go of a device.
 const unplugPatience = 30 * time.Second
 
-// UnplugRegion takes the only region of shared memory from the running VM, and returns when
-// the guest has let go of it.
+// UnplugRegion takes a region of shared memory, the VM's only one, from the running VM. It
+// returns when the guest has let go of it.
 func (d *Domain) UnplugRegion(ctx context.Context, r ivshmem.Region) error {
 	if err := d.unplug(shmemDevice(r)); err != nil {
 		return fmt.Errorf("unplug the shared memory of domain %s: %w", d.name, err)
@@ -115,7 +115,7 @@ func (d *Domain) plug(device libvirtxml.Document) error {
 	return plain(d.vm.AttachDeviceFlags(text, libvirt.DOMAIN_DEVICE_MODIFY_LIVE))
 }
 
-// unplug asks the guest to let go of a device, which is then gone at some time.
+// unplug asks the guest to let go of a device. The device disappears some time later.
 func (d *Domain) unplug(device libvirtxml.Document) error {
 	text, err := device.Marshal()
 	if err != nil {

@@ -10,20 +10,20 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// clockPeriod is how often the clocks of running VMs are measured. firstClockPeriod is
-// until the first time.
+// clockPeriod is the time between two measurements of a running VM's clock.
+// firstClockPeriod is the time before the first one.
 const (
 	firstClockPeriod = 2 * time.Second
 	clockPeriod      = 30 * time.Second
 )
 
-// BeginClockCheck measures the rate of the VM's clock while the VM is set up. The caller
-// calls end then, whose error says that the VM cannot be used.
+// BeginClockCheck starts to measure the rate of the VM's clock, while the VM is set up. The
+// caller then calls end; if end returns an error, the VM cannot be used.
 //
-// A VM that boots is not ready before the rate is known: its kernel has just measured its
-// clock, and may have done that while it had no CPU. A restored VM has the clock of its
-// template, which was right. So it need not wait: a rate that is obviously wrong is found
-// now, and the rest by [Set.WatchClocks].
+// A booted VM is ready only once the rate is known: its kernel has just calibrated its
+// clock, perhaps while it had no CPU. A restored VM has the clock of its template, which
+// was right, so it need not wait. An obviously wrong rate is found now, a slightly wrong
+// one by [Set.WatchClocks].
 func (m *Machine) BeginClockCheck(ctx context.Context) (end func() error) {
 	m.meter = m.Session().NewMeter()
 	if m.IsRestoring() {
@@ -35,8 +35,8 @@ func (m *Machine) BeginClockCheck(ctx context.Context) (end func() error) {
 	return func() error { return <-done }
 }
 
-// CheckClock returns when the rate of the VM's clock is known and right. If it is wrong it
-// tries the kernel's other clock sources first.
+// CheckClock returns when the rate of the VM's clock is known and right. If the rate is
+// wrong, it first tries the kernel's other clock sources.
 func (m *Machine) CheckClock(ctx context.Context) error {
 	if m.meter == nil {
 		m.meter = m.Session().NewMeter()
@@ -51,7 +51,8 @@ func (m *Machine) CheckClock(ctx context.Context) error {
 	return m.noteClock(ctx, rate)
 }
 
-// glanceAtClock reads the clock once, and checks it only if it is wrong by that.
+// glanceAtClock reads the clock once, and calls CheckClock only if this reading shows a
+// wrong rate.
 func (m *Machine) glanceAtClock(ctx context.Context) error {
 	rate, err := m.meter.Read(ctx)
 	switch {
@@ -65,7 +66,7 @@ func (m *Machine) glanceAtClock(ctx context.Context) error {
 	return nil
 }
 
-// mendClock gives the VM's kernel another clock source.
+// mendClock makes the VM's kernel use another clock source.
 func (m *Machine) mendClock(ctx context.Context, wrong guest.Rate) (guest.Rate, error) {
 	m.record.Log.Warn("clock is wrong", "vm", m.Plan.Name, "rate", wrong)
 	rate, err := m.meter.Mend(ctx, wrong)
@@ -75,8 +76,8 @@ func (m *Machine) mendClock(ctx context.Context, wrong guest.Rate) (guest.Rate, 
 	return rate, err
 }
 
-// noteClock keeps what is known of the VM's clock, for people and programs. It logs the
-// first rate, and others when the clock source has changed.
+// noteClock keeps the rate of the VM's clock for [Machine.Describe]. It logs the first
+// rate, and later ones if the clock source has changed.
 func (m *Machine) noteClock(ctx context.Context, rate guest.Rate) error {
 	source, err := m.Session().ClockSource(ctx)
 	if err != nil {
@@ -92,8 +93,8 @@ func (m *Machine) noteClock(ctx context.Context, rate guest.Rate) error {
 	return nil
 }
 
-// WatchClocks measures the clocks of the VMs until ctx ends. If the clock of a VM has
-// become wrong and cannot be mended, the VM is lost to the job.
+// WatchClocks measures the clocks of the VMs until ctx ends. If a clock becomes wrong and
+// cannot be mended, the VM counts as ended.
 func (s *Set) WatchClocks(ctx context.Context) {
 	for _, m := range s.Machines {
 		if m.meter != nil {
@@ -122,9 +123,9 @@ func (s *Set) watchClock(ctx context.Context, m *Machine) {
 	}
 }
 
-// measureAgain measures the mean rate since the last time. If that is wrong, what counts
-// is the rate now: Slurm may have stopped the VM meanwhile (scontrol suspend), and some
-// clock sources do not count such times.
+// measureAgain measures the mean rate since the last measurement. If it is wrong, the
+// present rate decides: Slurm may have stopped the VM meanwhile (scontrol suspend), and
+// some clock sources do not count such times.
 func (m *Machine) measureAgain(ctx context.Context) error {
 	rate, err := m.meter.Measure(ctx)
 	if err != nil {
@@ -137,7 +138,7 @@ func (m *Machine) measureAgain(ctx context.Context) error {
 	return m.noteClock(ctx, rate)
 }
 
-// loseToClock ends the programs of a VM with a wrong clock, and the job's VMs.
+// loseToClock ends a VM with a wrong clock: its programs, and with them the job's VMs.
 func (s *Set) loseToClock(m *Machine, wrong error) {
 	s.Stopped(m.Plan.UUID, fmt.Sprintf("cannot go on: %v", wrong))
 }

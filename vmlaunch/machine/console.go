@@ -8,8 +8,8 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 )
 
-// A Console is the serial console of one VM: kept in a bounded log, and passed
-// on to whoever follows it.
+// A Console is the serial console of one VM. Its output is kept in a bounded log and passed
+// on to its followers.
 type Console struct {
 	log  *Log
 	conn net.Conn
@@ -19,8 +19,8 @@ type Console struct {
 	closed    bool
 }
 
-// openConsole connects to the socket on which QEMU offers the console and
-// records to path what comes.
+// openConsole connects to the socket on which QEMU offers the console, and records the
+// console's output to path.
 func openConsole(socket, path string) (*Console, error) {
 	log, err := CreateLog(path)
 	if err != nil {
@@ -49,8 +49,7 @@ func (c *Console) record() {
 	}
 }
 
-// spread never waits: a follower that does not keep up loses what it misses,
-// as on a real serial line.
+// spread never waits: a follower that is too slow loses output, as on a real serial line.
 func (c *Console) spread(p []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,8 +76,8 @@ func (c *Console) end() {
 // Close ends the recording.
 func (c *Console) Close() error { return c.conn.Close() }
 
-// CopyTo writes what the console has printed to w and, if follow is set, what it
-// prints from then on, until w fails or the VM is gone.
+// CopyTo writes the console's past output to w. If follow is set, it goes on with new
+// output until w fails or the VM is gone.
 func (c *Console) CopyTo(w io.Writer, follow bool) error {
 	past, live, err := c.subscribe()
 	if err != nil {
@@ -115,7 +114,7 @@ func (c *Console) unsubscribe(live chan []byte) {
 	delete(c.followers, live)
 }
 
-// TypeFrom writes what a person types to the console.
+// TypeFrom sends a person's input from r to the console.
 func (c *Console) TypeFrom(r io.Reader) error {
 	_, err := io.Copy(c.conn, r)
 	return err

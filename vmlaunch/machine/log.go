@@ -10,9 +10,8 @@ import (
 // maxLog bounds each of the two files of a Log, in bytes.
 const maxLog = 512 << 10
 
-// A Log is a file that forgets its beginning: a guest that floods its
-// console must not fill the node's disk. Beside path there is at most one older
-// part, path.1.
+// A Log is a file that forgets its beginning, so that a guest which floods its console does
+// not fill the node's disk. At most one older part is kept beside path, as path.1.
 type Log struct {
 	path string
 
@@ -61,7 +60,7 @@ func (l *Log) Close() error {
 	return l.file.Close()
 }
 
-// ReadLog returns what the Log at path holds, oldest first.
+// ReadLog returns the contents of the Log at path, oldest first.
 func ReadLog(path string) ([]byte, error) {
 	older, err := os.ReadFile(path + ".1")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,8 +1,8 @@
-// Package machine is the VMs of a job on one node while they live: the stages through
+// Package machine is about a job's VMs on one node while they live: the stages through
 // which each comes up, the session with its guest, its console, and why it ended.
 //
-// A [Set] is all of them. Package vmlaunch starts the machines of a Set, and package
-// serve lets callers at them.
+// A [Set] has all VMs of the job on the node. Package vmlaunch starts the machines of a
+// Set, and package serve lets callers reach them.
 package machine
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// A Machine is one VM, from when it is planned until it has ended.
+// A Machine is one VM, from its plan to its end.
 type Machine struct {
 	Plan    plan.VM
 	VFs     []vfpool.Grant
@@ -38,22 +38,22 @@ type Machine struct {
 	state     string
 	since     time.Duration // of the stage, on the record's clock
 	clockRate *nodeagent.Clock
-	stop      string // why the guest ended by itself
-	restoring bool   // its end would not be the job's
+	stop      string // why the guest ended by itself; "" while it runs
+	restoring bool   // if the VM ends now, the job goes on
 }
 
-// New is the machine that vm becomes. What happens to it is told to record.
+// New is the machine of vm. It reports its stages and its end to record.
 func New(vm plan.VM, record *Record) *Machine {
 	return &Machine{Plan: vm, record: record, address: vm.Address}
 }
 
-// Close ends the session and the recording of the console. The VM goes on.
+// Close ends the session and the recording of the console. The VM keeps running.
 func (m *Machine) Close() {
 	m.EndSession()
 	m.CloseConsole()
 }
 
-// OpenConsole begins to record the console to a file of the directory logs.
+// OpenConsole begins to record the console, to a file in the directory logs.
 func (m *Machine) OpenConsole(logs string) (err error) {
 	m.Console, err = openConsole(m.Plan.Console, filepath.Join(logs, m.Plan.Name+".console"))
 	return err
@@ -96,8 +96,8 @@ func (m *Machine) StopReason() string {
 	return m.stop
 }
 
-// Failure is the sentence about a VM that has ended by itself; nil while it runs. node is
-// the one that it ran on.
+// Failure is a sentence about a VM that has ended by itself; nil while it runs. node is the
+// VM's node.
 func (m *Machine) Failure(node string) error {
 	if why := m.StopReason(); why != "" {
 		return fmt.Errorf("%s on node %s %s", m.Plan.Name, node, why)
@@ -105,7 +105,7 @@ func (m *Machine) Failure(node string) error {
 	return nil
 }
 
-// stopped notes why the VM ended, and reports whether its end is the job's.
+// stopped notes why the VM ended, and reports whether the job ends with it.
 func (m *Machine) stopped(reason string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,8 +113,8 @@ func (m *Machine) stopped(reason string) bool {
 	return !m.restoring
 }
 
-// Restoring begins the time in which the end of the VM is not the job's: it can still be
-// booted. [Machine.Restored] ends that time.
+// Restoring begins the time in which the job survives the VM's end, because the VM can
+// still be booted. [Machine.Restored] ends this time.
 func (m *Machine) Restoring() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +128,7 @@ func (m *Machine) IsRestoring() bool {
 	return m.restoring
 }
 
-// Restored ends the time that [Machine.Restoring] began. It is an error if the VM has
+// Restored ends the time that [Machine.Restoring] began. It returns an error if the VM has
 // ended meanwhile.
 func (m *Machine) Restored() (err error) {
 	m.mu.Lock()
@@ -140,13 +140,14 @@ func (m *Machine) Restored() (err error) {
 	return err
 }
 
-// Enter records that the VM goes into a stage of its launch, and tells its user.
+// Enter records that the VM enters a stage of its launch, and tells the user.
 func (m *Machine) Enter(stage string) {
 	m.Pass(stage)
 	m.Tell(stage)
 }
 
-// Pass is [Machine.Enter] for stages that are as good as over when somebody reads of them.
+// Pass is [Machine.Enter] without telling the user: the stage is so short that it would be
+// over when the user reads of it.
 func (m *Machine) Pass(stage string) {
 	now := m.record.Clock.Now()
 	m.mu.Lock()
@@ -158,14 +159,13 @@ func (m *Machine) Pass(stage string) {
 	m.record.Log.Info("stage", "vm", m.Plan.Name, "stage", stage)
 }
 
-// Tell shows the job's user what the VM waits for.
+// Tell tells the user which stage the VM is in.
 func (m *Machine) Tell(stage string) {
 	m.record.Progress(vmstep.Progress{VM: m.Plan.Number, Stage: stage, Millis: m.record.Clock.Now().Milliseconds()})
 }
 
-// Adopt keeps what the guest has reported: the address that the DHCP server of the site's
-// network has given it. The planned address, where there is one, counts whatever the guest
-// says.
+// Adopt keeps the address that the guest has got from the DHCP server of the site's
+// network. If the plan has an address, it ignores the guest's report.
 func (m *Machine) Adopt(report guest.Report, network string) error {
 	m.record.Log.Info("guest reported", "vm", m.Plan.Name, "report", report)
 	if m.Plan.Address.IsValid() {
@@ -182,7 +182,7 @@ func (m *Machine) Adopt(report guest.Report, network string) error {
 	return fmt.Errorf("the guest got no IPv4 address from the site's DHCP server on network %s", network)
 }
 
-// Describe is what other nodes and people see of the VM.
+// Describe describes the VM to other nodes and to people.
 func (m *Machine) Describe() nodeagent.VM {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -24,8 +24,8 @@ type Record struct {
 	file *Log
 }
 
-// Open starts the log of the job on this node, which its user gets to see, in the
-// directory dir. Until then what is logged is lost.
+// Open starts the job's log on this node, in the directory dir. The user can read it later.
+// Messages before Open are lost.
 func (r *Record) Open(dir string) (err error) {
 	if r.file, err = CreateLog(filepath.Join(dir, "agent.log")); err != nil {
 		return err
@@ -40,14 +40,14 @@ type Set struct {
 
 	Plan     plan.Plan
 	Machines []*Machine
-	Image    atomic.Pointer[nodeagent.Image] // what became of the image; nil until that is known
+	Image    atomic.Pointer[nodeagent.Image] // how the image was staged; nil until it is
 	Underlay string                          // address by which other nodes reach the VMs; "" is none
 
 	gone     chan struct{} // closed when a VM has ended by itself
 	goneOnce sync.Once
 }
 
-// NewSet is the VMs of a plan, of which none runs yet.
+// NewSet returns the VMs of a plan. None of them runs yet.
 func NewSet(p plan.Plan, clock *Stopwatch, progress func(vmstep.Progress)) *Set {
 	s := &Set{
 		Record: &Record{Log: slog.New(slog.DiscardHandler), Clock: clock, Progress: progress},
@@ -59,7 +59,7 @@ func NewSet(p plan.Plan, clock *Stopwatch, progress func(vmstep.Progress)) *Set 
 	return s
 }
 
-// Close ends what this process holds open. The VMs go on.
+// Close closes what this process holds open. The VMs keep running.
 func (s *Set) Close() {
 	for _, m := range s.Machines {
 		m.Close()
@@ -69,9 +69,9 @@ func (s *Set) Close() {
 	}
 }
 
-// Stopped notes that the guest of the VM with that UUID has ended, as [hypervisor.Driver]
-// tells. While the job runs that is the guest's own doing: reclaim kills QEMU after this
-// process is gone.
+// Stopped notes that the guest of the VM with that UUID has ended. [hypervisor.Driver]
+// calls it. The guest ended by itself: reclaim kills QEMU only after this process has
+// ended.
 func (s *Set) Stopped(uuid, reason string) {
 	if reason == hypervisor.QEMUEnded && cgroup.OutOfMemory("/", os.Getpid()) {
 		reason += " (the job's memory is used up)" // QEMU is in the cgroup of this process
@@ -92,7 +92,7 @@ func (s *Set) Stopped(uuid, reason string) {
 // Gone is closed when a VM has ended by itself.
 func (s *Set) Gone() <-chan struct{} { return s.gone }
 
-// Failure is the sentences about the VMs that have ended by themselves; nil while all run.
+// Failure is one sentence about each VM that has ended by itself; nil while all run.
 func (s *Set) Failure() (all error) {
 	for _, m := range s.Machines {
 		all = errors.Join(all, m.Failure(s.Plan.Job.Node))
@@ -100,7 +100,7 @@ func (s *Set) Failure() (all error) {
 	return all
 }
 
-// Describe returns the VMs of this node and what state they are in.
+// Describe returns the VMs of this node and their states.
 func (s *Set) Describe() nodeagent.NodeVMs {
 	d := nodeagent.NodeVMs{
 		Node: s.Plan.Job.Node, Rank: s.Plan.Job.Rank, Unpinned: s.Plan.Unpinned, Underlay: s.Underlay,

@@ -8,12 +8,12 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// longestQueue is beyond what a step can have waited: more is a false clock, or a
-// user's invention.
+// longestQueue is longer than any step waits. A longer time comes from a wrong clock, or
+// the user made it up.
 const longestQueue = 24 * time.Hour
 
-// A Stopwatch notes the stages of a launch. All of a node's run from one instant
-// on the kernel's monotonic clock, so that they can be set side by side.
+// A Stopwatch notes the stages of a launch. All stages of a node are measured from one
+// instant on the kernel's monotonic clock, so they can be compared.
 type Stopwatch struct {
 	Began time.Time
 
@@ -21,8 +21,8 @@ type Stopwatch struct {
 	stages []nodeagent.Stage
 }
 
-// StartStopwatch starts it for a job that was requested at that time; zero is
-// unknown. The request was made on another host, by its clock.
+// StartStopwatch starts the stopwatch of a job. requested is when the user asked for the
+// VMs, by the clock of another host; zero is unknown.
 func StartStopwatch(requested time.Time) *Stopwatch {
 	w := &Stopwatch{Began: time.Now()}
 	if queued := w.Began.Round(0).Sub(requested); queued > 0 && queued < longestQueue {
@@ -48,7 +48,7 @@ func (w *Stopwatch) During(stage string, do func() error) error {
 	return do()
 }
 
-// Noted returns the stages so far, as they began.
+// Noted returns the stages so far, ordered by their beginnings.
 func (w *Stopwatch) Noted() []nodeagent.Stage {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// A CPU is one of the node's, as its kernel numbers them.
+// A CPU is a CPU of the node, with the kernel's numbers.
 type CPU struct {
 	Number int
 	Core   int // the first CPU of its core; hyper-threads of one core have the same
 	NUMA   int // node; -1 where there is but one
 }
 
-// allot gives each VM CPUs of its own, for each of its vCPUs one, and says which are
-// left. There must be enough.
+// allot gives each VM one CPU for each of its vCPUs, and returns the CPUs that are left.
+// There must be enough CPUs.
 //
-// As few VMs as possible lie on several NUMA nodes and, that given, VMs share no core:
-// its hyper-threads go to one VM, and one that a VM has no use for stays idle, or is
-// for QEMU's own threads.
+// The first goal is that as few VMs as possible lie on several NUMA nodes. The second is
+// that VMs share no core: all hyper-threads of a core go to one VM, and those that the VM
+// has no use for stay idle or run QEMU's own threads.
 func allot(cpus []CPU, vms, vcpus int) (each [][]CPU, left []CPU) {
 	each, left = newCores(cpus, false).allot(vms, vcpus)
 	if apart, idle := newCores(cpus, true).allot(vms, vcpus); apart != nil && torn(apart) <= torn(each) {
@@ -36,10 +36,10 @@ func torn(each [][]CPU) (n int) {
 	return n
 }
 
-// cores are those that are still to be had, the lowest first.
+// cores are the cores with CPUs still to be had, the lowest first.
 type cores struct {
 	all   []*core
-	apart bool // what a VM leaves of a core is for no other VM
+	apart bool // VMs share no core
 }
 
 type core struct {
@@ -62,7 +62,7 @@ func newCores(cpus []CPU, apart bool) *cores {
 	return c
 }
 
-// allot returns nil for each if there are not enough CPUs.
+// allot returns nil if there are not enough CPUs.
 func (c *cores) allot(vms, vcpus int) (each [][]CPU, left []CPU) {
 	for range vms {
 		got := c.take(vcpus)
@@ -77,9 +77,10 @@ func (c *cores) allot(vms, vcpus int) (each [][]CPU, left []CPU) {
 	return each, left
 }
 
-// take chooses the CPUs of one VM, those of a NUMA node behind each other. It goes
-// where the most are free: memory is faster from several nodes than from one. Since
-// VMs are alike, no other choice puts more of them on one node each.
+// take chooses the CPUs of one VM, grouped by NUMA node. It begins with the NUMA node that
+// has the most free CPUs, so that a VM lies on one node if it can: memory of one node is
+// faster than memory of several. Since all VMs have the same size, no other choice puts
+// more VMs on one node each.
 func (c *cores) take(vcpus int) (got []CPU) {
 	for len(got) < vcpus {
 		numa, free := c.roomiest()
@@ -109,7 +110,8 @@ func (c *cores) roomiest() (numa, most int) {
 
 func (c *cores) offered(core *core) bool { return len(core.free) > 0 && (!c.apart || !core.used) }
 
-// takeOn takes n CPUs of a NUMA node that has as many: whole cores, then of one a part.
+// takeOn takes n CPUs of a NUMA node that has at least n free: whole cores first, then a
+// part of one.
 func (c *cores) takeOn(numa, n int) (got []CPU) {
 	for n > 0 {
 		core := c.fit(numa, n)
@@ -122,8 +124,8 @@ func (c *cores) takeOn(numa, n int) (got []CPU) {
 	return got
 }
 
-// fit chooses the core with the most free CPUs of those that n use up, or else the one
-// of which the fewest remain.
+// fit chooses the core with the most free CPUs among those that n CPUs use up. If there is
+// none, it chooses the core with the fewest free CPUs.
 func (c *cores) fit(numa, n int) (best *core) {
 	for _, core := range c.all {
 		if core.numa != numa || !c.offered(core) {
@@ -150,7 +152,7 @@ type Cell struct {
 	CPUs []int
 }
 
-// cellsOf groups CPUs, those of a NUMA node behind each other.
+// cellsOf groups CPUs by NUMA node. CPUs of one node must stand together in cpus.
 func cellsOf(cpus []CPU) (cells []Cell) {
 	for i, cpu := range cpus {
 		if i == 0 || cpu.NUMA != cpus[i-1].NUMA {
@@ -162,9 +164,10 @@ func cellsOf(cpus []CPU) (cells []Cell) {
 	return cells
 }
 
-// emulatorCPUs chooses from the CPUs that are left where the threads of a VM's QEMU
-// run that are no vCPU: on cores of which no VM has a part, near if possible, or on
-// what is left of the VM's own. If there is nothing they run among its vCPUs.
+// emulatorCPUs chooses, from the CPUs that are left, those for QEMU's threads that are not
+// vCPUs. It prefers cores of which no VM has a part, close to the VM if possible; then the
+// rest of the VM's own cores. If nothing of this is left, the threads run among the VM's
+// vCPUs.
 func emulatorCPUs(mine []CPU, each [][]CPU, left []CPU) []int {
 	near, own, taken := map[int]bool{}, map[int]bool{}, map[int]bool{}
 	for _, cpu := range mine {
@@ -185,7 +188,7 @@ func emulatorCPUs(mine []CPU, each [][]CPU, left []CPU) []int {
 	return numbers(mine, func(CPU) bool { return true })
 }
 
-// numbers returns the sorted numbers of the good ones.
+// numbers returns the sorted numbers of the CPUs for which good is true.
 func numbers(cpus []CPU, good func(CPU) bool) (all []int) {
 	for _, cpu := range cpus {
 		if good(cpu) {

@@ -4,7 +4,7 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 )
 
-// Hardware is what a plan depends on of the node.
+// Hardware is the part of the node's hardware that a plan depends on.
 type Hardware struct {
 	Accel    config.Accel
 	NUMA     int  // node of the job's cores; -1 if they have none or several

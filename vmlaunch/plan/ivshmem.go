@@ -1,11 +1,11 @@
 package plan
 
-// FirmwareHole is how much address space above the VM's memory q35 sets aside for
-// devices by itself, in MiB.
+// FirmwareHole is how much address space q35 sets aside for devices above the VM's memory
+// without being told to, in MiB.
 const FirmwareHole = 32 << 10
 
-// PCIHole is how much address space devices need above the VM's memory, in MiB; 0 if
-// what they have anyway is enough.
+// PCIHole is how much address space the devices need above the VM's memory, in MiB; 0 if
+// FirmwareHole is enough.
 func (p Plan) PCIHole() int64 {
 	if hole := 2 * int64(p.Job.Spec.IVShmem.Devices) * p.Job.Spec.IVShmem.SizeMiB; hole > FirmwareHole {
 		return hole

@@ -26,7 +26,8 @@ type Job struct {
 	VFMbps uint32 // of their bandwidth that it owns
 	Spec   jobspec.Spec
 
-	// Requested is when the VM step was, as its user's keeper says; zero if it does not.
+	// Requested is when the user asked for the VM step, as the user's keeper says; zero if
+	// it does not say.
 	Requested time.Time
 }
 
@@ -55,8 +56,8 @@ func (e *AllocationError) Error() string {
 // Is reports whether target is [ErrBeyondAllocation].
 func (e *AllocationError) Is(target error) bool { return target == ErrBeyondAllocation }
 
-// Admit checks the request again, as nothing a user sends is trusted, and holds
-// it against what the job owns on this node.
+// Admit validates the request again, because nothing from a user is trusted, and compares
+// it with what the job owns on this node.
 func (j Job) Admit(cfg config.Config) error {
 	if err := j.Spec.Validate(cfg); err != nil {
 		return err
@@ -75,7 +76,7 @@ func (j Job) Admit(cfg config.Config) error {
 	return nil
 }
 
-// admitVFs holds the VFs against those that Slurm has counted for the job.
+// admitVFs compares the VFs of the request with those that Slurm has counted for the job.
 func (j Job) admitVFs() error {
 	if need := j.Spec.VMsPerNode * len(j.Spec.SRIOV.VFs); need > j.VFs {
 		return &AllocationError{VMs: j.Spec.VMsPerNode, Each: int64(len(j.Spec.SRIOV.VFs)), Have: int64(j.VFs), Unit: "VFs (gres/vf)", Node: j.Node}

@@ -11,8 +11,8 @@ import (
 )
 
 // ReadMap takes from the map of the job's VMs what this node needs: the names of all VMs,
-// and where the other nodes are. The map has come by way of the user's own processes. So
-// it names no VM but the job's own, and peers have to be checked.
+// and the peers' addresses. The map comes through the user's own processes. So ReadMap
+// makes the names itself, and the caller has to check the peers.
 func (p Plan) ReadMap(all []nodeagent.NodeVMs) (hosts []guest.Host, peers []Peer, err error) {
 	if len(all) != p.Job.Nodes {
 		return nil, nil, fmt.Errorf("the map of the job's VMs has %d nodes instead of %d", len(all), p.Job.Nodes)
@@ -46,9 +46,9 @@ func (p Plan) ReadMap(all []nodeagent.NodeVMs) (hosts []guest.Host, peers []Peer
 	return hosts, peers, nil
 }
 
-// A Peer is where another node of the job is, as the map says. The map has come by way
-// of the user's own processes: with an address of their choice they would connect the
-// VMs to a host that is none of the job's.
+// A Peer is the address of another node of the job, from the map. The map comes through the
+// user's own processes, so it can be forged: it could connect the VMs to a host outside the
+// job.
 type Peer struct {
 	Node string
 	Addr netip.Addr

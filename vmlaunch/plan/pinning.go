@@ -4,17 +4,17 @@ import (
 	"fmt"
 )
 
-// A Pinning says which CPUs a VM has to itself. The zero Pinning is none: the VM runs
-// on the job's CPUs as the kernel likes.
+// A Pinning says which CPUs a VM has to itself. With the zero Pinning, the kernel places
+// the VM on any of the job's CPUs.
 //
-// libvirt pins threads by sched_setaffinity, so it needs no cgroup of its own; the
-// step's stays the bound of what can be asked for.
+// libvirt pins threads with sched_setaffinity, so it needs no cgroup of its own. The step's
+// cgroup bounds the CPUs.
 type Pinning struct {
 	Cells    []Cell // vCPU i has the i-th of their CPUs
 	Emulator []int  // CPUs of QEMU's other threads
 }
 
-// CPUs are those of the vCPUs, in their order.
+// CPUs returns the CPUs of the vCPUs, in the order of the vCPUs.
 func (p Pinning) CPUs() (all []int) {
 	for _, c := range p.Cells {
 		all = append(all, c.CPUs...)
@@ -22,7 +22,7 @@ func (p Pinning) CPUs() (all []int) {
 	return all
 }
 
-// pin decides for all VMs of a node, or tells why they are not pinned.
+// pin pins all VMs of a node, or tells why they are not pinned.
 func pin(hw Hardware, vms, vcpus int) (all []Pinning, unpinned string) {
 	all = make([]Pinning, vms)
 	switch {
@@ -38,7 +38,7 @@ func pin(hw Hardware, vms, vcpus int) (all []Pinning, unpinned string) {
 	return all, ""
 }
 
-// NUMA returns the node on which the whole VM lies; -1 if there is none.
+// NUMA returns the NUMA node on which the whole VM lies; -1 if it lies on several.
 func (p Plan) NUMA(vm VM) int {
 	switch cells := vm.Pinning.Cells; {
 	case len(cells) == 0 || cells[0].NUMA < 0:

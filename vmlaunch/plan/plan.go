@@ -17,8 +17,8 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// A Plan is all that one node will do for a job. Nothing else of the site's configuration
-// is needed to carry it out.
+// A Plan is everything that one node will do for a job. It contains all of the site's
+// configuration that is needed to carry it out.
 type Plan struct {
 	Job       Job
 	Owner     owner.Owner
@@ -34,13 +34,13 @@ type Plan struct {
 	Unpinned  string // why the VMs have no CPUs to themselves; "" if they have
 	Cold      string // why the VMs can only be booted; "" if they can be restored from a template
 
-	Programs    int           // that may run at once in one VM
+	Programs    int           // how many programs may run at once in one VM
 	Images      config.Images // where images may lie
 	Launch      config.Launch
 	Measure     config.Measure
 	Warm        config.Warm
 	RegionPage  config.Size // size of the pages of shared memory; 0 is ordinary ones
-	RegionLimit config.Size // of the shared memory of all jobs on the node
+	RegionLimit config.Size // bound on the shared memory of all jobs on the node
 
 	State string // directory of the job's files on this node, until reclaim
 	Run   string // directory of its sockets and libvirt's own state
@@ -147,16 +147,16 @@ func (p Plan) vm(index int) (VM, error) {
 	return vm, err
 }
 
-// Ports is the directory of the VMs' sockets, which root alone enters.
+// Ports is the directory of the VMs' sockets. Only root can enter it.
 func (p Plan) Ports() string { return filepath.Join(p.Run, "ports") }
 
-// EmulatorLogs is the directory of what QEMU prints.
+// EmulatorLogs is the directory of QEMU's output.
 func (p Plan) EmulatorLogs() string { return filepath.Join(p.State, "qemu") }
 
-// UUID is the same whenever the VM with that number in the job is planned. It is on QEMU's
-// command line, where reclaim finds the process of a job. The job's directory of state is
-// part of it: two clusters on one machine can have nodes and jobs of the same names, but
-// not the same directory. RFC 9562, version 8.
+// UUID returns the UUID of the job's VM with that number, the same each time. Reclaim finds
+// the job's QEMU processes by it, on their command lines. The UUID depends on the job's
+// state directory: two clusters on one machine can have nodes and jobs of the same names,
+// but not the same directory. It is of version 8 of RFC 9562.
 func (p Plan) UUID(number int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "slurm-v %s %d", p.State, number))
 	u := uuid.UUID(sum[:16])

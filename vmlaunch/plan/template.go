@@ -6,12 +6,12 @@ import (
 	"github.com/slurm-v/slurm-v/images/template"
 )
 
-// TemplateMAC is what a template's NIC has: no VM of a job has it, and the bridge drops
-// what comes from it.
+// TemplateMAC is the MAC address of a template's NIC. No VM of a job has it, and the bridge
+// drops frames from it.
 const TemplateMAC = "02:73:76:2d:74:6d"
 
-// TemplateVM is the VM that becomes the template t. No other of the job runs yet, so it
-// borrows the tap of the first.
+// TemplateVM is the VM that becomes the template t. It borrows the tap of the job's first
+// VM, since no VM of the job runs yet.
 func (p Plan) TemplateVM(t template.Template) VM {
 	return VM{
 		Number: p.VMs[0].Number, Name: "template", Domain: "slurmv-" + p.Job.ID.String() + "-template",

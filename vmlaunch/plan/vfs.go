@@ -8,7 +8,8 @@ import (
 	"github.com/slurm-v/slurm-v/internal/vmnet"
 )
 
-// vfHosts names the VFs of the job's VM with that number, vm3-vf0.
+// vfHosts returns the names and addresses of the VFs of one VM of the job, vm3-vf0. number
+// is the VM's number in the job.
 func (p Plan) vfHosts(number int) ([]guest.Host, error) {
 	vfs, err := p.vfs(number)
 	var hosts []guest.Host
@@ -20,8 +21,8 @@ func (p Plan) vfHosts(number int) ([]guest.Host, error) {
 	return hosts, err
 }
 
-// vfs gives the VFs of a VM their addresses, which depend on nothing but its
-// number in the job.
+// vfs returns the addresses of a VM's VFs. They depend only on the job and on the VM's
+// number in it, so every node can compute them.
 func (p Plan) vfs(number int) ([]VF, error) {
 	wanted := p.Job.Spec.SRIOV.VFs
 	vfs := make([]VF, len(wanted))

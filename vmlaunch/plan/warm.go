@@ -4,8 +4,7 @@ import (
 	"slices"
 )
 
-// coldHere says why the VMs can only be booted on this node; "" if nothing here keeps
-// them from being restored.
+// coldHere says why the VMs must boot on this node; "" if they can be restored.
 func (p Plan) coldHere() string {
 	cells := func(vm VM) bool { return len(vm.Pinning.Cells) > 1 }
 	switch {

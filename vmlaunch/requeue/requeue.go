@@ -1,8 +1,8 @@
-// Package requeue sends a job elsewhere that does not fit on a node.
+// Package requeue sends a job to other nodes if it does not fit on this one.
 //
-// Slurm counts VFs and bandwidth by the node, and a job may not fit although the
-// sums do: two half-free cards are no whole one. The node itself is well, so it is
-// not drained; the job goes elsewhere.
+// Slurm counts VFs and bandwidth per node. A job may not fit although the sums do: two
+// half-free cards cannot hold a VF that needs a whole one. The node itself works, so it is
+// not drained.
 package requeue
 
 import (
@@ -22,8 +22,8 @@ import (
 // maxRequeues bounds how often a job is sent elsewhere.
 const maxRequeues = 3
 
-// Elsewhere sends a job that does not fit on this node back into the queue, if the
-// site and the job allow it, and says so in the error. Other causes it returns as they are.
+// Elsewhere sends a job that does not fit on this node back into the queue, if the site and
+// the job allow it, and says so in the error. It returns every other cause unchanged.
 func Elsewhere(ctx context.Context, c slurm.Client, cfg config.Config, job plan.Job, cause error) error {
 	if !errors.Is(cause, vfpool.ErrNoFit) || !cfg.VF.Requeue {
 		return cause
@@ -43,7 +43,7 @@ func Elsewhere(ctx context.Context, c slurm.Client, cfg config.Config, job plan.
 	return fmt.Errorf("%w; it goes back into the queue, for other nodes", cause)
 }
 
-// refusal says why a job is not sent elsewhere; nil if it is.
+// refusal says why a job is not requeued; nil if it is.
 func refusal(record slurm.Job, cause error) error {
 	switch {
 	case !record.Batch || !record.Requeue:
@@ -54,21 +54,22 @@ func refusal(record slurm.Job, cause error) error {
 	return nil
 }
 
-// Command is the command of this program that [Run] is behind. It takes the options of
-// [start].
+// Command is the command of slurmv-agent that calls [Run], with the options that [start]
+// passes.
 const Command = "requeue"
 
-// start starts [Command], which outlives this job's processes: requeuing kills them, this
-// one too, and so does the end of the script that is told of the error.
+// start starts [Command] in a process that outlives the job's: requeuing kills the job's
+// processes, this one too, and so does the end of the batch script, which may come as soon
+// as it reads the error.
 func start(c slurm.Client, job plan.Job, cause error) error {
 	return apart.Start(Command, "--job", strconv.FormatUint(uint64(job.ID.Job), 10), "--node", job.Node,
 		"--reason", cause.Error(), "--slurm-bin", c.Bin)
 }
 
-// patience bounds how long a job may take to end here.
+// patience bounds how long the job may take to end on this node.
 const patience = 10 * time.Minute
 
-// Run sends the job elsewhere, from a process that [apart.Start] has started.
+// Run requeues the job, from a process that [apart.Start] has started.
 func Run(ctx context.Context, c slurm.Client, job uint32, node, reason string) error {
 	if err := apart.Stand(); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// serveClaim gives a device to a run, for as long as the connection lives.
+// serveClaim gives a device to a run for as long as the connection lives.
 func (s *Server) serveClaim(ctx context.Context, conn *nodeagent.Conn, r nodeagent.Request) error {
 	if err := s.mayClaim(); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (s *Server) mayClaim() error {
 	return nil
 }
 
-// awaitClaim waits no longer than the VMs live.
+// awaitClaim waits for a device, but no longer than the VMs live.
 func (s *Server) awaitClaim(ctx context.Context, conn *nodeagent.Conn, noWait bool) (nodeagent.Claim, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -72,13 +72,13 @@ func (s *Server) awaitClaim(ctx context.Context, conn *nodeagent.Conn, noWait bo
 	})
 }
 
-// endClaim ends the programs of a run that is over and then makes its device free.
-// On the other nodes the next claim does that. At the end of the job, where all is
-// told to end, the programs keep the time that Slurm gives them.
+// endClaim ends the programs of a run that is over and then frees its device. It ends them
+// on this node; each other node does so at the next claim on the device. If the job itself
+// is ending, endClaim does nothing, so programs keep the time that Slurm gives them.
 func (s *Server) endClaim(claim nodeagent.Claim) {
 	select {
 	case <-s.programs.ending:
-		return // nobody gets it any more
+		return // nobody will claim the device again
 	default:
 	}
 	s.devices.end(claim)

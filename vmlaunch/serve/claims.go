@@ -10,8 +10,8 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// claims are the IVShmem devices of a job and who has claimed them. Only those of
-// the job's first node count: what it decides holds on all nodes.
+// claims are the IVShmem devices of a job and the claims on them. Only the job's first node
+// gives out claims, and they hold on all nodes.
 type claims struct {
 	mu      sync.Mutex
 	last    uint64 // number of the newest claim
@@ -20,8 +20,8 @@ type claims struct {
 	waiting []chan nodeagent.Claim
 }
 
-// newClaims numbers claims above those of earlier VMs of the job: step is that of
-// the VMs.
+// newClaims starts without any claim. step is the VM step: claim numbers begin with it, so
+// they are above those of the job's earlier VM steps.
 func newClaims(devices int, step uint32) *claims {
 	c := &claims{last: uint64(step) << 32}
 	for k := range devices {
@@ -30,23 +30,23 @@ func newClaims(devices int, step uint32) *claims {
 	return c
 }
 
-// errAllClaimed ends a claim that would have had to wait.
+// errAllClaimed is the error of a claim with noWait while every device is claimed.
 var errAllClaimed = errors.New("every IVShmem device of the job is claimed")
 
-// settle is how long a claim waits without a word, and also if it is not to wait:
-// that an earlier run has ended its script knows a moment before this process.
+// settle is how long a claim waits silently, even with noWait: a script that starts its
+// next run may be a moment faster than this process, which has to notice that the run
+// before has ended.
 const settle = 2 * time.Second
 
-// A claimWish says how a claim is to wait. busy reports whether a run that has
-// claimed a device is certainly not over; waiting is called once if no device
-// became free soon.
+// A claimWish says how a claim waits. busy reports whether the run of another claim
+// certainly still goes on; waiting is called once if no device is free after settle.
 type claimWish struct {
 	noWait  bool
 	busy    func(nodeagent.Claim) bool
 	waiting func()
 }
 
-// acquire returns a claim, first come first served.
+// acquire returns a claim. First come, first served.
 func (c *claims) acquire(ctx context.Context, wish claimWish) (nodeagent.Claim, error) {
 	granted := make(chan nodeagent.Claim, 1)
 	held := c.queue(granted)
@@ -66,14 +66,14 @@ func (c *claims) acquire(ctx context.Context, wish claimWish) (nodeagent.Claim, 
 	return c.leave(ctx, granted)
 }
 
-// within waits for a claim for so long, or, below zero, for ever.
+// within waits for a claim: at most patience, or for ever if patience is below zero.
 func within(ctx context.Context, granted <-chan nodeagent.Claim, patience time.Duration) (nodeagent.Claim, error) {
 	var late <-chan time.Time
 	if patience >= 0 {
 		late = time.After(patience)
 	}
 	select {
-	case claim := <-granted: // above all
+	case claim := <-granted: // even if ctx has ended
 		return claim, nil
 	default:
 	}
@@ -87,7 +87,7 @@ func within(ctx context.Context, granted <-chan nodeagent.Claim, patience time.D
 	}
 }
 
-// queue lines up and returns the claims that are held.
+// queue puts granted at the end of the queue and returns the claims that are held.
 func (c *claims) queue(granted chan nodeagent.Claim) []nodeagent.Claim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *claims) queue(granted chan nodeagent.Claim) []nodeagent.Claim {
 	return slices.Clone(c.held)
 }
 
-// leave steps out of the line, unless the claim has come meanwhile.
+// leave takes granted out of the queue, unless its claim has come meanwhile.
 func (c *claims) leave(ctx context.Context, granted chan nodeagent.Claim) (nodeagent.Claim, error) {
 	c.mu.Lock()
 	at := slices.Index(c.waiting, granted)
@@ -116,7 +116,7 @@ func (c *claims) leave(ctx context.Context, granted chan nodeagent.Claim) (nodea
 	return nodeagent.Claim{}, errAllClaimed
 }
 
-// release makes the device of a claim free.
+// release frees the device of a claim.
 func (c *claims) release(claim nodeagent.Claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +125,7 @@ func (c *claims) release(claim nodeagent.Claim) {
 	c.grant()
 }
 
-// grant serves the line as long as there are devices.
+// grant serves the queue as long as devices are free.
 func (c *claims) grant() {
 	for len(c.free) > 0 && len(c.waiting) > 0 {
 		c.last++

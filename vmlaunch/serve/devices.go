@@ -12,10 +12,10 @@ import (
 
 // devices are the IVShmem devices of this node's VMs and the runs that use them.
 //
-// A node does not hear of it when a claim ends; but the first program of a later
-// claim on the same device is the proof. What is left of the earlier run is ended
-// then, and the device zeroed once the guests have confirmed that, before the program
-// starts. So no run finds anything of another, and nodes need not speak to each other.
+// Nodes are not told when a claim ends. A node notices it when the first program of a later
+// claim on the same device comes. The node then ends what is left of the earlier run, waits
+// until the guests confirm it, zeroes the device, and only then starts the program. So no
+// run sees another's data, and the nodes need not talk to each other.
 type devices struct {
 	mu   sync.Mutex
 	vms  int
@@ -24,17 +24,17 @@ type devices struct {
 }
 
 type ivshmemDevice struct {
-	over uint64 // no claim up to this number may come any more
-	use  *use   // the newest; nil before the first
-	lost error  // why nobody can have it again: somebody may still write to it
+	over uint64 // claims up to this number have ended
+	use  *use   // of the newest claim; nil before the first
+	lost error  // why nobody may use the device again: an earlier program may still write to it
 }
 
-// A use is what a run does with a device on this node.
+// A use is a run's use of a device on this node.
 type use struct {
 	claim nodeagent.Claim
-	vm    []int // of each share of its tasks
-	loads []int // tasks in each VM
-	tasks int   // that will come
+	vm    []int // VM of each share of the run's tasks
+	loads []int // how many of the tasks are in each VM
+	tasks int   // how many tasks will come
 
 	begun, running int // programs so far, and now
 	programs       sync.WaitGroup
@@ -50,8 +50,8 @@ func newDevices(count, vms int, wipe func(int) error) *devices {
 	return &devices{vms: vms, all: make([]ivshmemDevice, count), wipe: wipe}
 }
 
-// enter counts a program of a run in and returns when its device is ready. The caller
-// must leave.
+// enter counts a program of a run in and returns when its device is ready. The caller must
+// call leave on the use.
 func (d *devices) enter(ctx context.Context, r nodeagent.Request) (*use, error) {
 	u, err := d.join(r)
 	if err != nil {
@@ -78,7 +78,7 @@ func errOver(c nodeagent.Claim) error {
 	return fmt.Errorf("the claim of this run on IVShmem device %d has ended", c.Device)
 }
 
-// join finds the use that a program belongs to, or begins it.
+// join finds the use for a program, or begins it.
 func (d *devices) join(r nodeagent.Request) (*use, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,7 +100,7 @@ func (d *devices) join(r nodeagent.Request) (*use, error) {
 	return u, nil
 }
 
-// begin makes a newer claim the device's.
+// begin starts the use of a newer claim and ends the earlier one.
 func (d *devices) begin(dev *ivshmemDevice, r nodeagent.Request) {
 	earlier := dev.use
 	u := &use{claim: *r.Claim, tasks: 1, ready: make(chan struct{}), devices: d}
@@ -117,7 +117,7 @@ func (d *devices) begin(dev *ivshmemDevice, r nodeagent.Request) {
 	go d.prepare(u, earlier)
 }
 
-// prepare zeroes the device when nothing is left of the run before.
+// prepare zeroes the device once all programs of the earlier run have ended.
 func (d *devices) prepare(u, earlier *use) {
 	defer close(u.ready)
 	if earlier != nil {
@@ -132,7 +132,7 @@ func (d *devices) prepare(u, earlier *use) {
 	}
 }
 
-// loads counts the tasks of the runs in each VM.
+// loads counts the tasks of all live runs in each VM.
 func (d *devices) loads() []int {
 	loads := make([]int, d.vms)
 	for i := range d.all {
@@ -145,12 +145,12 @@ func (d *devices) loads() []int {
 	return loads
 }
 
-// live reports whether tasks of the run are here or still to come.
+// live reports whether tasks of the run are on this node or still to come.
 func (u *use) live() bool {
 	return u.over.Err() == nil && (u.running > 0 || u.begun < u.tasks)
 }
 
-// place is the VM on this node in which a task of the run belongs.
+// place returns the index of the VM on this node for a task of the run.
 func (u *use) place(r nodeagent.Request) (int, error) {
 	dist, err := pmi.ParseDistribution(r.Distribution)
 	if err != nil {
@@ -162,7 +162,8 @@ func (u *use) place(r nodeagent.Request) (int, error) {
 	return u.vm[pmi.VMOf(r.LocalID, r.LocalTasks, len(u.vm), dist)], nil
 }
 
-// leave counts a program out; lost says that nobody knows what is left of it.
+// leave counts a program out. lost is an error if something of the program may still run in
+// the VM.
 func (u *use) leave(lost error) {
 	u.devices.mu.Lock()
 	u.running--
@@ -173,8 +174,8 @@ func (u *use) leave(lost error) {
 	u.programs.Done()
 }
 
-// end ends the programs of a claim and those before it, lets no further one come, and
-// returns when they have ended.
+// end ends the programs of a claim and of earlier claims, refuses further ones, and returns
+// when all have ended.
 func (d *devices) end(c nodeagent.Claim) {
 	d.mu.Lock()
 	dev := &d.all[c.Device]
@@ -198,7 +199,7 @@ func (d *devices) busy(c nodeagent.Claim) bool {
 	return u != nil && u.claim == c && u.running > 0
 }
 
-// claims are those under which programs may run here.
+// claims returns the claims whose programs may run on this node.
 func (d *devices) claims() []nodeagent.Claim {
 	d.mu.Lock()
 	defer d.mu.Unlock()

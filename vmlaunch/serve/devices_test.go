@@ -15,7 +15,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// request is what the relay of one of some local tasks asks for.
+// request is the request of the relay of task id among tasks local tasks.
 func request(c nodeagent.Claim, id, tasks int) nodeagent.Request {
 	return nodeagent.Request{Op: nodeagent.OpExec, VM: nodeagent.ByPlacement, LocalID: id, LocalTasks: tasks, Claim: &c}
 }

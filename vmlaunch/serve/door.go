@@ -19,22 +19,23 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// A door is the job's socket: it decides who comes in, before a byte is read.
+// A door is the job's socket. It decides which callers come in, before it reads a byte from
+// them.
 //
-// The kernel keeps out other users, by the mode of the socket: they cannot even fill the
-// queue before it. Of those who connect, root and processes of this very job come in.
-// The owner's connections are bounded, so that there is always a descriptor for root's.
+// The socket's mode keeps out other users: they cannot even fill its queue. Of the callers
+// who connect, root and processes of this very job come in. The number of the owner's
+// connections is bounded, so there is always a descriptor for root's.
 type door struct {
 	listener *net.UnixListener
 	path     string
 	job      uint32
 	owner    owner.Owner
-	proc     string        // where callers are looked up
-	room     chan struct{} // holds one for each connection of the owner's
+	proc     string        // where /proc is mounted; callers are looked up there
+	room     chan struct{} // has one element for each connection of the owner
 	log      *slog.Logger
 
-	spare   *os.File // given up for a caller for whom there is no descriptor
-	failing bool     // accept fails, and the log says so
+	spare   *os.File // closed to accept a caller when descriptors have run out
+	failing bool     // accept fails, and this has been logged
 }
 
 // A caller is a connection that has come in.
@@ -61,9 +62,9 @@ func (s *Server) openDoor() (*door, error) {
 	}, nil
 }
 
-// listenFor listens at path. The socket gets its name when it is the owner's: until then
-// the agent is not up yet, which callers understand, and they are never told that they
-// may not.
+// listenFor listens at path. The socket gets this name only once it belongs to the owner.
+// Callers that come earlier find no socket and understand that the agent is not up yet;
+// they would otherwise be told that access is denied.
 func listenFor(path string, as owner.Owner) (*net.UnixListener, error) {
 	unnamed := path + ".new"
 	_, _ = os.Remove(path), os.Remove(unnamed)
@@ -89,7 +90,7 @@ func (d *door) close() {
 	_ = os.Remove(d.path)
 }
 
-// accept returns the next caller who may come in, or why there will be none.
+// accept returns the next caller who may come in, or why no further one will.
 func (d *door) accept(ctx context.Context) (*caller, error) {
 	for {
 		d.holdSpare()
@@ -108,15 +109,16 @@ func (d *door) accept(ctx context.Context) (*caller, error) {
 	}
 }
 
-// holdSpare keeps a descriptor for the time when there is no other.
+// holdSpare opens the spare descriptor, if it is closed.
 func (d *door) holdSpare() {
 	if d.spare == nil {
 		d.spare, _ = os.Open(os.DevNull)
 	}
 }
 
-// acceptSpared gives up the spare descriptor where accept has none: who comes by it is
-// judged, for which all but root would need another one.
+// acceptSpared accepts a connection. If the process has no descriptor left, it closes the
+// spare one for it, so that root always gets in: to admit any other caller takes a second
+// descriptor, so others are refused.
 func (d *door) acceptSpared() (*net.UnixConn, error) {
 	conn, err := d.listener.AcceptUnix()
 	if d.spare == nil || !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {
@@ -127,15 +129,16 @@ func (d *door) acceptSpared() (*net.UnixConn, error) {
 	return d.listener.AcceptUnix()
 }
 
-// passing reports whether accept may do better after a while: a caller who has gone, a
-// kernel short of something. It must not end the agent, and with it the VMs.
+// passing reports whether accept may succeed later: the caller has gone, or the kernel is
+// short of something. Such an error must not end the agent, because the VMs would end with
+// it.
 func passing(err error) bool {
 	return slices.ContainsFunc([]error{
 		unix.ECONNABORTED, unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EPROTO, unix.EPERM,
 	}, func(known error) bool { return errors.Is(err, known) })
 }
 
-// acceptPause is how long accept is left alone when it fails.
+// acceptPause is the pause after accept has failed.
 const acceptPause = 50 * time.Millisecond
 
 func (d *door) pause(ctx context.Context, err error) {
@@ -168,8 +171,8 @@ func (d *door) admit(conn *net.UnixConn) *caller {
 	return &caller{UnixConn: conn, leave: func() { <-d.room }}
 }
 
-// mayEnter admits processes of this very job. The owner's uid alone is not enough: one
-// of their jobs has no business in another.
+// mayEnter admits processes of this very job. The owner's uid is not enough: the owner's
+// other jobs must stay out.
 func (d *door) mayEnter(peer *unix.Ucred) error {
 	if peer.Uid != d.owner.UID {
 		return fmt.Errorf("job %d belongs to %s", d.job, d.owner.Name)
@@ -184,7 +187,7 @@ func (d *door) mayEnter(peer *unix.Ucred) error {
 	return nil
 }
 
-// takeRoom counts a connection of the owner's in.
+// takeRoom counts a connection of the owner in, or refuses it.
 func (d *door) takeRoom() error {
 	select {
 	case d.room <- struct{}{}:
@@ -194,7 +197,8 @@ func (d *door) takeRoom() error {
 	}
 }
 
-// refuse says why in one line, for which a connection that has just been made has room.
+// refuse writes the reason in one line and closes the connection. The line fits into the
+// new connection's buffer, so writing it does not block.
 func (d *door) refuse(conn *net.UnixConn, why error) {
 	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 	_ = nodeagent.NewConn(conn).WriteJSON(nodeagent.Reply{Error: why.Error()})
@@ -202,21 +206,22 @@ func (d *door) refuse(conn *net.UnixConn, why error) {
 }
 
 const (
-	// otherConnections are those of the owner that are no program's: the hold, runs that
-	// have claimed a device or wait for one, consoles, forwarded ports.
+	// otherConnections is how many connections the owner may have beside those of programs:
+	// the hold, runs that have claimed a device or wait for one, consoles, forwarded ports.
 	otherConnections = 512
 
-	// otherDescriptors are left to root's connections, libvirt and logs.
+	// otherDescriptors is how many descriptors are kept free for root's connections,
+	// libvirt and logs.
 	otherDescriptors = 64
 )
 
-// connections is how many the owner may have open: one for each program that may run,
-// and others, as far as the agent has descriptors.
+// connections is how many connections the owner may have: one for each program that may run
+// and otherConnections more, as far as the agent has descriptors.
 func connections(p plan.Plan, free int) int {
 	return max(1, min(len(p.VMs)*p.Programs+otherConnections, free-otherDescriptors))
 }
 
-// freeDescriptors is how many more this process may open.
+// freeDescriptors is how many more descriptors this process may open.
 func freeDescriptors() (int, error) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -226,7 +231,7 @@ func freeDescriptors() (int, error) {
 	return int(min(limit.Cur, 1<<30)) - len(open), err
 }
 
-// peerOf asks the kernel who is at the other end.
+// peerOf asks the kernel which process is at the other end.
 func peerOf(conn *net.UnixConn) (cred *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

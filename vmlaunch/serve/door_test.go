@@ -18,7 +18,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// Who is not let in is told so, and who is let in proves that the others could be.
+// The door tells refused callers why. Admitted callers prove that the probe would get in.
 func TestDoorLetsInTheJobAndRoot(t *testing.T) {
 	_, socket, proc := startAgent(t, agentPart{})
 	tests := map[string]struct {

@@ -9,10 +9,10 @@ import (
 	"github.com/slurm-v/slurm-v/internal/privileges"
 )
 
-// needed are the capabilities that serving the VMs takes.
+// needed returns the capabilities that the agent needs to serve the VMs.
 func needed(mountInfo string) []cap.Value {
-	// libvirt tells of a VM's end once it has made sure by kill(2) that QEMU, which is
-	// another user's, is gone.
+	// libvirt reports a VM's end once kill(2) has shown that QEMU is gone. QEMU runs as
+	// another user, so this needs the capability.
 	keep := []cap.Value{cap.KILL}
 	if hidesProcesses(mountInfo) {
 		keep = append(keep, cap.SYS_PTRACE) // to read /proc/PID/cgroup of callers
@@ -20,14 +20,14 @@ func needed(mountInfo string) []cap.Value {
 	return keep
 }
 
-// neededForMap are those until the addresses of the job's other nodes have come with
-// the map.
+// neededForMap returns the capabilities that the agent needs until the map with the
+// addresses of the job's other nodes has come.
 func neededForMap(mountInfo string) []cap.Value {
 	return append(needed(mountInfo), cap.NET_ADMIN)
 }
 
-// hidesProcesses reports whether /proc shows processes of others only to those who may
-// trace them (hidepid), by the text of /proc/self/mountinfo.
+// hidesProcesses reports whether /proc shows the processes of other users only to those who
+// may trace them (hidepid), from the text of /proc/self/mountinfo.
 func hidesProcesses(mountInfo string) bool {
 	for line := range strings.Lines(mountInfo) {
 		fields, options, _ := strings.Cut(line, " - ")
@@ -41,13 +41,14 @@ func hidesProcesses(mountInfo string) bool {
 	return false
 }
 
-// mountInfo is what /proc/self/mountinfo says. Where it cannot be read, nothing is hidden.
+// mountInfo returns the text of /proc/self/mountinfo, "" if it cannot be read.
+// hidesProcesses then reports false.
 func mountInfo() string {
 	text, _ := os.ReadFile("/proc/self/mountinfo")
 	return string(text)
 }
 
-// shed gives up what serving does not take.
+// shed gives up the privileges that serving does not need.
 func (s *Server) shed() error {
 	keep := needed(mountInfo())
 	if s.plan.HasPeers() {
@@ -56,8 +57,8 @@ func (s *Server) shed() error {
 	return privileges.Shed(keep)
 }
 
-// shedForMap gives up what only the map takes. An agent that cannot do that has all its
-// VMs running, and no less than before.
+// shedForMap gives up the privileges that only the map needed. If it cannot, the agent goes
+// on with them: all its VMs are running.
 func (s *Server) shedForMap() {
 	if !s.plan.HasPeers() {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// programs counts those that run in the VMs of the node, until no more may start.
+// programs counts the programs that run in the VMs of the node, until no more may start.
 type programs struct {
 	plan   plan.Plan
 	ending chan struct{} // closed when no new program may start
@@ -24,8 +24,8 @@ func newPrograms(p plan.Plan) *programs {
 	return &programs{plan: p, ending: make(chan struct{}), in: map[*machine.Machine]int{}}
 }
 
-// begin counts a program in, unless the job is ending or its VM has as many as the site
-// allows.
+// begin counts a program in. It refuses it if the job is ending or the VM runs as many
+// programs as the site allows.
 func (p *programs) begin(m *machine.Machine) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +50,8 @@ func (p *programs) end(m *machine.Machine) {
 	p.running.Done()
 }
 
-// finish lets no new program start, and returns when those that run have ended or ctx has.
+// finish lets no new program start, and returns when the running ones have ended or ctx
+// has.
 func (p *programs) finish(ctx context.Context) {
 	p.mu.Lock()
 	p.once.Do(func() { close(p.ending) })

@@ -17,7 +17,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// helloTimeout bounds how long a connection may take to say what it wants.
+// helloTimeout bounds how long a connection may take to send its request.
 const helloTimeout = 10 * time.Second
 
 // A Server answers on the socket of a job on one node.
@@ -33,14 +33,14 @@ type Server struct {
 	mapped  chan struct{} // closed when every VM knows the others
 
 	sshMu   sync.Mutex
-	sshHost sshkey.Pair // of the guests' sshds
+	sshHost sshkey.Pair // host key of the guests' sshds
 
-	proc string // where callers are looked up: /proc but for tests
+	proc string // where /proc is mounted; tests set another directory
 }
 
-// New serves the VMs of set, which run. connect is called at most once, with the map of
-// the job's VMs: it makes those of set known to the others. wipe zeroes the shared memory
-// that is the IVShmem device with that number.
+// New returns the server of the running VMs of set. The server calls connect at most once,
+// with the map of the job's VMs: connect makes those of set known to the others. wipe
+// zeroes the shared memory of the IVShmem device with that number.
 func New(set *machine.Set, connect func(context.Context, []nodeagent.NodeVMs) error, wipe func(device int) error) *Server {
 	p := set.Plan
 	count := p.Job.Spec.IVShmem.Devices
@@ -50,9 +50,9 @@ func New(set *machine.Set, connect func(context.Context, []nodeagent.NodeVMs) er
 	}
 }
 
-// Serve answers until the step ends: a stop request, or ctx. It gives up the privileges
-// that this does not take, and calls ready once callers can connect. It leaves the VMs
-// running.
+// Serve answers until the step ends: until a stop request, or until ctx ends. It gives up
+// all privileges that serving does not need, and calls ready once callers can connect. It
+// leaves the VMs running.
 func (s *Server) Serve(ctx context.Context, ready func()) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -101,7 +101,7 @@ func (s *Server) answer(ctx context.Context, stop func(), c *caller) {
 	}
 }
 
-// mayAsk leaves the end of the VMs to root, who reclaims what they hold.
+// mayAsk allows only root to stop the VMs: root then reclaims everything that they hold.
 func (c *caller) mayAsk(op string) error {
 	if op == nodeagent.OpStop && !c.root {
 		return errors.New("only root may stop the VMs of a job this way; use scancel")
@@ -135,15 +135,14 @@ func (s *Server) serve(ctx context.Context, stop func(), conn *nodeagent.Conn, r
 	return fmt.Errorf("operation %q is not known", r.Op)
 }
 
-// describe returns the VMs of this node, and who may use their IVShmem devices.
+// describe returns the VMs of this node, and the claims on their IVShmem devices.
 func (s *Server) describe() nodeagent.NodeVMs {
 	d := s.set.Describe()
 	d.Claims = s.devices.claims()
 	return d
 }
 
-// serveHold is the conversation with the VM step's task, see
-// [nodeagent.HoldMessage].
+// serveHold talks with the VM step's task; see [nodeagent.HoldMessage].
 func (s *Server) serveHold(ctx context.Context, conn *nodeagent.Conn) error {
 	d := s.describe()
 	if err := conn.WriteJSON(nodeagent.Reply{Node: &d}); err != nil {
@@ -187,8 +186,8 @@ func (s *Server) holdMap(ctx context.Context, conn *nodeagent.Conn, all []nodeag
 	_ = conn.WriteJSON(nodeagent.HoldMessage{Ready: true})
 }
 
-// farewell is how long the relays of a VM that has ended have to ask why: when the
-// step ends, so does this process.
+// farewell is how long the relays of a VM that has ended may ask for the reason. When the
+// step ends, this process ends too and answers nobody.
 const farewell = time.Second
 
 // reportFailure ends the step when a VM ends by itself: the job has lost part of
@@ -202,7 +201,7 @@ func (s *Server) reportFailure(ctx context.Context, conn *nodeagent.Conn) {
 	}
 }
 
-// serveExec joins a relay and the guest that its program runs in.
+// serveExec connects a relay with the guest in which its program runs.
 func (s *Server) serveExec(ctx context.Context, conn *nodeagent.Conn, r nodeagent.Request) error {
 	m, err := s.chooseMachine(r)
 	if err != nil {
@@ -249,8 +248,8 @@ func (s *Server) machineOf(use *use, r nodeagent.Request) (*machine.Machine, err
 	return s.set.Machines[index], nil
 }
 
-// runProgram runs what a relay asks for in a VM, to its end. It refuses only before
-// the reply; lost means that something of the program may still be in the VM.
+// runProgram runs a relay's program in a VM, to its end. refused is set only if the reply
+// has not been sent. lost means that something of the program may still be in the VM.
 func (s *Server) runProgram(ctx context.Context, conn *nodeagent.Conn, m *machine.Machine, reply nodeagent.Reply) (lost, refused error) {
 	if err := s.programs.begin(m); err != nil {
 		return nil, err
@@ -274,7 +273,7 @@ func (s *Server) runProgram(ctx context.Context, conn *nodeagent.Conn, m *machin
 	return lost, nil
 }
 
-// chooseMachine finds the VM that a request is about.
+// chooseMachine finds the VM for a request.
 func (s *Server) chooseMachine(r nodeagent.Request) (*machine.Machine, error) {
 	if r.VM != nodeagent.ByPlacement {
 		for _, m := range s.set.Machines {
@@ -295,8 +294,8 @@ func (s *Server) chooseMachine(r nodeagent.Request) (*machine.Machine, error) {
 	return s.set.Machines[pmi.VMOf(r.LocalID, r.LocalTasks, len(s.set.Machines), dist)], nil
 }
 
-// awaitMap returns when the VMs know each other: a program may start before the
-// slowest node of the job is ready.
+// awaitMap returns when the VMs know each other. Programs wait for this, because the user
+// may start one before the slowest node of the job is ready.
 func (s *Server) awaitMap(ctx context.Context) error {
 	select {
 	case <-s.mapped:
@@ -310,7 +309,7 @@ func (s *Server) awaitMap(ctx context.Context) error {
 	}
 }
 
-// asOwner makes a program the owner's, whatever its relay asked for.
+// asOwner makes a program run as the job's owner, whatever its relay asked for.
 func (s *Server) asOwner(h *guest.Header) error {
 	if h.Command != nil {
 		h.Command.UID, h.Command.GID, h.Command.Groups = s.plan.Owner.UID, s.plan.Owner.GID, s.plan.Owner.GroupIDs()
@@ -369,7 +368,7 @@ func join(a, b halfCloser) {
 	both.Wait()
 }
 
-// serveKey opens every VM of the node to the holder of a key, by ssh.
+// serveKey opens every VM of the node, by ssh, to the holder of a key.
 func (s *Server) serveKey(ctx context.Context, conn *nodeagent.Conn, r nodeagent.Request) error {
 	public, err := sshkey.Public(r.HostKey)
 	if err != nil {
@@ -387,8 +386,8 @@ func (s *Server) serveKey(ctx context.Context, conn *nodeagent.Conn, r nodeagent
 	return conn.WriteJSON(nodeagent.Reply{Node: &d})
 }
 
-// hostKey is the first one that was offered, for as long as the VMs live: others
-// may have written it down.
+// hostKey returns the first host key that was offered. It stays the same as long as the VMs
+// live, because users may have written it down.
 func (s *Server) hostKey(offered sshkey.Pair) sshkey.Pair {
 	s.sshMu.Lock()
 	defer s.sshMu.Unlock()
@@ -398,8 +397,8 @@ func (s *Server) hostKey(offered sshkey.Pair) sshkey.Pair {
 	return s.sshHost
 }
 
-// listenAddresses is where the guest's sshd is reached: by the other VMs of the job, and
-// through this agent.
+// listenAddresses are the addresses of the guest's sshd: one for the other VMs of the job,
+// and one for this agent, which forwards connections.
 func listenAddresses(m *machine.Machine) []string {
 	return []string{m.Describe().Address, "127.0.0.1"}
 }

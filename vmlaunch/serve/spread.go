@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// spread decides which VM of a node gets each share of a run's tasks there, so that
-// tasks of several runs share vCPUs only where there are too few: the larger shares
-// go to the VMs where other runs have the fewest tasks (loads). It returns the VM of
-// each share, and how many tasks each VM gets.
+// spread decides which VM of a node gets each share of a run's tasks on it. Tasks of
+// several runs should share vCPUs only where there are too few. So the larger shares go to
+// the VMs where other runs have the fewest tasks (loads). spread returns the VM of each
+// share, and how many tasks each VM gets.
 //
-// Which tasks are a share is not decided here: [pmi.VMOf] says that, and MPI is told
-// by it which ranks are in one VM on every node of the job, without knowing what else
-// runs there. So a node is free only to choose the VMs of the shares, the first of
-// which are the larger ones.
+// [pmi.VMOf] decides which tasks form a share. MPI learns from it which ranks share a VM,
+// for every node of the job, without knowing what else runs there. So a node may only
+// choose which VM gets which share. The first shares are the larger ones.
 func spread(tasks int, loads []int) (vm, gets []int) {
 	for i := range loads {
 		vm = append(vm, i)

@@ -14,12 +14,12 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// launchGrace is how long no launch may be seen: it is started in the background
-// beside this step.
+// launchGrace is how long AwaitLaunch waits without seeing slurmv launch, which users start
+// in the background beside this step.
 const launchGrace = 5 * time.Second
 
-// AwaitLaunch returns when the agent of this node listens, or with an error when
-// nobody starts it any more. path is the configuration's.
+// AwaitLaunch returns when the agent of this node listens. It returns an error if no step
+// is starting the agent any more. path is the configuration file.
 func AwaitLaunch(ctx context.Context, path string, wait time.Duration) error {
 	cfg, err := config.Load(path)
 	if err != nil {

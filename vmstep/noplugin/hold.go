@@ -14,10 +14,10 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// hold stays with the agent of this node until ctx ends, which is the end of the
-// step: programs in the VMs have some time to end then. io.EOF means that the
-// agent has left. On the job's first node it first tells all agents of each other,
-// which slurm-v-run's keeper does where there is the plugin.
+// hold stays connected to the agent of this node until ctx ends, which is the end of the
+// step. Programs in the VMs then have some time to end. hold returns io.EOF if the agent
+// leaves first. On the job's first node, hold sends the map of all VMs to all agents, as
+// slurm-v-run's keeper does on clusters with the plugin.
 func hold(ctx context.Context, socket string) error {
 	client, err := nodeagent.Dial(ctx, socket)
 	if err != nil {
@@ -36,8 +36,8 @@ func hold(ctx context.Context, socket string) error {
 	return untilEnded(ctx, holder, programTime(killWait(ctx)))
 }
 
-// untilEnded stays until the agent leaves or, after ctx has ended, the programs
-// have, which get no more than the given time for it.
+// untilEnded returns when the agent leaves. Once ctx has ended, it returns when the
+// programs have ended, but after the time programs at the latest.
 func untilEnded(ctx context.Context, holder *nodeagent.Holder, programs time.Duration) error {
 	defer context.AfterFunc(ctx, func() {
 		time.AfterFunc(programs, func() { _ = holder.Close() })
@@ -45,27 +45,28 @@ func untilEnded(ctx context.Context, holder *nodeagent.Holder, programs time.Dur
 	return holder.UntilEnded(ctx)
 }
 
-// programTime is how long programs may take to end when Slurm waits that long from
-// TERM to KILL: after KILL nobody is left in this step to give back the VMs.
+// programTime is how long programs may take to end if Slurm waits killWait between TERM and
+// KILL. It is shorter than killWait, because this step has to give back the VMs before KILL
+// ends it.
 func programTime(killWait time.Duration) time.Duration {
 	const reclaim = 5 * time.Second
 	return max(killWait-reclaim, time.Second)
 }
 
-// killWait asks Slurm; where there is no answer it is Slurm's default.
+// killWait asks Slurm for its KillWait. If Slurm does not answer, it is Slurm's default.
 func killWait(ctx context.Context) time.Duration {
 	settings, _ := slurm.User(os.Environ()).Settings(ctx)
 	return settings.KillWait()
 }
 
-// mapPatience bounds the wait for the slowest node of the job: the longest time
-// that a configuration gives VMs to become ready.
+// mapPatience bounds the wait for the slowest node of the job. It is the longest time that
+// a configuration may give VMs to become ready.
 const mapPatience = 2 * time.Hour
 
-// shareMap waits until the agents of all nodes have their VMs and sends each of
-// them the map.
+// shareMap waits until the agents of all nodes have their VMs and sends the map to each
+// agent.
 func shareMap(ctx context.Context) error {
-	// The step's variables are about the step; how many nodes the job has Slurm says.
+	// SLURM_NNODES and the like describe this step, so ask Slurm for the job's nodes.
 	job, err := slurm.User(os.Environ()).RunningJob(ctx, os.Getenv(slurm.EnvJobID))
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func shareMap(ctx context.Context) error {
 	return jobvms.Step{Job: job, Agent: []string{"query", "map"}, Stdin: &text}.Run(ctx, jobvms.Ignore)
 }
 
-// assemble asks until every node has its VMs.
+// assemble asks all agents again and again until every node has its VMs.
 func assemble(ctx context.Context, job slurm.StepJob) ([]nodeagent.NodeVMs, error) {
 	for {
 		nodes, err := jobvms.Ask(ctx, job)

@@ -1,6 +1,6 @@
-// Package noplugin is slurmv launch, run and reclaim, by which a job has VMs on a cluster
-// without the plugin: users start the node agent by sudo in a step of their own. What the
-// agent then believes is package entitle's.
+// Package noplugin has slurmv launch, run and reclaim: they give a job VMs on a cluster
+// without the plugin. Users start the node agent with sudo in a step of their own. Package
+// entitle decides what the agent then believes.
 package noplugin
 
 import (
@@ -24,19 +24,20 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// SudoersLine lets every user start the agent for a job of his own.
+// SudoersLine lets every user start the agent for their own jobs.
 func SudoersLine() string {
 	return fmt.Sprintf("ALL ALL=(root) NOPASSWD: %[1]s launch --task, %[1]s reclaim --task", vmstep.AgentPath())
 }
 
-// SecurePathLine keeps the caller's PATH from root's programs, where sudo does not already.
-// It is a command's setting, so the command stands in it without arguments.
+// SecurePathLine makes sudo run root's programs with a safe PATH instead of the caller's,
+// if sudo does not do so already. The setting belongs to a command, and sudoers wants the
+// command without arguments here.
 func SecurePathLine() string {
 	return fmt.Sprintf(`Defaults!%s secure_path="%s"`, vmstep.AgentPath(), program.Path)
 }
 
-// Launch starts the VMs of this job on this node and holds them until they are reclaimed,
-// or the step ends. words shows how far they are.
+// Launch starts the VMs of this job on this node and holds them until they are reclaimed or
+// the step ends. It shows their progress on words.
 func Launch(ctx context.Context, cfg config.Config, spec jobspec.Spec, words io.Writer) error {
 	if err := checkStep(os.Getenv); err != nil {
 		return err
@@ -52,8 +53,8 @@ func Launch(ctx context.Context, cfg config.Config, spec jobspec.Spec, words io.
 	return agent.end(ctx, hold(ctx, socket))
 }
 
-// checkStep refuses a step that would not work, or that slurmv run, ps and the
-// other commands would not find.
+// checkStep refuses a step in which launching would not work, or that slurmv run, ps and
+// the other commands would not find.
 func checkStep(env func(string) string) error {
 	switch {
 	case env(slurm.EnvLocalID) != "0":
@@ -67,12 +68,12 @@ func checkStep(env func(string) string) error {
 // A rootAgent is the node's agent, started by sudo.
 type rootAgent struct {
 	sudo  *exec.Cmd
-	words *bytes.Buffer // what sudo says
+	words *bytes.Buffer // sudo's stderr
 	out   *bufio.Scanner
 }
 
-// startAgent returns when the VMs of this node are ready. The agent ends itself
-// when the step is cancelled before: sudo passes signals on.
+// startAgent starts the agent and returns when the VMs of this node are ready. If the step
+// is cancelled before, the agent ends itself, because sudo passes signals on.
 func startAgent(spec jobspec.Spec, words io.Writer) (*rootAgent, error) {
 	a := &rootAgent{sudo: sudo("launch"), words: &bytes.Buffer{}}
 	a.sudo.Stdin, a.sudo.Stderr = strings.NewReader(spec.Encode()), a.words
@@ -90,12 +91,13 @@ func startAgent(spec jobspec.Spec, words io.Writer) (*rootAgent, error) {
 	return a, nil
 }
 
-// sudo asks for no password: nobody could give one.
+// sudo runs a command of the agent as root. It never asks for a password, because nobody
+// could type one.
 func sudo(command string) *exec.Cmd {
 	return exec.Command("sudo", "-n", vmstep.AgentPath(), command, "--task")
 }
 
-// awaitReady shows how far the VMs are until they are ready.
+// awaitReady shows the progress of the VMs until they are ready.
 func (a *rootAgent) awaitReady(words io.Writer) error {
 	terminal := false
 	if file, ok := words.(*os.File); ok {
@@ -122,8 +124,8 @@ func (a *rootAgent) awaitReady(words io.Writer) error {
 	return sudoError(a.sudo.Wait(), a.words.String())
 }
 
-// sudoError says why there is no agent, and what an administrator has to do when
-// sudo does not run it.
+// sudoError says why there is no agent. If sudo refuses to run it, the error says what an
+// administrator has to do.
 func sudoError(err error, words string) error {
 	said := firstLine(strings.TrimSpace(words))
 	switch {
@@ -135,8 +137,8 @@ func sudoError(err error, words string) error {
 	return fmt.Errorf("the node agent failed: %w: %s", err, said)
 }
 
-// end is the end of this task: it gives back the VMs, unless somebody else had
-// the agent do so, which is what a good end of the agent means.
+// end ends this task: it gives back the VMs, unless the agent has ended without an error.
+// In that case another process made the agent give them back.
 func (a *rootAgent) end(ctx context.Context, holdErr error) error {
 	if errors.Is(holdErr, io.EOF) || errors.Is(holdErr, io.ErrUnexpectedEOF) {
 		if err := a.sudo.Wait(); err == nil {
@@ -145,12 +147,13 @@ func (a *rootAgent) end(ctx context.Context, holdErr error) error {
 		holdErr = errors.New("the node agent is gone, and with it the VMs of this node; slurmv logs may say why")
 	}
 	if ctx.Err() != nil {
-		holdErr = nil // the end was wanted
+		holdErr = nil // the step is ending, so this is no error
 	}
 	return errors.Join(holdErr, Reclaim())
 }
 
-// Reclaim ends the VMs of this job on this node, and gives back what they hold. It goes on when the step is told to end: it is what has to be done then.
+// Reclaim ends the VMs of this job on this node and gives back everything that they hold.
+// It finishes even if Slurm ends the step meanwhile.
 func Reclaim() error {
 	c := sudo("reclaim")
 	out, err := c.CombinedOutput()

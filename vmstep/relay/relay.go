@@ -1,8 +1,8 @@
-// Package relay is the Slurm task that stands for a program in a VM: what comes
-// to the task goes to the program, and the other way round.
+// Package relay is the Slurm task that stands for a program in a VM. It passes the task's
+// input to the program, and the program's output to the task.
 //
-// Streams, signals and PMI come in as values; finding the VM and starting the
-// program are the caller's. A stream that nobody reads stalls only itself.
+// Streams, signals and PMI come in as values. The caller finds the VM and starts the
+// program. A stream that nobody reads blocks no other stream.
 package relay
 
 import (
@@ -18,28 +18,28 @@ import (
 	"github.com/slurm-v/slurm-v/internal/pmi"
 )
 
-// A Task is what Slurm gave the task.
+// A Task is what Slurm gives to a task.
 type Task struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Signals        <-chan os.Signal
 
-	// Size is the size of the task's terminal, asked when it has changed; nil
-	// without a terminal.
+	// Size returns the size of the task's terminal; it is called when the size has changed.
+	// nil means no terminal.
 	Size func() guest.Size
 
-	// PMI is the descriptor of PMI_FD, and Rank the program's place among the
-	// others of its job; nil without PMI.
+	// PMI is the descriptor from PMI_FD; nil without PMI. Rank is the program's place among
+	// the programs of its job.
 	PMI  io.ReadWriteCloser
 	Rank pmi.Job
 }
 
-// confirmation bounds the wait for the guest's word that nothing of the program
-// is left. The agent goes on waiting for it without the task.
+// confirmation bounds how long the task waits for the guest to confirm that nothing of the
+// program is left. The agent goes on waiting without the task.
 const confirmation = 10 * time.Second
 
-// Run relays until the program has ended and all its output is written. An error
-// means that the program's end is unknown.
+// Run relays until the program has ended and all its output is written. An error means that
+// nobody knows how the program ended.
 func (t *Task) Run(p *guest.Process) (guest.Exit, error) {
 	done := make(chan struct{})
 	defer close(done)
@@ -56,21 +56,21 @@ func (t *Task) Run(p *guest.Process) (guest.Exit, error) {
 	return exit, err
 }
 
-// feed copies standard input. Its end is the program's end of file; a program
-// that does not read it stalls only this.
+// feed copies standard input to the program and then closes it. A program that does not
+// read its input blocks only feed.
 func (t *Task) feed(p *guest.Process) {
 	_, _ = io.Copy(p.Stdin, t.Stdin)
 	_ = p.Stdin.Close()
 }
 
-// drain copies output. If nobody takes it here any more, the program is told,
-// as a closed pipe would.
+// drain copies output. If the output's reader on this side is gone, it closes the program's
+// end, as a broken pipe would.
 func drain(w io.Writer, out io.ReadCloser) {
 	_, _ = io.Copy(w, out)
 	_ = out.Close()
 }
 
-// pass hands signals on.
+// pass passes signals on to the program.
 func (t *Task) pass(p *guest.Process, done <-chan struct{}) {
 	for {
 		select {
@@ -86,7 +86,8 @@ func (t *Task) pass(p *guest.Process, done <-chan struct{}) {
 	}
 }
 
-// talk joins the program to Slurm's PMI server. The channel gets what went wrong.
+// talk connects the program to Slurm's PMI server. The channel gets the error if the
+// conversation breaks.
 func (t *Task) talk(p *guest.Process) <-chan error {
 	broken := make(chan error, 1)
 	if t.PMI == nil || p.PMI == nil {
@@ -103,8 +104,8 @@ func (t *Task) talk(p *guest.Process) <-chan error {
 	return broken
 }
 
-// explain says why the PMI conversation broke, if the program did not live with
-// it: MPI's own words would be about a closed descriptor.
+// explain prints why the PMI conversation broke, if the program failed too: MPI itself
+// would only complain about a closed descriptor.
 func (t *Task) explain(exit guest.Exit, broken <-chan error) {
 	select {
 	case err := <-broken:

@@ -13,10 +13,10 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// An Agent is how a task finds the agent of its job on this node.
+// An Agent tells a task how to find its job's agent on this node.
 type Agent struct {
 	Config string        // path of the configuration
-	Wait   time.Duration // for VMs that are still coming up; the agent listens once they are
+	Wait   time.Duration // how long to wait for the VMs; the agent listens once they are up
 }
 
 // dial connects to the agent of this task's job on this node.
@@ -32,7 +32,7 @@ func (a Agent) dial(ctx context.Context) (*nodeagent.Client, error) {
 	return nodeagent.Dial(ctx, socket)
 }
 
-// await dials, and waits for an agent that is not there yet.
+// await connects to the agent, and waits if it is not there yet.
 func (a Agent) await(ctx context.Context) (*nodeagent.Client, error) {
 	deadline := time.Now().Add(a.Wait)
 	for {
@@ -51,7 +51,8 @@ func (a Agent) await(ctx context.Context) (*nodeagent.Client, error) {
 	}
 }
 
-// notUpYet reports that no agent listens: it does so once its VMs are ready.
+// notUpYet reports whether err means that the agent does not listen yet, because its VMs
+// are not ready.
 func notUpYet(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
 }

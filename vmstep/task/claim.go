@@ -18,17 +18,17 @@ import (
 // A Claim holds an IVShmem device of the job for a slurm-v-run.
 type Claim struct {
 	Agent
-	NoWait bool // for a device, if all are claimed
+	NoWait bool // fail if all devices are claimed
 }
 
 // errRunEnded ends a claim because its run is over.
 var errRunEnded = errors.New("slurm-v-run has ended")
 
-// Run says on standard output when the run has a device, and holds it until the end of
-// standard input, which is the end of slurm-v-run. No signal ends it: those to the whole
-// job are for the programs.
+// Run writes to standard output when the run has a device, and holds the device until the
+// end of standard input, which is the end of slurm-v-run. Signals do not end it: signals to
+// the whole job are meant for its programs.
 func (c Claim) Run() error {
-	signal.Notify(make(chan os.Signal, 1)) // all: nobody reads them
+	signal.Notify(make(chan os.Signal, 1)) // catches all signals and ignores them
 	ctx, end := context.WithCancelCause(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -70,13 +70,13 @@ func (c Claim) hold(ctx context.Context) error {
 	}
 }
 
-// srunInterval is how often a claim looks for its srun.
+// srunInterval is how often a claim checks whether its srun still lives.
 const srunInterval = 10 * time.Second
 
 // untilRefused returns when nobody listens at address any more, or ctx has ended.
 //
-// The end of srun is the end of standard input, unless all processes of srun are
-// killed at once: Slurm then lets the step live on.
+// The end of srun usually ends standard input too. But if all processes of srun are killed
+// at once, Slurm lets the step live on, and only the address shows it.
 func untilRefused(ctx context.Context, address string, interval time.Duration) {
 	if address == "" {
 		<-ctx.Done()

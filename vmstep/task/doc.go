@@ -1,6 +1,6 @@
-// Package task is the tasks of a job's steps that speak with the node's agent, as the job's
-// user: the one that holds the VM step ([Hold]), the one that stands for a program in a VM
-// ([Exec]), the one that holds a run's IVShmem device ([Claim]), and those that ask ([Query]).
+// Package task has the tasks of a job's steps that talk to the node's agent, as the job's
+// user: [Agent.Hold] holds the VM step, [Exec] stands for a program in a VM, [Claim] holds
+// a run's IVShmem device, and [Query] asks the agent.
 //
-// Slurm starts them; their standard streams and exit status go to srun.
+// Slurm starts these tasks; their standard streams and exit status go to srun.
 package task

@@ -22,24 +22,24 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep/relay"
 )
 
-// An Exec is a task whose program runs in a VM of this node. Standard streams, signals and
-// PMI go to and from the program.
+// An Exec is a task that stands for a program in a VM of this node. It passes standard
+// streams, signals and PMI to and from the program.
 type Exec struct {
 	Agent
-	Distribution string // of the tasks over VMs: block or cyclic
+	Distribution string // how tasks are spread over VMs: block or cyclic
 	VM           int    // number in the job, or [nodeagent.ByPlacement]
-	Terminal     bool   // give the program one
+	Terminal     bool   // give the program a terminal
 	Mpirun       bool   // give it the environment of an mpirun that starts its tasks by ssh
-	Claim        string // on an IVShmem device, under which the program runs; "" for none
+	Claim        string // the run's claim on an IVShmem device; "" for none
 }
 
-// errSignal ends a task that was told to before its program ran.
+// errSignal ends a task that gets a signal before its program runs.
 type errSignal struct{ number unix.Signal }
 
 func (e errSignal) Error() string { return "killed by " + e.number.String() }
 
-// End makes the program's end that of this task, so that srun reports it in its
-// own words. It does not return.
+// End ends this task in the same way as its program has ended, so that srun reports the
+// program's end in its usual words. It does not return.
 func End(exit guest.Exit, err error) {
 	var killed errSignal
 	switch {
@@ -88,7 +88,7 @@ func (e Exec) Run(program []string) (guest.Exit, error) {
 	return exit, e.lostIn(reply, err)
 }
 
-// lostIn names the VM whose loss is the error, and says how it was lost if the
+// lostIn names the VM if err says that its guest was lost, and says how it was lost if the
 // agent knows.
 func (e Exec) lostIn(reply nodeagent.Reply, err error) error {
 	if !errors.Is(err, guest.ErrLost) {
@@ -100,12 +100,13 @@ func (e Exec) lostIn(reply nodeagent.Reply, err error) error {
 	return fmt.Errorf("%s is gone, and the program with it; slurmv logs may say why (%w)", reply.VM.Name, err)
 }
 
-// causeTimeout bounds the wait for libvirt to tell of a guest's end. A guest that powers
-// itself off ends the agent in it first, and may have much else to end.
+// causeTimeout bounds how long to wait until libvirt reports a guest's end. A guest that
+// powers itself off ends its guest agent first, and may then take long to end everything
+// else.
 const causeTimeout = time.Minute
 
-// causeOfLoss asks the agent, which hears of a guest's end from libvirt, a
-// moment after the channel has broken.
+// causeOfLoss asks the agent why a VM was lost. libvirt tells the agent of the guest's end
+// a moment after the channel has broken, so causeOfLoss asks until there is an answer.
 func (e Exec) causeOfLoss(vm *nodeagent.VM) string {
 	ctx, cancel := context.WithTimeout(context.Background(), causeTimeout)
 	defer cancel()
@@ -126,7 +127,7 @@ func (e Exec) causeOfLoss(vm *nodeagent.VM) string {
 	return ""
 }
 
-// causeIn is why the program in a VM was lost, by what the agent says of its node.
+// causeIn says why the program in a VM was lost, from the agent's description of its node.
 func (e Exec) causeIn(node nodeagent.NodeVMs, lost *nodeagent.VM) string {
 	for _, vm := range node.VMs {
 		if vm.Number == lost.Number && vm.Cause != "" {
@@ -140,7 +141,7 @@ func (e Exec) causeIn(node nodeagent.NodeVMs, lost *nodeagent.VM) string {
 	return ""
 }
 
-// deviceEnv are the variables of a program that may use an IVShmem device.
+// deviceEnv returns the variables of a program that may use an IVShmem device.
 func (e Exec) deviceEnv(reply nodeagent.Reply) []string {
 	claim, err := nodeagent.ParseClaim(e.Claim)
 	if err != nil {
@@ -148,13 +149,13 @@ func (e Exec) deviceEnv(reply nodeagent.Reply) []string {
 	}
 	env := vmstep.IVShmemEnv(claim.Device, reply.IVShmemSize)
 	if e.Mpirun {
-		return env // which ranks there are is mpirun's affair
+		return env // mpirun decides which ranks are where
 	}
 	return append(env, vmstep.IVShmemPeers(os.Getenv)...)
 }
 
-// reachVM waits for the agent, which listens once its VMs are up, and opens a
-// session to the VM of this task.
+// reachVM waits for the agent, which listens once its VMs are up, and opens a session with
+// the VM of this task.
 func (e Exec) reachVM(ctx context.Context) (*guest.Session, nodeagent.Reply, error) {
 	request := nodeagent.Request{VM: e.VM, Distribution: e.Distribution}
 	if e.Claim != "" {
@@ -183,8 +184,8 @@ func (e Exec) reachVM(ctx context.Context) (*guest.Session, nodeagent.Reply, err
 	return session, reply, err
 }
 
-// command is what the program gets from this task: arguments, environment,
-// directory, identity, umask and limits.
+// command describes the program: its arguments, and this task's environment, directory,
+// identity, umask and limits.
 func command(program []string, vm string, withPMI bool) guest.Command {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -204,7 +205,7 @@ func command(program []string, vm string, withPMI bool) guest.Command {
 	}
 }
 
-// joinPMI takes over the descriptor to slurmstepd's PMI server, if there is one.
+// joinPMI gives the relay the descriptor to slurmstepd's PMI server, if there is one.
 func (e Exec) joinPMI(r *relay.Task, reply nodeagent.Reply) error {
 	text := os.Getenv("PMI_FD")
 	if text == "" {
@@ -218,7 +219,7 @@ func (e Exec) joinPMI(r *relay.Task, reply nodeagent.Reply) error {
 	if err != nil {
 		return err
 	}
-	// Non-blocking, so that closing it ends a read that waits.
+	// Non-blocking, so that closing the descriptor ends a waiting read.
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return fmt.Errorf("PMI_FD=%d: %w", fd, err)
 	}
@@ -233,7 +234,8 @@ func (e Exec) joinPMI(r *relay.Task, reply nodeagent.Reply) error {
 	return nil
 }
 
-// useTerminal makes the task's terminal a mere wire to the program's.
+// useTerminal puts the task's terminal into raw mode, so that only the program's terminal
+// interprets the bytes.
 func (e Exec) useTerminal(r *relay.Task, c *guest.Command) (restore func(), err error) {
 	stdin := int(os.Stdin.Fd())
 	state, err := term.MakeRaw(stdin)
@@ -249,9 +251,9 @@ func (e Exec) useTerminal(r *relay.Task, c *guest.Command) (restore func(), err 
 	return func() { _ = term.Restore(stdin, state) }, nil
 }
 
-// catchSignals returns all signals that a program may be sent. Not among them
-// are those which tell about this process itself, and those which stop it at its
-// own terminal; SIGPIPE is caught so that a closed output is an error instead.
+// catchSignals returns all signals that a program may be sent. It leaves out the signals
+// about this process itself, and those that stop it at its own terminal. It catches
+// SIGPIPE, so that writing to a closed output returns an error instead of ending the task.
 func catchSignals() <-chan os.Signal {
 	signals := make(chan os.Signal, 128)
 	for n := unix.Signal(1); n <= 64; n++ {
@@ -265,8 +267,8 @@ func catchSignals() <-chan os.Signal {
 	return signals
 }
 
-// untilSignal returns a context that ends when the task is told to end before
-// its program runs. After stop the signals are left to others.
+// untilSignal returns a context that ends if a signal ends the task before its program
+// runs. After stop, untilSignal reads no more signals; the relay does.
 func untilSignal(signals <-chan os.Signal) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stopped := make(chan struct{})

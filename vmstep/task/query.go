@@ -15,18 +15,18 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// A Query is what slurmv runs in a step of a job to ask the job's agents. All
-// that comes back is framed: slurmstepd holds back what has no line end, and a
+// A Query runs in a step that slurmv starts to ask the job's agents. It writes all its
+// output in frames, because slurmstepd holds back output without a line end, and because a
 // site's TaskProlog may print, too.
 type Query struct {
 	Agent
 	VM     int    // number in the job
-	Follow bool   // a console: go on, and type standard input
-	Port   uint16 // of the VM's loopback
+	Follow bool   // of a console: show new output, and type standard input
+	Port   uint16 // on the VM's loopback
 }
 
-// Ask does one operation. What goes wrong is told to slurmv in a message, once,
-// and not on standard error as well.
+// Ask does one operation. It reports an error to slurmv in a message, and not on standard
+// error as well, so that users read it once.
 func (q *Query) Ask(ctx context.Context, do func(context.Context, *nodeagent.Client) error) error {
 	client, err := q.dial(ctx)
 	if notUpYet(err) {
@@ -38,7 +38,7 @@ func (q *Query) Ask(ctx context.Context, do func(context.Context, *nodeagent.Cli
 	return answer(err)
 }
 
-// answer tells of an error.
+// answer reports an error to slurmv, if there is one.
 func answer(err error) error {
 	if err != nil {
 		return reply(vmstep.KindFailed, vmstep.Failure{Error: err.Error()})
@@ -48,8 +48,8 @@ func answer(err error) error {
 
 func queryNode() string { return os.Getenv(slurm.EnvNodeName) }
 
-// nodeRank is the node's place among those of this step, which are in the order
-// of the job's.
+// nodeRank is the node's position among the nodes of this step. They are in the job's
+// order.
 func nodeRank() int {
 	rank, _ := strconv.Atoi(os.Getenv(slurm.EnvNodeID))
 	return rank
@@ -59,7 +59,8 @@ func reply(kind string, value any) error {
 	return vmstep.WriteFrame(os.Stdout, queryNode(), kind, value)
 }
 
-// AskPS tells which VMs are there. Where the agent does not listen there are none yet.
+// AskPS reports the node's VMs. If the agent does not listen, it reports none: they are not
+// up yet.
 func (q *Query) AskPS(ctx context.Context) error {
 	client, err := q.dial(ctx)
 	if notUpYet(err) {
@@ -75,7 +76,7 @@ func (q *Query) AskPS(ctx context.Context) error {
 	return reply(vmstep.KindVMs, node)
 }
 
-// Console passes on what a VM has printed.
+// Console passes on a VM's console output.
 func (q *Query) Console(ctx context.Context, client *nodeagent.Client) error {
 	conn, err := client.Console(ctx, q.VM, q.Follow)
 	if err != nil {
@@ -102,7 +103,7 @@ func (q *Query) Forward(ctx context.Context, client *nodeagent.Client) error {
 	return sendStream(ctx, conn)
 }
 
-// sendStream passes on what conn says until it ends.
+// sendStream passes on the bytes from conn until it ends.
 func sendStream(ctx context.Context, conn *nodeagent.Conn) error {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	buffer := make([]byte, 16<<10)
@@ -122,7 +123,8 @@ func sendStream(ctx context.Context, conn *nodeagent.Conn) error {
 	}
 }
 
-// Key lets the holder of a key log in. It takes the keys from standard input; they never stand on a command line.
+// Key lets the holder of a key log in to the node's VMs. It reads the keys from standard
+// input, because every user can read a command line.
 func (q *Query) Key(ctx context.Context, client *nodeagent.Client) error {
 	var k sshkey.Announcement
 	if err := json.NewDecoder(io.LimitReader(os.Stdin, nodeagent.MaxRequest)).Decode(&k); err != nil {
@@ -135,8 +137,8 @@ func (q *Query) Key(ctx context.Context, client *nodeagent.Client) error {
 	return reply(vmstep.KindVMs, node)
 }
 
-// SendMap tells this node's VMs of all VMs of the job, which come on standard input. It is
-// the keeper's part where slurmv launch holds the VMs.
+// SendMap reads the map of all VMs of the job from standard input and gives it to this
+// node's VMs. It does the keeper's work where slurmv launch holds the VMs.
 func (q *Query) SendMap(ctx context.Context, client *nodeagent.Client) error {
 	var all []nodeagent.NodeVMs
 	frames := vmstep.Frames{Message: func(m vmstep.Message) {

@@ -15,12 +15,12 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// exitAllClaimed is the exit status of a run that was not to wait for a device:
+// exitAllClaimed is the exit status of a run with --no-wait if all devices are claimed:
 // EX_TEMPFAIL of sysexits.h, "try again later".
 const exitAllClaimed = 75
 
-// claimTries is how often the step that claims is started at most. On a machine that
-// is busy enough Slurm gives a step up before it has started.
+// claimTries bounds how often the step that claims is started. On a very busy machine Slurm
+// gives up a step before it has started.
 const claimTries = 3
 
 // claimDevice claims an IVShmem device for this run, if the job has any.
@@ -44,7 +44,7 @@ func claimDevice(line vmstep.CommandLine, job vmstep.Job, wait time.Duration) (*
 	return &claim, nil
 }
 
-// A claimer claims a device by a step.
+// A claimer claims a device by starting a step.
 type claimer struct {
 	command []string
 	quiet   bool
@@ -52,9 +52,9 @@ type claimer struct {
 	waited  bool // the step has said that all devices are claimed
 }
 
-// claim starts the step. It lives as long as this process, which is about to become
-// srun: it runs on the job's first node, and its standard input ends then, however
-// this process ends.
+// claim starts the step that claims. The step lives as long as this process, which is about
+// to become srun. The step notices the end of this process, however it ends, by the end of
+// its standard input.
 func (c *claimer) claim() (nodeagent.Claim, error) {
 	h := holder{command: c.command}
 	if err := h.start(); err != nil {
@@ -73,8 +73,8 @@ func (c *claimer) claim() (nodeagent.Claim, error) {
 	return claim, err
 }
 
-// mayTryAgain reports whether err is the end of a step that had said nothing: it has
-// claimed nothing, and nobody has cancelled it for waiting too long.
+// mayTryAgain reports whether the step ended silently. Such a step has claimed nothing, and
+// nobody has cancelled it because it waited too long.
 func (c *claimer) mayTryAgain(err error) bool {
 	var ended *vmstep.StepError
 	return errors.As(err, &ended) && !c.waited
@@ -93,13 +93,13 @@ func claimError(err error) error {
 	return fmt.Errorf("claim an IVShmem device: %w", err)
 }
 
-// A holder is the srun of the step that claims. Neither Ctrl-C nor the end of the
-// terminal reach it.
+// A holder is the srun of the step that claims. It has a session of its own, so neither
+// Ctrl-C nor the end of the terminal reaches it.
 type holder struct {
 	command []string
 	srun    *exec.Cmd
-	life    *os.File // its standard input
-	says    *os.File // what it says
+	life    *os.File // writes to its standard input; open as long as the claim is wanted
+	says    *os.File // reads its output
 }
 
 func (h *holder) start() error {
@@ -119,12 +119,13 @@ func (h *holder) start() error {
 		Stdin: in, Stdout: out, Stderr: out, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	err = h.srun.Start()
-	// Nobody reads once this process is srun; a full pipe must not stop the holder.
+	// Nobody reads the output once this process has become srun; a full pipe must not block
+	// the holder.
 	return errors.Join(err, unix.SetNonblock(int(out.Fd()), true))
 }
 
-// keep leaves both pipes open in what this process becomes: a holder that spoke to
-// nobody would be killed.
+// keep keeps both pipes open when this process becomes srun: the holder would otherwise be
+// killed by its next write.
 func (h *holder) keep() error {
 	_, err := unix.Dup(int(h.life.Fd()))
 	if err == nil {
@@ -133,7 +134,7 @@ func (h *holder) keep() error {
 	return err
 }
 
-// end waits until the step has ended, too: the next one may be started at once.
+// end ends the step and waits for its end, so that the next step may start at once.
 func (h *holder) end() {
 	_ = h.life.Close()
 	_ = h.srun.Wait()

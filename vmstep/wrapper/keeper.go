@@ -20,22 +20,23 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// These, as the only argument, make this program the keeper, or the process that
-// starts it and goes, so that the keeper is a child of nobody who might wait for
-// it: this process becomes srun. They are no options for people.
+// One of these words as the only argument makes this program the keeper, or the process
+// that starts the keeper and exits. Since that process exits, the keeper is no child of
+// this process, which becomes srun and might wait for it. The words are not options for
+// people.
 const (
 	keeperWord  = "--keeper-of-the-vm-step"
 	starterWord = "--start-keeper-of-the-vm-step"
 )
 
-// startFD is where a new keeper tells how its start went.
+// startFD is the descriptor to which a new keeper writes why its start failed.
 const startFD = 3
 
 // linger: see [vmstep.Keeper].
 const linger = 10 * time.Second
 
-// startKeeper starts a process that outlives this one: a session of its own, no
-// terminal, no descriptor of the caller's. It returns once the keeper listens, or
+// startKeeper starts a process that outlives this one: with a session of its own, no
+// terminal, and none of the caller's descriptors. It returns once this keeper listens, or
 // has found that another one does.
 func startKeeper() error {
 	told, tell, err := os.Pipe()
@@ -68,8 +69,8 @@ func starter() error {
 	return nil
 }
 
-// again starts this program with another task, in a session of its own, with
-// nothing open but tell.
+// again starts this program with another task, in a session of its own. tell is the only
+// open file that the process inherits.
 func again(word string, tell *os.File) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -81,12 +82,12 @@ func again(word string, tell *os.File) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// keeper is the life of the keeper.
+// keeper runs the keeper until its end.
 func keeper() error {
 	tell := os.NewFile(startFD, "start")
 	closeInherited()
 	unix.CloseOnExec(startFD)
-	// Caught, not ignored: srun must not inherit that.
+	// The signals are caught, not ignored: srun would inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
 		unix.SIGALRM, unix.SIGUSR1, unix.SIGUSR2)
 	k, l, err := newKeeper()
@@ -124,8 +125,9 @@ func newKeeper() (*vmstep.Keeper, net.Listener, error) {
 	}, l, nil
 }
 
-// jobGone asks Slurm. While Slurm does not answer, the job is taken for alive; a
-// machine without squeue has nobody to serve.
+// jobGone asks Slurm whether the job has ended. While Slurm does not answer, the job counts
+// as alive. On a machine without squeue it counts as ended, because the keeper could not
+// serve it.
 func jobGone(ctx context.Context, c slurm.Client, job vmstep.Job) bool {
 	state, err := c.State(ctx, job.ID)
 	var answered *slurm.CommandError
@@ -138,9 +140,9 @@ func jobGone(ctx context.Context, c slurm.Client, job vmstep.Job) bool {
 	return slurm.Over(state)
 }
 
-// closeInherited closes what the caller had open besides, such as the pipe of a
-// $(command): its reader would wait for the end of the job. Descriptors of this
-// program's own are marked close-on-exec, inherited ones are not.
+// closeInherited closes all other descriptors of the caller's, such as the pipe of a
+// $(command): its reader would wait until the job ends. This program's own descriptors are
+// marked close-on-exec, inherited ones are not.
 func closeInherited() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

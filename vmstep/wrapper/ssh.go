@@ -19,9 +19,9 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// runMpirun replaces this process by an srun which runs the user's mpirun in the
-// first VM. What mpirun needs is in the VMs then, and nowhere else: from the
-// second call on it is found there.
+// runMpirun replaces this process by an srun that runs the user's mpirun in the first VM.
+// The first call writes the files that mpirun needs into the VMs, and only there; later
+// calls find them.
 func runMpirun(ctx context.Context, line vmstep.CommandLine, job vmstep.Job, wait time.Duration) error {
 	srun, err := slurm.Srun()
 	if err != nil {
@@ -36,7 +36,7 @@ func runMpirun(ctx context.Context, line vmstep.CommandLine, job vmstep.Job, wai
 		return err
 	}
 	ticket := vmstep.Ticket{Wait: wait, Claim: claim}
-	// What Slurm says about the job's tasks is not about this one.
+	// Slurm's variables describe the job's tasks, not this step's single one.
 	return become(vmstep.MpirunCommand(srun, vmstep.AgentPath(), line, ticket), vmstep.StepEnv(os.Environ()))
 }
 
@@ -44,7 +44,7 @@ func runMpirun(ctx context.Context, line vmstep.CommandLine, job vmstep.Job, wai
 type preparation struct {
 	srun string
 	job  vmstep.Job
-	dir  string        // in the VMs
+	dir  string        // of mpirun's files in the VMs
 	wait time.Duration // for VMs that another host's keeper is starting
 }
 
@@ -64,15 +64,15 @@ func (p preparation) run(ctx context.Context) error {
 	return p.write(ctx, files, len(nodes[0].VMs))
 }
 
-// done asks the first VM.
+// done asks the first VM whether the files are there already.
 func (p preparation) done(ctx context.Context) (bool, error) {
 	agent := append([]string{"exec", "--vm=0", "--wait=" + max(p.wait, 5*time.Second).String(), "--"}, mpirun.Prepared(p.dir)...)
 	said, err := p.step(ctx, 0, 1, nil, agent)
 	return strings.Contains(said, mpirun.Done), err
 }
 
-// announce has every VM let the key in and returns the VMs, in order. The keys go
-// by standard input: a command line is for everybody to see.
+// announce makes every VM accept the key and returns the VMs, in order. The keys go through
+// standard input, because every user can read a command line.
 func (p preparation) announce(ctx context.Context, key sshkey.Pair) ([]nodeagent.NodeVMs, error) {
 	host, err := sshkey.New("slurmv")
 	if err != nil {
@@ -101,8 +101,8 @@ func (p preparation) announce(ctx context.Context, key sshkey.Pair) ([]nodeagent
 	return nodes, err
 }
 
-// write puts the files into every VM: as many tasks on a node as it has VMs are
-// one for each.
+// write puts the files into every VM. It starts as many tasks on a node as the node has
+// VMs, so each VM gets one.
 func (p preparation) write(ctx context.Context, files mpirun.Files, perNode int) error {
 	said, err := p.step(ctx, p.job.Nodes, perNode, strings.NewReader(files.Script()), []string{"exec", "--", "/bin/sh"})
 	if done, all := strings.Count(said, mpirun.Done), p.job.Nodes*perNode; err == nil && done != all {
@@ -111,8 +111,8 @@ func (p preparation) write(ctx context.Context, files mpirun.Files, perNode int)
 	return err
 }
 
-// step runs the agent so many times on each node, or once on the first, and
-// returns what its programs printed.
+// step runs the agent tasks times on each node or, if nodes is 0, once on the first. It
+// returns the output of the agent's programs.
 func (p preparation) step(ctx context.Context, nodes, tasks int, stdin io.Reader, agent []string) (string, error) {
 	var out, words bytes.Buffer
 	c := p.command(ctx, nodes, tasks, stdin, agent)

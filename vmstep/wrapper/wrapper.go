@@ -1,7 +1,7 @@
-// Package wrapper is slurm-v-run: it makes sure that the job's VMs are there, by way of
-// the job's keeper, shows how they start, and then becomes srun. The keeper is a process
-// of the same program; so are, for a moment, the srun that claims an IVShmem device and
-// those that prepare the VMs for a user's own mpirun.
+// Package wrapper is slurm-v-run. It makes the job's keeper start the VMs, if they are not
+// there, shows their progress, and then becomes srun. The keeper is another process of the
+// same program. slurm-v-run also starts an srun that claims an IVShmem device, and some
+// that prepare the VMs for a user's own mpirun.
 package wrapper
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// ExitStatus is that of slurm-v-run for an error of [Act].
+// ExitStatus is slurm-v-run's exit status for an error of [Act].
 func ExitStatus(err error) int {
 	var usage *vmstep.UsageError
 	switch {
@@ -32,8 +32,8 @@ func ExitStatus(err error) int {
 	return 1
 }
 
-// Act does what the words behind slurm-v-run say. help is what --help prints. It returns
-// only if this process has not become srun.
+// Act obeys the words behind slurm-v-run. help is the text for --help. Act returns only if
+// this process has not become srun.
 func Act(words []string, help string) error {
 	if len(words) == 1 {
 		switch words[0] {
@@ -79,7 +79,8 @@ func run(words []string, help string) error {
 	return becomeSrun(line, job, wait)
 }
 
-// sameJob refuses the id of another job: its VMs are that job's.
+// sameJob refuses another job's id in --jobid: slurm-v-run only reaches the VMs of its own
+// job.
 func sameJob(line vmstep.CommandLine, job vmstep.Job) error {
 	id, given := line.Given("jobid")
 	if !given || id == fmt.Sprint(job.ID) {

@@ -12,11 +12,11 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// Account is whose the jobs are.
+// Account is the owner of the jobs.
 var Account = owner.Owner{Name: "a", UID: 6001, GID: 6001}
 
-// Job is a job of two VMs with two vCPUs and two mounts each on this node, the second of
-// two.
+// Job is a job with two VMs on this node, the second of two. Each VM has two vCPUs and two
+// mounts.
 func Job() plan.Job {
 	return plan.Job{
 		ID: journal.ID{Job: 42, Restart: 1}, Node: "n2", Rank: 1, Nodes: 2,
@@ -29,13 +29,14 @@ func Job() plan.Job {
 	}
 }
 
-// Plan is that of [Job] on a node that emulates.
+// Plan is the plan of [Job] on a node without KVM.
 func Plan(t testing.TB) plan.Plan {
 	t.Helper()
 	return New(t, config.Default(), Job(), plan.Hardware{Accel: config.AccelTCG, NUMA: -1})
 }
 
-// On is the plan of as many VMs with a virtual function each on some hardware.
+// On is the plan of a job with so many VMs, each with one virtual function, on the hardware
+// hw.
 func On(t testing.TB, hw plan.Hardware, vms int) plan.Plan {
 	t.Helper()
 	job := Job()
@@ -53,7 +54,7 @@ func WithVFs(t testing.TB) plan.Plan {
 	return New(t, cfg, job, plan.Hardware{Accel: config.AccelTCG, NUMA: 1})
 }
 
-// New is a plan for [Account] that must be possible.
+// New is the plan of a job of [Account]. It ends the test if the job cannot be planned.
 func New(t testing.TB, cfg config.Config, job plan.Job, hw plan.Hardware) plan.Plan {
 	t.Helper()
 	p, err := plan.New(cfg, job, Account, hw)
@@ -63,8 +64,8 @@ func New(t testing.TB, cfg config.Config, job plan.Job, hw plan.Hardware) plan.P
 	return p
 }
 
-// CPUs makes nodes[i] cores on NUMA node i, each with threads. Like many
-// machines', its second hyper-threads are numbered behind all first ones.
+// CPUs makes nodes[i] cores on NUMA node i, each with threads hyper-threads. The second
+// hyper-threads are numbered after all first ones, as on many machines.
 func CPUs(threads int, nodes ...int) (all []plan.CPU) {
 	cores := 0
 	for _, n := range nodes {
