@@ -176,7 +176,7 @@ var reclaimMutants = []Mutant{
 		Name:    "holders-of-vfs-end",
 		Defence: "Who keeps a VF open after the job does not keep it from others.",
 		File:    "vfpool/sriov/sriov.go",
-		Old:     `step{"evict", bind.evict}, `,
+		Old:     `action{"evict", bind.evict}, `,
 		New:     "",
 		Package: "vfpool/sriov",
 		Test:    "TestRestoreEndsTheOwnersPrograms",

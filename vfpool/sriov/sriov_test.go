@@ -66,7 +66,7 @@ func card(c sriovtest.Card) sriovtest.Card {
 }
 
 // first returns the only card's PF, and its VF 1.
-func first(t *testing.T, n *sriov.Node) (device.PF, device.VF) {
+func first(t *testing.T, n *sriov.Cards) (device.PF, device.VF) {
 	t.Helper()
 	pfs, err := n.PFs()
 	if err != nil || len(pfs) != 1 || len(pfs[0].VFs) != 2 {
@@ -113,7 +113,7 @@ func testOneJob(t *testing.T, fake *sriovtest.Node) {
 }
 
 // checkAttached looks at what a job has been given.
-func checkAttached(t *testing.T, node *sriov.Node, pf device.PF, vf device.VF, want device.Settings) {
+func checkAttached(t *testing.T, node *sriov.Cards, pf device.PF, vf device.VF, want device.Settings) {
 	t.Helper()
 	got, err := node.State(ctx, vf)
 	if err != nil {
@@ -167,7 +167,7 @@ func TestTheTableAgreesWithTheModels(t *testing.T) {
 				want := plain()
 				ask(&want)
 				before := fake.Snapshot(t)
-				refused := fake.Set("eth0", 0, attributes[attribute], want)
+				refused := fake.Links().Set("eth0", 0, attributes[attribute], want)
 				err := node.Apply(ctx, vf, want)
 				var unsupported *sriov.UnsupportedError
 				switch {
@@ -247,7 +247,7 @@ func minimum(rate uint32) func(*device.Settings) {
 // A job is what can fail, or be killed, at any step: the VF of a card, and a call.
 type job struct {
 	fake     *sriovtest.Node
-	node     *sriov.Node
+	node     *sriov.Cards
 	vf       device.VF
 	before   string
 	original device.State
