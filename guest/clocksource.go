@@ -20,7 +20,7 @@ type ClockSource struct {
 
 // A ClockError says that a VM's clock is wrong and cannot be mended.
 type ClockError struct {
-	Rate   Rate
+	Rate   ClockRate
 	Source string   // by which the kernel had this rate
 	Tried  []string // the other clock sources, which are wrong too or do not work
 }
@@ -38,7 +38,7 @@ func (e *ClockError) Error() string {
 // Mend has the VM's kernel try its other clock sources until one is right, and returns
 // the rate by that one. The rate by the present one is wrong. If none is right, the error
 // is a [*ClockError].
-func (m *Meter) Mend(ctx context.Context, wrong Rate) (Rate, error) {
+func (m *Meter) Mend(ctx context.Context, wrong ClockRate) (ClockRate, error) {
 	source, err := m.session.ClockSource(ctx)
 	if err != nil {
 		return wrong, err

@@ -93,7 +93,7 @@ type Command struct {
 	PMI bool `json:"pmi,omitempty"`
 	// Terminal runs the program on a terminal of that size; its output is all
 	// on stdout.
-	Terminal *Size `json:"terminal,omitempty"`
+	Terminal *WindowSize `json:"terminal,omitempty"`
 }
 
 // A Limit is a soft resource limit by its name in setrlimit(2), in lower case
@@ -103,8 +103,8 @@ type Limit struct {
 	Value uint64 `json:"value"`
 }
 
-// A Size is that of a terminal in characters.
-type Size struct {
+// A WindowSize is that of a terminal in characters.
+type WindowSize struct {
 	Rows    uint16 `json:"rows"`
 	Columns uint16 `json:"columns"`
 }
@@ -124,8 +124,8 @@ func (e Exit) String() string {
 
 // An order goes from the host to a program.
 type order struct {
-	Signal int   `json:"signal,omitempty"`
-	Size   *Size `json:"size,omitempty"`
+	Signal int         `json:"signal,omitempty"`
+	Size   *WindowSize `json:"size,omitempty"`
 }
 
 // An event goes from a program to the host.

@@ -32,7 +32,7 @@ func RunProgram() {
 		return
 	}
 	runtime.LockOSThread() // of all threads, it is this one that becomes the program
-	l, err := readLaunch()
+	l, err := readStartup()
 	if err == nil {
 		err = l.enter()
 	}
@@ -48,8 +48,8 @@ func complain(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "slurmv: error: "+format+"\n", args...)
 }
 
-// readLaunch leaves the socket open: that it closes on exec tells the agent.
-func readLaunch() (l launch, err error) {
+// readStartup leaves the socket open: that it closes on exec tells the agent.
+func readStartup() (l startup, err error) {
 	unix.CloseOnExec(launchFD)
 	text, err := bufio.NewReader(descriptor(launchFD)).ReadBytes('\n')
 	if err != nil {
@@ -76,7 +76,7 @@ func (d descriptor) Read(p []byte) (int, error) {
 }
 
 // enter makes the process the program's in all but the program.
-func (l *launch) enter() error {
+func (l *startup) enter() error {
 	if l.Procs != "" {
 		if err := os.WriteFile(l.Procs, []byte("0"), 0); err != nil {
 			return fmt.Errorf("enter the program's cgroup: %w", err)
@@ -109,7 +109,7 @@ func (l *launch) enter() error {
 
 // execute becomes the program. It returns the exit code that slurmstepd would
 // give when that fails, the error's number, after the same words.
-func (l *launch) execute() int {
+func (l *startup) execute() int {
 	cmd := &l.Command
 	if err := os.Chdir(cmd.Dir); err != nil {
 		complain("couldn't chdir to `%s': %s: going to /tmp instead", cmd.Dir, words(err))

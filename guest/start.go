@@ -15,12 +15,12 @@ import (
 
 // The descriptors that a program's process is born with, besides 0, 1 and 2.
 const (
-	launchFD = 3 // a socket: the launch, then nothing; closed when the program runs
+	launchFD = 3 // a socket: the startup, then nothing; closed when the program runs
 	pmiFD    = 4 // stays open for the program
 )
 
-// A launch is what a program's process needs to know to become the program.
-type launch struct {
+// A startup is what a program's process needs to know to become the program.
+type startup struct {
 	Command Command `json:"command"`
 	Procs   string  `json:"procs"` // file of the cgroup to enter; "" none
 }
@@ -96,7 +96,7 @@ func (p *program) connect(theirs *ends) (err error) {
 // failed to. The command reaches it as data, not as its own arguments and
 // environment: at first it is root.
 func (p *program) launch() {
-	l := launch{Command: *p.cmd}
+	l := startup{Command: *p.cmd}
 	if p.group != nil {
 		l.Procs = p.group.procs()
 	}
@@ -201,7 +201,7 @@ func typeIn(tty *os.File, st *stream) {
 
 // openTerminal returns the outer end of a new terminal and the name of the
 // inner, which becomes the user's.
-func openTerminal(size Size, uid uint32) (*os.File, string, error) {
+func openTerminal(size WindowSize, uid uint32) (*os.File, string, error) {
 	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, "", err
@@ -228,7 +228,7 @@ func openTerminal(size Size, uid uint32) (*os.File, string, error) {
 	return tty, name, nil
 }
 
-func setSize(tty *os.File, size Size) error {
+func setSize(tty *os.File, size WindowSize) error {
 	return control(tty, func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Columns})
 	})

@@ -38,7 +38,7 @@ const (
 // Launch starts the VMs of job on this node and returns when the agent in each
 // has reported. progress is called, from several goroutines, as VMs pass the
 // stages. If Launch fails, it has given back all that it took.
-func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurm, progress func(vmstep.Progress)) (*VMs, error) {
+func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurmctld, progress func(vmstep.Progress)) (*VMs, error) {
 	clock := machine.StartStopwatch(job.Requested)
 	p, err := decide(cfg, job)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// A Slurm answers what only slurmctld knows of a job's nodes.
-type Slurm struct {
+// Slurmctld answers what only slurmctld knows of a job's nodes.
+type Slurmctld struct {
 	// Hosts returns which nodes the job has, and the host name of each in the network by
 	// the node's name.
 	Hosts func(context.Context, config.Network) (map[string]string, error)
@@ -28,10 +28,10 @@ type Slurm struct {
 // A network is this node's part of the network that connects the VMs of a job.
 type network struct {
 	plan  plan.Plan
-	slurm Slurm
+	slurm Slurmctld
 
 	job   vmnet.Network     // zero where the VMs are on a bridge of the site
-	hosts map[string]string // of the job's nodes, by their names; see Slurm.Hosts
+	hosts map[string]string // of the job's nodes, by their names; see Slurmctld.Hosts
 	mtu   int               // of the VMs' NICs
 }
 

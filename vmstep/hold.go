@@ -18,7 +18,7 @@ var ErrKeeperGone = errors.New("slurm-v-run's keeper was killed before the VMs w
 // until ctx ends, which means that the step ends, or the agent gives up.
 //
 // The end of in means something only before the map has come.
-func Hold(ctx context.Context, agent *nodeagent.Holder, in io.Reader, out io.Writer) error {
+func Hold(ctx context.Context, agent *nodeagent.Hold, in io.Reader, out io.Writer) error {
 	defer agent.Close()
 	err := hold(ctx, agent, in, out)
 	if err != nil && ctx.Err() == nil {
@@ -28,7 +28,7 @@ func Hold(ctx context.Context, agent *nodeagent.Holder, in io.Reader, out io.Wri
 	return err
 }
 
-func hold(ctx context.Context, agent *nodeagent.Holder, in io.Reader, out io.Writer) error {
+func hold(ctx context.Context, agent *nodeagent.Hold, in io.Reader, out io.Writer) error {
 	if err := WriteFrame(out, agent.Node.Node, KindVMs, agent.Node); err != nil {
 		return err
 	}

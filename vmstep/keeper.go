@@ -30,7 +30,7 @@ type Keeper struct {
 	Linger time.Duration
 
 	mu      sync.Mutex
-	rec     *record
+	rec     *history
 	stepped chan struct{} // closed when the current step has ended
 }
 
@@ -62,7 +62,7 @@ func (k *Keeper) Serve(ctx context.Context, l net.Listener) error {
 
 // begin runs a VM step.
 func (k *Keeper) begin() {
-	rec := newRecord(Event{State: StateStarting, VMs: k.VMs})
+	rec := newHistory(Event{State: StateStarting, VMs: k.VMs})
 	stepped := make(chan struct{})
 	k.rec, k.stepped = rec, stepped
 	go func() {
@@ -71,7 +71,7 @@ func (k *Keeper) begin() {
 	}()
 }
 
-func (k *Keeper) now() (*record, chan struct{}) {
+func (k *Keeper) now() (*history, chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.rec, k.stepped
@@ -98,7 +98,7 @@ func (k *Keeper) watch(ctx context.Context) {
 
 // untilGone asks for the job at growing intervals; it returns false if the VMs
 // were started again meanwhile.
-func (k *Keeper) untilGone(ctx context.Context, rec *record) bool {
+func (k *Keeper) untilGone(ctx context.Context, rec *history) bool {
 	for wait := time.Second; ; wait = min(2*wait, 5*time.Minute) {
 		if !sleep(ctx, wait) {
 			return true
@@ -143,15 +143,15 @@ func (k *Keeper) serveClient(ctx context.Context, conn *nodeagent.Conn) {
 		defer cancel()
 		_, _ = conn.Read(make([]byte, 1)) // a client says nothing more: this is its end
 	}()
-	rec := k.recordFor(hello)
+	rec := k.historyFor(hello)
 	if err := conn.WriteJSON(rec.current()); err == nil {
 		tell(ctx, conn, rec)
 	}
 }
 
-// recordFor returns what the client wants to hear about, after starting the VMs
+// historyFor returns what the client wants to hear about, after starting the VMs
 // again if that is its wish and they are gone.
-func (k *Keeper) recordFor(hello clientHello) *record {
+func (k *Keeper) historyFor(hello clientHello) *history {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if hello.Restart && k.rec.current().Over() {
@@ -160,7 +160,7 @@ func (k *Keeper) recordFor(hello clientHello) *record {
 	return k.rec
 }
 
-func tell(ctx context.Context, conn *nodeagent.Conn, rec *record) {
+func tell(ctx context.Context, conn *nodeagent.Conn, rec *history) {
 	for n := 0; ; {
 		events, err := rec.from(ctx, n)
 		if err != nil {

@@ -37,8 +37,8 @@ const (
 	maxSends = 8
 )
 
-// A Memory is the guest memory in a stream.
-type Memory struct {
+// A RAMBlock is the guest memory in a stream, as QEMU calls it.
+type RAMBlock struct {
 	Block string // the name that it has in the stream
 	Name  string // and the one that it gets
 	Size  int64  // bytes that it must have: what the stream says is a user's word
@@ -56,8 +56,8 @@ type PageWriter interface {
 // to memory.Pages. QEMU restores such a stream where that memory is there already. What is
 // not in the stream as it should be is an error: only a stream without compression, from
 // one connection, is understood.
-func Split(w io.Writer, r io.Reader, memory Memory) error {
-	s := &splitter{in: bufio.NewReaderSize(r, 1<<20), out: bufio.NewWriterSize(w, 1<<20), Memory: memory}
+func Split(w io.Writer, r io.Reader, memory RAMBlock) error {
+	s := &splitter{in: bufio.NewReaderSize(r, 1<<20), out: bufio.NewWriterSize(w, 1<<20), RAMBlock: memory}
 	err := s.split()
 	if err == nil {
 		_, err = s.in.WriteTo(s.out)
@@ -72,7 +72,7 @@ func Split(w io.Writer, r io.Reader, memory Memory) error {
 }
 
 type splitter struct {
-	Memory
+	RAMBlock
 	in      *bufio.Reader
 	out     *bufio.Writer
 	found   bool   // the memory is among the blocks

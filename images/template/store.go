@@ -29,8 +29,8 @@ type Store struct {
 // The kinds of records in jobs' journals that tell who has what here. The names of the
 // records are directories.
 const (
-	Claim = "template" // VMs of the job are restored from it, or may be
-	Work  = "draft"    // the job makes it
+	Use  = "template" // VMs of the job are restored from it, or may be
+	Work = "draft"    // the job makes it
 )
 
 // Open returns the store below a node's state directory. All templates together have limit
@@ -55,20 +55,20 @@ func (e *NoneError) Error() string {
 // Is reports whether target is [ErrNone].
 func (e *NoneError) Is(target error) bool { return target == ErrNone }
 
-// Find returns the owner's template of the shape. claim is called before anybody can remove
+// Find returns the owner's template of the shape. use is called before anybody can remove
 // it.
-func (s *Store) Find(ctx context.Context, whose Whose, shape Shape, claim func(Template) error) (Template, error) {
+func (s *Store) Find(ctx context.Context, whose Whose, shape Shape, use func(Template) error) (Template, error) {
 	unlock, err := s.lock(ctx, "lock")
 	if err != nil {
 		return Template{}, err
 	}
 	defer unlock()
-	t, err := read(s.place(whose, shape.Key()), whose)
+	t, err := read(s.dirOf(whose, shape.Key()), whose)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Template{}, &NoneError{s.explain(whose, shape)}
 	}
 	if err == nil {
-		err = claim(t)
+		err = use(t)
 	}
 	if err == nil {
 		err = touch(filepath.Join(t.Dir, aboutFile))
@@ -86,8 +86,8 @@ func (s *Store) explain(whose Whose, shape Shape) string {
 	return ""
 }
 
-// place is where the template of that key is, or would be.
-func (s *Store) place(whose Whose, key string) string {
+// dirOf is where the template of that key is, or would be.
+func (s *Store) dirOf(whose Whose, key string) string {
 	return filepath.Join(s.dir, string(whose), key)
 }
 
@@ -153,7 +153,7 @@ func (s *Store) of(whose Whose) (all []Template) {
 		if strings.Contains(e.Name(), ".") {
 			continue // a draft, or on its way out
 		}
-		if t, err := read(s.place(whose, e.Name()), whose); err == nil {
+		if t, err := read(s.dirOf(whose, e.Name()), whose); err == nil {
 			all = append(all, t)
 		}
 	}
@@ -175,8 +175,8 @@ func (s *Store) Remove(ctx context.Context, t Template) error {
 
 // remove takes the template out of sight first, so that half of it is never used.
 func (s *Store) remove(t Template) error {
-	claimed, err := journal.Holds(s.state, Claim, t.Dir)
-	if err == nil && claimed {
+	used, err := journal.Holds(s.state, Use, t.Dir)
+	if err == nil && used {
 		err = ErrInUse
 	}
 	if err != nil {
@@ -190,7 +190,7 @@ func (s *Store) remove(t Template) error {
 }
 
 // Spoil sees to it that a template of which no VM can be restored is not found again. It
-// is removed when nobody claims it any more.
+// is removed when nobody uses it any more.
 func (s *Store) Spoil(ctx context.Context, t Template) error {
 	unlock, err := s.lock(ctx, "lock")
 	if err != nil {
@@ -233,7 +233,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 	defer unlock()
 	gone, _ := filepath.Glob(filepath.Join(s.dir, "*", "*"+goneSuffix))
 	drafts, _ := filepath.Glob(filepath.Join(s.dir, "*", "*"+draftSuffix))
-	for kind, dirs := range map[string][]string{Work: drafts, Claim: s.spoilt()} {
+	for kind, dirs := range map[string][]string{Work: drafts, Use: s.spoilt()} {
 		for _, dir := range dirs {
 			switch busy, e := journal.Holds(s.state, kind, dir); {
 			case e != nil:

@@ -10,9 +10,9 @@
 // copy, since QEMU has to be able to write to the files that it maps.
 //
 // A template is made in a directory beside the others and renamed when it is complete and
-// on disk, so nobody ever sees half of one. [Store.Find] has what it finds claimed in the
-// caller's journal, and [Draft.Publish] makes room by removing what no journal of the node
-// claims, under one lock.
+// on disk, so nobody ever sees half of one. [Store.Find] has the use of what it finds
+// written into the caller's journal, and [Draft.Publish] makes room by removing what no
+// journal of the node names, under one lock.
 package template
 
 import (

@@ -104,7 +104,7 @@ var reclaimMutants = []Mutant{
 		Name:    "wipes-are-bounded",
 		Defence: "A file of any size is wiped as far as it was a region.",
 		File:    "ivshmem/memory.go",
-		Old:     "if to = min(to, m.size);",
+		Old:     "if to = min(to, f.size);",
 		New:     "if",
 		Package: "ivshmem",
 		Test:    "TestWipeIsBounded",

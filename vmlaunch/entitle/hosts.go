@@ -11,7 +11,7 @@ import (
 // Asks are the questions of a launch to slurmctld about the nodes of a job. Each of its
 // nodes asks, once for a job with several: what the nodes say of themselves comes by way
 // of the user's processes.
-func Asks(c slurm.Client, job uint32) vmlaunch.Slurm {
+func Asks(c slurm.Client, job uint32) vmlaunch.Slurmctld {
 	hosts := func(ctx context.Context, network config.Network) (map[string]string, error) {
 		record, err := c.Job(ctx, job)
 		if err != nil {
@@ -24,5 +24,5 @@ func Asks(c slurm.Client, job uint32) vmlaunch.Slurm {
 		}
 		return hosts, err
 	}
-	return vmlaunch.Slurm{Hosts: hosts, NodeAddrs: c.NodeAddrs}
+	return vmlaunch.Slurmctld{Hosts: hosts, NodeAddrs: c.NodeAddrs}
 }

@@ -28,8 +28,8 @@ type Machine struct {
 	Domain  *hypervisor.Domain // nil until it is defined
 	Console *Console           // nil until it is open
 
-	record *Record
-	meter  *guest.Meter // of its clock; nil before there is a session
+	trace *Trace
+	meter *guest.Meter // of its clock; nil before there is a session
 
 	mu        sync.Mutex
 	session   *guest.Session
@@ -43,8 +43,8 @@ type Machine struct {
 }
 
 // New is the machine that vm becomes. What happens to it is told to record.
-func New(vm plan.VM, record *Record) *Machine {
-	return &Machine{Plan: vm, record: record, address: vm.Address}
+func New(vm plan.VM, record *Trace) *Machine {
+	return &Machine{Plan: vm, trace: record, address: vm.Address}
 }
 
 // Close ends the session and the recording of the console. The VM goes on.
@@ -148,26 +148,26 @@ func (m *Machine) Enter(stage string) {
 
 // Pass is [Machine.Enter] for stages that are as good as over when somebody reads of them.
 func (m *Machine) Pass(stage string) {
-	now := m.record.Clock.Now()
+	now := m.trace.Clock.Now()
 	m.mu.Lock()
 	if m.state != "" {
 		m.stages = append(m.stages, nodeagent.Stage{Name: m.state, Start: m.since, End: now})
 	}
 	m.state, m.since = stage, now
 	m.mu.Unlock()
-	m.record.Log.Info("stage", "vm", m.Plan.Name, "stage", stage)
+	m.trace.Log.Info("stage", "vm", m.Plan.Name, "stage", stage)
 }
 
 // Tell shows the job's user what the VM waits for.
 func (m *Machine) Tell(stage string) {
-	m.record.Progress(vmstep.Progress{VM: m.Plan.Number, Stage: stage, Millis: m.record.Clock.Now().Milliseconds()})
+	m.trace.Progress(vmstep.Progress{VM: m.Plan.Number, Stage: stage, Millis: m.trace.Clock.Now().Milliseconds()})
 }
 
 // Adopt keeps what the guest has reported: the address that the DHCP server of the site's
 // network has given it. The planned address, where there is one, counts whatever the guest
 // says.
 func (m *Machine) Adopt(report guest.Report, network string) error {
-	m.record.Log.Info("guest reported", "vm", m.Plan.Name, "report", report)
+	m.trace.Log.Info("guest reported", "vm", m.Plan.Name, "report", report)
 	if m.Plan.Address.IsValid() {
 		return nil
 	}

@@ -110,7 +110,7 @@ func (d *devices) begin(dev *ivshmemDevice, r nodeagent.Request) {
 	if earlier != nil {
 		earlier.end()
 	}
-	if r.VM == nodeagent.ByPlacement {
+	if r.VM == nodeagent.ByDistribution {
 		u.tasks = r.LocalTasks
 		u.vm, u.loads = spread(r.LocalTasks, d.loads())
 	}
@@ -150,8 +150,8 @@ func (u *use) live() bool {
 	return u.over.Err() == nil && (u.running > 0 || u.begun < u.tasks)
 }
 
-// place is the VM on this node in which a task of the run belongs.
-func (u *use) place(r nodeagent.Request) (int, error) {
+// vmOf is the VM on this node in which a task of the run belongs.
+func (u *use) vmOf(r nodeagent.Request) (int, error) {
 	dist, err := pmi.ParseDistribution(r.Distribution)
 	if err != nil {
 		return 0, err

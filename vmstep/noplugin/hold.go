@@ -38,7 +38,7 @@ func hold(ctx context.Context, socket string) error {
 
 // untilEnded stays until the agent leaves or, after ctx has ended, the programs
 // have, which get no more than the given time for it.
-func untilEnded(ctx context.Context, holder *nodeagent.Holder, programs time.Duration) error {
+func untilEnded(ctx context.Context, holder *nodeagent.Hold, programs time.Duration) error {
 	defer context.AfterFunc(ctx, func() {
 		time.AfterFunc(programs, func() { _ = holder.Close() })
 	})()
@@ -54,7 +54,7 @@ func programTime(killWait time.Duration) time.Duration {
 
 // killWait asks Slurm; where there is no answer it is Slurm's default.
 func killWait(ctx context.Context) time.Duration {
-	settings, _ := slurm.User(os.Environ()).Settings(ctx)
+	settings, _ := slurm.User(os.Environ()).Conf(ctx)
 	return settings.KillWait()
 }
 

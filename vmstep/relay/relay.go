@@ -26,12 +26,12 @@ type Task struct {
 
 	// Size is the size of the task's terminal, asked when it has changed; nil
 	// without a terminal.
-	Size func() guest.Size
+	Size func() guest.WindowSize
 
 	// PMI is the descriptor of PMI_FD, and Rank the program's place among the
 	// others of its job; nil without PMI.
 	PMI  io.ReadWriteCloser
-	Rank pmi.Job
+	Rank pmi.Layout
 }
 
 // confirmation bounds the wait for the guest's word that nothing of the program
