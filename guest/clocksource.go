@@ -21,7 +21,7 @@ type ClockSource struct {
 
 // A ClockError says that a VM's clock is wrong and cannot be mended.
 type ClockError struct {
-	Rate   Rate
+	Rate   ClockRate
 	Source string   // the clock source with this rate
 	Tried  []string // the other clock sources, which are wrong too or do not work
 }
@@ -39,7 +39,7 @@ func (e *ClockError) Error() string {
 // Mend makes the VM's kernel try its other clock sources until the rate is right, and
 // returns that rate. wrong is the rate with the current source. If no source is right, the
 // error is a [*ClockError].
-func (m *Meter) Mend(ctx context.Context, wrong Rate) (Rate, error) {
+func (m *Meter) Mend(ctx context.Context, wrong ClockRate) (ClockRate, error) {
 	source, err := m.session.ClockSource(ctx)
 	if err != nil {
 		return wrong, err

@@ -94,7 +94,7 @@ type Command struct {
 	PMI bool `json:"pmi,omitempty"`
 	// Terminal runs the program on a terminal of that size. All its output then comes on
 	// stdout.
-	Terminal *Size `json:"terminal,omitempty"`
+	Terminal *WindowSize `json:"terminal,omitempty"`
 }
 
 // A Limit is a soft resource limit. Its name is the one of setrlimit(2), in lower case and
@@ -104,8 +104,8 @@ type Limit struct {
 	Value uint64 `json:"value"`
 }
 
-// A Size is the size of a terminal, in characters.
-type Size struct {
+// A WindowSize is the size of a terminal, in characters.
+type WindowSize struct {
 	Rows    uint16 `json:"rows"`
 	Columns uint16 `json:"columns"`
 }
@@ -125,8 +125,8 @@ func (e Exit) String() string {
 
 // An order goes from the host to a program.
 type order struct {
-	Signal int   `json:"signal,omitempty"`
-	Size   *Size `json:"size,omitempty"`
+	Signal int         `json:"signal,omitempty"`
+	Size   *WindowSize `json:"size,omitempty"`
 }
 
 // An event goes from a program to the host.

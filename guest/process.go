@@ -158,7 +158,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 }
 
 // Resize tells the program's terminal its new size.
-func (p *Process) Resize(size Size) error {
+func (p *Process) Resize(size WindowSize) error {
 	return p.send(order{Size: &size})
 }
 

@@ -317,11 +317,11 @@ func TestPMIDescriptor(t *testing.T) {
 func TestTerminal(t *testing.T) {
 	v := startVM(t)
 	cmd := shell(`test -t 0 -a -t 1 -a -t 2 && echo terminal; trap 'stty size' WINCH; stty size; while ! read x; do :; done; echo "read $x"; cat; echo end`)
-	cmd.Terminal = &Size{Rows: 11, Columns: 22}
+	cmd.Terminal = &WindowSize{Rows: 11, Columns: 22}
 	p := start(t, v.Session, cmd)
 	expectLine(t, p.Stdout, "terminal")
 	expectLine(t, p.Stdout, "11 22")
-	if err := p.Resize(Size{33, 44}); err != nil {
+	if err := p.Resize(WindowSize{33, 44}); err != nil {
 		t.Fatal(err)
 	}
 	expectLine(t, p.Stdout, "33 44")

@@ -32,16 +32,16 @@ type Reading struct {
 // trip is how long the answer took.
 func (r Reading) trip() time.Duration { return r.Answered.Sub(r.Asked) }
 
-// A Rate is how fast a VM's clock runs: 1 is as fast as this host's. The true rate lies
+// A ClockRate is how fast a VM's clock runs: 1 is as fast as this host's. The true rate lies
 // between Low and High, even if the VM's answers were late.
-type Rate struct{ Low, High float64 }
+type ClockRate struct{ Low, High float64 }
 
 // RateBetween returns the mean rate between two readings. Low and High are closer if the
 // time between the readings is long compared with the time that the answers took. High is
 // infinite if the readings are too close to each other to tell.
-func RateBetween(a, b Reading) Rate {
+func RateBetween(a, b Reading) ClockRate {
 	passed := float64(b.Uptime - a.Uptime)
-	r := Rate{Low: passed / float64(b.Answered.Sub(a.Asked)), High: math.Inf(1)}
+	r := ClockRate{Low: passed / float64(b.Answered.Sub(a.Asked)), High: math.Inf(1)}
 	if shortest := b.Asked.Sub(a.Answered); shortest > 0 {
 		r.High = passed / float64(shortest)
 	}
@@ -50,23 +50,23 @@ func RateBetween(a, b Reading) Rate {
 
 // Wrong reports whether the clock is certainly wrong: the whole range is further from 1
 // than [Tolerance].
-func (r Rate) Wrong() bool { return r.Low > 1+Tolerance || r.High < 1-Tolerance }
+func (r ClockRate) Wrong() bool { return r.Low > 1+Tolerance || r.High < 1-Tolerance }
 
 // Known reports whether the range tells right from wrong. For a wrong rate, the range must
 // also be narrow enough to name the rate in a message.
-func (r Rate) Known() bool {
+func (r ClockRate) Known() bool {
 	right := r.Low >= 1-Tolerance && r.High <= 1+Tolerance
 	inFigures := r.Error() < 0.05*max(1, r.Value())
 	return right || r.Wrong() && inFigures || r.Error() < Tolerance/10
 }
 
 // Value is the middle of the range.
-func (r Rate) Value() float64 { return (r.Low + r.High) / 2 }
+func (r ClockRate) Value() float64 { return (r.Low + r.High) / 2 }
 
 // Error is the most by which the true rate can differ from Value.
-func (r Rate) Error() float64 { return (r.High - r.Low) / 2 }
+func (r ClockRate) Error() float64 { return (r.High - r.Low) / 2 }
 
-func (r Rate) String() string {
+func (r ClockRate) String() string {
 	if math.IsInf(r.High, 1) {
 		return fmt.Sprintf("more than %.3f", r.Low)
 	}
@@ -84,12 +84,12 @@ func (s *Session) NewMeter() *Meter { return &Meter{session: s} }
 
 // Read reads the clock once. It returns the rate since one of the earlier readings: the one
 // that gives the smallest error.
-func (m *Meter) Read(ctx context.Context) (Rate, error) {
+func (m *Meter) Read(ctx context.Context) (ClockRate, error) {
 	now, err := m.session.readUptime(ctx)
 	if err != nil {
-		return Rate{}, fmt.Errorf("read the VM's clock: %w", err)
+		return ClockRate{}, fmt.Errorf("read the VM's clock: %w", err)
 	}
-	best := Rate{Low: math.Inf(-1), High: math.Inf(1)}
+	best := ClockRate{Low: math.Inf(-1), High: math.Inf(1)}
 	for _, earlier := range m.readings {
 		if r := RateBetween(earlier, now); r.Error() < best.Error() || math.IsInf(best.Error(), 1) {
 			best = r
@@ -115,7 +115,7 @@ func (m *Meter) Restart() {
 
 // Measure reads the clock until its rate is known. On a busy host this takes longer, but
 // the result is just as exact.
-func (m *Meter) Measure(ctx context.Context) (Rate, error) {
+func (m *Meter) Measure(ctx context.Context) (ClockRate, error) {
 	for {
 		rate, err := m.Read(ctx)
 		if err != nil || rate.Known() {

@@ -32,7 +32,7 @@ func RunProgram() {
 		return
 	}
 	runtime.LockOSThread() // this very thread becomes the program
-	l, err := readLaunch()
+	l, err := readStartup()
 	if err == nil {
 		err = l.enter()
 	}
@@ -48,9 +48,9 @@ func complain(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "slurmv: error: "+format+"\n", args...)
 }
 
-// readLaunch reads the launch. It leaves the socket open: when exec closes it, the agent
+// readStartup reads the startup. It leaves the socket open: when exec closes it, the agent
 // knows that the program runs.
-func readLaunch() (l launch, err error) {
+func readStartup() (l startup, err error) {
 	unix.CloseOnExec(launchFD)
 	text, err := bufio.NewReader(descriptor(launchFD)).ReadBytes('\n')
 	if err != nil {
@@ -77,7 +77,7 @@ func (d descriptor) Read(p []byte) (int, error) {
 }
 
 // enter gives the process the program's cgroup, limits, umask and user.
-func (l *launch) enter() error {
+func (l *startup) enter() error {
 	if l.Procs != "" {
 		if err := os.WriteFile(l.Procs, []byte("0"), 0); err != nil {
 			return fmt.Errorf("enter the program's cgroup: %w", err)
@@ -110,7 +110,7 @@ func (l *launch) enter() error {
 
 // execute becomes the program. If that fails, it prints slurmstepd's words and returns
 // slurmstepd's exit code, the number of the error.
-func (l *launch) execute() int {
+func (l *startup) execute() int {
 	cmd := &l.Command
 	if err := os.Chdir(cmd.Dir); err != nil {
 		complain("couldn't chdir to `%s': %s: going to /tmp instead", cmd.Dir, words(err))

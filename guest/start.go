@@ -15,12 +15,12 @@ import (
 
 // The descriptors of a program's process, besides 0, 1 and 2.
 const (
-	launchFD = 3 // a socket: the launch, then nothing; closed when the program runs
+	launchFD = 3 // a socket: the startup, then nothing; closed when the program runs
 	pmiFD    = 4 // stays open for the program
 )
 
-// A launch tells a program's process how to become the program.
-type launch struct {
+// A startup tells a program's process how to become the program.
+type startup struct {
 	Command Command `json:"command"`
 	Procs   string  `json:"procs"` // file of the cgroup to enter; "" none
 }
@@ -95,7 +95,7 @@ func (p *program) connect(theirs *ends) (err error) {
 // program or failed. The command is sent over a socket and not as the child's own arguments
 // and environment, because the child is root at first.
 func (p *program) launch() {
-	l := launch{Command: *p.cmd}
+	l := startup{Command: *p.cmd}
 	if p.group != nil {
 		l.Procs = p.group.procs()
 	}
@@ -200,7 +200,7 @@ func typeIn(tty *os.File, st *stream) {
 
 // openTerminal opens a new terminal. It returns the agent's end and the name of the
 // program's end, which it gives to the user.
-func openTerminal(size Size, uid uint32) (*os.File, string, error) {
+func openTerminal(size WindowSize, uid uint32) (*os.File, string, error) {
 	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, "", err
@@ -227,7 +227,7 @@ func openTerminal(size Size, uid uint32) (*os.File, string, error) {
 	return tty, name, nil
 }
 
-func setSize(tty *os.File, size Size) error {
+func setSize(tty *os.File, size WindowSize) error {
 	return control(tty, func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Columns})
 	})

@@ -15,7 +15,7 @@ import (
 )
 
 // aRegionOf makes a region of a user's, as root.
-func aRegionOf(t *testing.T, n Node, as owner.IDs) Region {
+func aRegionOf(t *testing.T, n Regions, as owner.IDs) Region {
 	t.Helper()
 	if me.UID != 0 {
 		t.Skip("run as root: the region is somebody else's")

@@ -77,12 +77,12 @@ func hugeMounts(mounts string) (all []hugeMount) {
 // createHuge makes the region of huge pages, with a link to it in /dev/shm. The link
 // is root's: in a directory with the sticky bit nobody else can put something in its
 // place, and the kernel follows it for everybody (fs.protected_symlinks).
-func (n Node) createHuge(ctx context.Context, r Region, as owner.IDs, numa int) (*Memory, error) {
+func (rs Regions) createHuge(ctx context.Context, r Region, as owner.IDs, numa int) (*RegionFile, error) {
 	m, err := makeFile(ctx, r.hugeFile(), r.Size, as, numa)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Symlink(r.hugeFile(), filepath.Join(n.dir, r.Name)); err != nil {
+	if err := os.Symlink(r.hugeFile(), filepath.Join(rs.dir, r.Name)); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil

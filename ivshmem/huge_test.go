@@ -55,7 +55,7 @@ func TestRegionIsNotSmallerThanItsPages(t *testing.T) {
 }
 
 // hugeRegion is to be in a directory that is not /dev/shm.
-func hugeRegion(t *testing.T, n Node) Region {
+func hugeRegion(t *testing.T, n Regions) Region {
 	t.Helper()
 	r := n.New(job, 0, size)
 	r.Huge = someNode(t).dir
@@ -63,7 +63,7 @@ func hugeRegion(t *testing.T, n Node) Region {
 }
 
 // left lists what there is of a region.
-func left(n Node, r Region) (files []string) {
+func left(n Regions, r Region) (files []string) {
 	for _, path := range []string{n.path(r), r.hugeFile()} {
 		if _, err := os.Lstat(path); err == nil {
 			files = append(files, path)
@@ -74,14 +74,14 @@ func left(n Node, r Region) (files []string) {
 
 func TestRemoveFindsWhateverWasMade(t *testing.T) {
 	put := func(path string) error { return os.WriteFile(path, []byte("x"), 0o600) }
-	tests := map[string]func(n Node, r Region) error{
-		"nothing":     func(Node, Region) error { return nil },
-		"no link yet": func(_ Node, r Region) error { return put(r.hugeFile()) },
-		"the link, too": func(n Node, r Region) error {
+	tests := map[string]func(n Regions, r Region) error{
+		"nothing":     func(Regions, Region) error { return nil },
+		"no link yet": func(_ Regions, r Region) error { return put(r.hugeFile()) },
+		"the link, too": func(n Regions, r Region) error {
 			return errors.Join(put(r.hugeFile()), os.Symlink(r.hugeFile(), n.path(r)))
 		},
-		"ordinary in its stead": func(n Node, r Region) error { return put(n.path(r)) },
-		"all of it": func(n Node, r Region) error {
+		"ordinary in its stead": func(n Regions, r Region) error { return put(n.path(r)) },
+		"all of it": func(n Regions, r Region) error {
 			m, err := n.Create(context.Background(), r, me, anyNode)
 			return errors.Join(err, m.Close())
 		},
@@ -126,7 +126,7 @@ func TestRemoveFollowsNoOtherLink(t *testing.T) {
 
 // onHugePages makes a region on a hugetlbfs of its own, which has so many pages at most,
 // and runs a function with it, which may say why it cannot tell.
-func onHugePages(t *testing.T, pages int, run func(n Node, r Region, m *Memory) (skip string)) {
+func onHugePages(t *testing.T, pages int, run func(n Regions, r Region, m *RegionFile) (skip string)) {
 	t.Helper()
 	n := someNode(t)
 	r := hugeRegion(t, n)
@@ -150,7 +150,7 @@ func onHugePages(t *testing.T, pages int, run func(n Node, r Region, m *Memory) 
 }
 
 func TestTooFewHugePages(t *testing.T) {
-	onHugePages(t, 1, func(n Node, r Region, m *Memory) string {
+	onHugePages(t, 1, func(n Regions, r Region, m *RegionFile) string {
 		if m.Ordinary == nil || !strings.Contains(m.Ordinary.Error(), "too few free pages for 4M") {
 			t.Errorf("reason: %v", m.Ordinary)
 		}
@@ -162,7 +162,7 @@ func TestTooFewHugePages(t *testing.T) {
 }
 
 func TestRegionOfHugePages(t *testing.T) {
-	onHugePages(t, 2, func(n Node, r Region, m *Memory) string {
+	onHugePages(t, 2, func(n Regions, r Region, m *RegionFile) string {
 		if m.Ordinary != nil {
 			return "the machine has no huge pages free: sysctl vm.nr_hugepages=2"
 		}
@@ -171,7 +171,7 @@ func TestRegionOfHugePages(t *testing.T) {
 	})
 }
 
-func checkHugeRegion(t *testing.T, n Node, r Region, m *Memory) {
+func checkHugeRegion(t *testing.T, n Regions, r Region, m *RegionFile) {
 	t.Helper()
 	got := stat(t, r.hugeFile())
 	if got.Mode != unix.S_IFREG|0o600 || got.Uid != me.UID || got.Size != size || got.Blksize != hugePage {

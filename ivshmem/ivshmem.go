@@ -2,8 +2,8 @@
 //
 // A region is a file in /dev/shm, or a link there to one of huge pages. QEMU maps it as a PCI device (IVShmem) of each
 // VM: device k of all VMs of the job on the node is one [Region], and no other
-// job's VM has it. A [Node] makes regions, finds what was left of them, and
-// removes them; [Memory] is one that is open. Which regions a job has is in its
+// job's VM has it. [Regions] makes them, finds what was left of them, and
+// removes them; a [RegionFile] is one that is open. Which regions a job has is in its
 // journal, before the files exist.
 //
 // Anybody may write to /dev/shm. So a region has a name that nobody can know
@@ -14,7 +14,7 @@
 //
 // All memory of a region is taken when it is made, in the job's cgroup: a job
 // that has too little learns it then, and not by the death of a VM. It is zero
-// then, is overwritten with zeros by [Memory.Wipe], and once more before it goes
+// then, is overwritten with zeros by [RegionFile.Wipe], and once more before it goes
 // back.
 package ivshmem
 
@@ -36,11 +36,11 @@ import (
 // Dir is where regions are: libvirt looks for the memory of a <shmem> nowhere else.
 const Dir = "/dev/shm"
 
-// A Node is the regions of one node.
-type Node struct{ dir, place string }
+// Regions are the regions of one node.
+type Regions struct{ dir, node string }
 
 // Open returns the regions of the node whose journals are below state.
-func Open(state, node string) Node { return Node{Dir, placeOf(state, node)} }
+func Open(state, node string) Regions { return Regions{Dir, nodeHash(state, node)} }
 
 // A Region is one, before, while and after it exists. It is what a journal keeps.
 type Region struct {
@@ -52,19 +52,19 @@ type Region struct {
 
 // Create makes the region, of the memory of NUMA node numa if that is not -1 and
 // has enough. If the node has too few huge pages it is made of ordinary ones, as
-// [Memory.Ordinary] tells. If Create fails, call Remove.
-func (n Node) Create(ctx context.Context, r Region, as owner.IDs, numa int) (*Memory, error) {
-	m, err := n.create(ctx, r, as, numa)
+// [RegionFile.Ordinary] tells. If Create fails, call Remove.
+func (rs Regions) Create(ctx context.Context, r Region, as owner.IDs, numa int) (*RegionFile, error) {
+	m, err := rs.create(ctx, r, as, numa)
 	if err != nil {
 		return nil, fmt.Errorf("make shared memory: %w", err)
 	}
 	return m, nil
 }
 
-func (n Node) create(ctx context.Context, r Region, as owner.IDs, numa int) (*Memory, error) {
+func (rs Regions) create(ctx context.Context, r Region, as owner.IDs, numa int) (*RegionFile, error) {
 	var fewPages error
 	if r.Huge != "" {
-		m, err := n.createHuge(ctx, r, as, numa)
+		m, err := rs.createHuge(ctx, r, as, numa)
 		if !noPages(err) {
 			return m, err
 		}
@@ -73,7 +73,7 @@ func (n Node) create(ctx context.Context, r Region, as owner.IDs, numa int) (*Me
 			return nil, err
 		}
 	}
-	m, err := makeFile(ctx, filepath.Join(n.dir, r.Name), r.Size, as, numa)
+	m, err := makeFile(ctx, filepath.Join(rs.dir, r.Name), r.Size, as, numa)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (n Node) create(ctx context.Context, r Region, as owner.IDs, numa int) (*Me
 }
 
 // makeFile makes a file of memory where nothing is.
-func makeFile(ctx context.Context, path string, size int64, as owner.IDs, numa int) (*Memory, error) {
+func makeFile(ctx context.Context, path string, size int64, as owner.IDs, numa int) (*RegionFile, error) {
 	m, err := newFile(path, size)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func makeFile(ctx context.Context, path string, size int64, as owner.IDs, numa i
 }
 
 // newFile makes a file of a size, in which there is no memory yet, where nothing is.
-func newFile(path string, size int64) (*Memory, error) {
+func newFile(path string, size int64) (*RegionFile, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
@@ -102,29 +102,29 @@ func newFile(path string, size int64) (*Memory, error) {
 	if err := file.Truncate(size); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &Memory{file: file, size: size}, nil
+	return &RegionFile{file: file, size: size}, nil
 }
 
 // prepare gives the file its memory and only then its owner, who could otherwise
 // meddle with it.
-func (m *Memory) prepare(ctx context.Context, as owner.IDs, numa int) error {
-	if err := onNode(numa, func() error { return m.allocate(ctx) }); err != nil {
+func (f *RegionFile) prepare(ctx context.Context, as owner.IDs, numa int) error {
+	if err := onNode(numa, func() error { return f.allocate(ctx) }); err != nil {
 		return err
 	}
-	return m.giveTo(as)
+	return f.giveTo(as)
 }
 
-func (m *Memory) giveTo(as owner.IDs) error {
-	if err := m.file.Chmod(0o600); err != nil { // whatever the umask is
+func (f *RegionFile) giveTo(as owner.IDs) error {
+	if err := f.file.Chmod(0o600); err != nil { // whatever the umask is
 		return err
 	}
-	return m.file.Chown(int(as.UID), int(as.GID))
+	return f.file.Chown(int(as.UID), int(as.GID))
 }
 
 // Reserve makes a region without memory, for a VM that is to have the device and does not
 // write to it. If Reserve fails, call Remove.
-func (n Node) Reserve(r Region, as owner.IDs) error {
-	m, err := newFile(filepath.Join(n.dir, r.Name), r.Size)
+func (rs Regions) Reserve(r Region, as owner.IDs) error {
+	m, err := newFile(filepath.Join(rs.dir, r.Name), r.Size)
 	if err != nil {
 		return fmt.Errorf("reserve shared memory: %w", err)
 	}
@@ -135,27 +135,27 @@ func (n Node) Reserve(r Region, as owner.IDs) error {
 const step = 64 << 20
 
 // allocate takes all of the memory, which the kernel clears.
-func (m *Memory) allocate(ctx context.Context) error {
-	for at := int64(0); at < m.size; at += step {
+func (f *RegionFile) allocate(ctx context.Context) error {
+	for at := int64(0); at < f.size; at += step {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		err := retry(func() error { return unix.Fallocate(int(m.file.Fd()), 0, at, min(step, m.size-at)) })
+		err := retry(func() error { return unix.Fallocate(int(f.file.Fd()), 0, at, min(step, f.size-at)) })
 		if errors.Is(err, unix.ENOSPC) {
-			return m.noRoom()
+			return f.noRoom()
 		}
 		if err != nil {
-			return &fs.PathError{Op: "fallocate", Path: m.file.Name(), Err: err}
+			return &fs.PathError{Op: "fallocate", Path: f.file.Name(), Err: err}
 		}
 	}
 	return nil
 }
 
-func (m *Memory) noRoom() error {
+func (f *RegionFile) noRoom() error {
 	var has unix.Statfs_t
-	_ = unix.Fstatfs(int(m.file.Fd()), &has)
+	_ = unix.Fstatfs(int(f.file.Fd()), &has)
 	return fmt.Errorf("%w: %s is too small for another %s; it holds %s in all. Ask for less (--ivshmem), or have the administrator mount it larger",
-		unix.ENOSPC, filepath.Dir(m.file.Name()), inMiB(m.size), inMiB(int64(has.Blocks)*has.Bsize))
+		unix.ENOSPC, filepath.Dir(f.file.Name()), inMiB(f.size), inMiB(int64(has.Blocks)*has.Bsize))
 }
 
 func inMiB(bytes int64) config.Size { return config.Size(bytes >> 20) }
@@ -175,21 +175,21 @@ var ErrForeign = errors.New("not a region of that owner")
 
 // Remove wipes and removes a region, which must be uid's or have got no owner yet.
 // One that is not there is removed. QEMU must be gone.
-func (n Node) Remove(ctx context.Context, r Region, uid uint32) error {
-	err := n.remove(ctx, r, uid)
+func (rs Regions) Remove(ctx context.Context, r Region, uid uint32) error {
+	err := rs.remove(ctx, r, uid)
 	if err != nil {
-		return fmt.Errorf("remove shared memory %s: %w", filepath.Join(n.dir, r.Name), err)
+		return fmt.Errorf("remove shared memory %s: %w", filepath.Join(rs.dir, r.Name), err)
 	}
 	return nil
 }
 
 // remove looks for the region in both places: whoever made it may have died before or
 // after it turned to ordinary pages.
-func (n Node) remove(ctx context.Context, r Region, uid uint32) error {
+func (rs Regions) remove(ctx context.Context, r Region, uid uint32) error {
 	if _, ok := parseName(r.Name); !ok {
 		return ErrForeign
 	}
-	path := filepath.Join(n.dir, r.Name)
+	path := filepath.Join(rs.dir, r.Name)
 	if r.Huge == "" {
 		return removeFile(ctx, path, uid, r.Size)
 	}
@@ -250,7 +250,7 @@ func removeKept(path string, uid uint32) error {
 
 // openRegion opens what may be a region, of which size bytes count. Its owner could
 // have put anything in its place, even a name of somebody else's file.
-func openRegion(path string, uid uint32, size int64) (*Memory, error) {
+func openRegion(path string, uid uint32, size int64) (*RegionFile, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENXIO):
@@ -267,7 +267,7 @@ func openRegion(path string, uid uint32, size int64) (*Memory, error) {
 	if !isRegion(info, uid) {
 		return nil, errors.Join(ErrForeign, file.Close())
 	}
-	return &Memory{file: file, size: min(info.Size, cmp.Or(size, info.Blocks*512))}, nil
+	return &RegionFile{file: file, size: min(info.Size, cmp.Or(size, info.Blocks*512))}, nil
 }
 
 // isRegion reports whether a file can be a region of uid's, or one that is half made

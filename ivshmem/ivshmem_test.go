@@ -38,19 +38,19 @@ const (
 var me = owner.IDs{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
 
 // someNode has its regions in a directory of /dev/shm.
-func someNode(t *testing.T) Node {
+func someNode(t *testing.T) Regions {
 	t.Helper()
 	dir, err := os.MkdirTemp(Dir, "slurmv-test-")
 	if err != nil {
 		t.Skip("no /dev/shm to write to: ", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	return Node{dir, placeOf("/state", "n1")}
+	return Regions{dir, nodeHash("/state", "n1")}
 }
 
-func (n Node) path(r Region) string { return filepath.Join(n.dir, r.Name) }
+func (rs Regions) path(r Region) string { return filepath.Join(rs.dir, r.Name) }
 
-func make1(t *testing.T, n Node, index int) (Region, *Memory) {
+func make1(t *testing.T, n Regions, index int) (Region, *RegionFile) {
 	t.Helper()
 	r := n.New(job, index, size)
 	m, err := n.Create(t.Context(), r, me, anyNode)
@@ -62,7 +62,7 @@ func make1(t *testing.T, n Node, index int) (Region, *Memory) {
 }
 
 // mapped is the region as a VM sees it.
-func mapped(t *testing.T, n Node, r Region) []byte {
+func mapped(t *testing.T, n Regions, r Region) []byte {
 	t.Helper()
 	file, err := os.OpenFile(n.path(r), os.O_RDWR, 0)
 	if err != nil {
@@ -128,7 +128,7 @@ func TestNamesTellApart(t *testing.T) {
 	}
 	// All but the random part is what leftovers are found by.
 	said, ok := parseName(first)
-	if want := (parts{here.place, job, 0}); !ok || said != want {
+	if want := (parts{here.node, job, 0}); !ok || said != want {
 		t.Errorf("%s is read as %+v, want %+v", first, said, want)
 	}
 	for _, name := range []string{"", "slurmv-", strings.ToUpper(first), first + "x", "x" + first, first[:len(first)-1], strings.Replace(first, "42.1", "042.1", 1)} {
@@ -337,7 +337,7 @@ func TestListFindsLeftoversOfThisNodeOnly(t *testing.T) {
 	n := someNode(t)
 	first, _ := make1(t, n, 0)
 	second, _ := make1(t, n, 1)
-	elsewhere := Node{n.dir, placeOf("/state", "n2")}
+	elsewhere := Regions{n.dir, nodeHash("/state", "n2")}
 	make1(t, elsewhere, 0)
 	for name, put := range map[string]func(path string) error{
 		"a link": func(path string) error { return os.Symlink(n.path(first), path) },
@@ -357,7 +357,7 @@ func TestListFindsLeftoversOfThisNodeOnly(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, list differs (-want +got):\n%s", err, diff)
 	}
-	if got, err := (Node{n.dir + "/none", n.place}).List(); got != nil || err != nil {
+	if got, err := (Regions{n.dir + "/none", n.node}).List(); got != nil || err != nil {
 		t.Errorf("without a directory: %v, %v", got, err)
 	}
 }

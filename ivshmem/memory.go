@@ -13,8 +13,8 @@ import (
 	"github.com/slurm-v/slurm-v/internal/sparse"
 )
 
-// A Memory is a region that this process has open, whatever becomes of its name.
-type Memory struct {
+// A RegionFile is a region that this process has open, whatever becomes of its name.
+type RegionFile struct {
 	Ordinary error // why it has ordinary pages though it was to have huge ones; nil if not so
 
 	file *os.File
@@ -22,20 +22,20 @@ type Memory struct {
 }
 
 // Close lets go of the region, which stays.
-func (m *Memory) Close() error { return m.file.Close() }
+func (f *RegionFile) Close() error { return f.file.Close() }
 
 // Wipe overwrites with zeros what was ever written to: memory that was allocated and
 // never touched is a hole of the file. The memory itself stays:
 // VMs have it mapped, and a VF of theirs has it pinned, so that a page which is
 // exchanged for a fresh one would be two different ones from then on. What its owner
 // has added behind the region's end, which can be without one, was never a VM's.
-func (m *Memory) Wipe(ctx context.Context) error {
+func (f *RegionFile) Wipe(ctx context.Context) error {
 	for at := int64(0); ; {
-		from, to, err := sparse.NextData(m.file, at)
-		if to = min(to, m.size); err != nil || from >= to {
+		from, to, err := sparse.NextData(f.file, at)
+		if to = min(to, f.size); err != nil || from >= to {
 			return err
 		}
-		if err := m.zero(ctx, from, to); err != nil {
+		if err := f.zero(ctx, from, to); err != nil {
 			return err
 		}
 		at = to
@@ -44,10 +44,10 @@ func (m *Memory) Wipe(ctx context.Context) error {
 
 // zero clears a part of the memory, window by window: more of it mapped would count
 // as this process's own.
-func (m *Memory) zero(ctx context.Context, from, to int64) error {
+func (f *RegionFile) zero(ctx context.Context, from, to int64) error {
 	var has unix.Statfs_t
-	if err := retry(func() error { return unix.Fstatfs(int(m.file.Fd()), &has) }); err != nil {
-		return &fs.PathError{Op: "statfs", Path: m.file.Name(), Err: err}
+	if err := retry(func() error { return unix.Fstatfs(int(f.file.Fd()), &has) }); err != nil {
+		return &fs.PathError{Op: "statfs", Path: f.file.Name(), Err: err}
 	}
 	page := has.Bsize
 	window := max(step, page)
@@ -55,7 +55,7 @@ func (m *Memory) zero(ctx context.Context, from, to int64) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := m.zeroWindow(at, min(window, to-at), page); err != nil {
+		if err := f.zeroWindow(at, min(window, to-at), page); err != nil {
 			return err
 		}
 	}
@@ -64,10 +64,10 @@ func (m *Memory) zero(ctx context.Context, from, to int64) error {
 
 // zeroWindow maps the memory, as files of huge pages cannot be written to in another
 // way. It does not reserve pages that somebody has punched out of the file.
-func (m *Memory) zeroWindow(at, size, page int64) error {
-	memory, err := unix.Mmap(int(m.file.Fd()), at, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+func (f *RegionFile) zeroWindow(at, size, page int64) error {
+	memory, err := unix.Mmap(int(f.file.Fd()), at, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
-		return &fs.PathError{Op: "mmap", Path: m.file.Name(), Err: err}
+		return &fs.PathError{Op: "mmap", Path: f.file.Name(), Err: err}
 	}
 	return errors.Join(clearPages(memory, page), unix.Munmap(memory))
 }

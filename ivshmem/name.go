@@ -18,11 +18,11 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// placeOf stands for a node of a cluster in names: several slurmd, and several
+// nodeHash stands for a node of a cluster in names: several slurmd, and several
 // clusters, can have one /dev/shm. The directory of the journals tells clusters
 // apart, as it must be another one for each; what a job says about its cluster has
 // been in its user's hands.
-func placeOf(state, node string) string {
+func nodeHash(state, node string) string {
 	sum := sha256.Sum256([]byte(state + "\x00" + node))
 	return fmt.Sprintf("%x", sum[:8])
 }
@@ -30,8 +30,8 @@ func placeOf(state, node string) string {
 // New returns the region that device index of the job's VMs is to be. Its last
 // part is for nobody to guess: who made a file of that name first could keep the
 // job from starting.
-func (n Node) New(job journal.ID, index int, size int64) Region {
-	name := fmt.Sprintf("slurmv-%s-%s-%d-%s", n.place, job, index, strings.ToLower(rand.Text()))
+func (rs Regions) New(job journal.ID, index int, size int64) Region {
+	name := fmt.Sprintf("slurmv-%s-%s-%d-%s", rs.node, job, index, strings.ToLower(rand.Text()))
 	return Region{Name: name, Index: index, Size: size}
 }
 
@@ -39,7 +39,7 @@ var namePattern = regexp.MustCompile(`^slurmv-([0-9a-f]{16})-([0-9]+\.[0-9]+)-([
 
 // parts are what a region's name says.
 type parts struct {
-	place string
+	node  string
 	job   journal.ID
 	index int
 }
@@ -63,12 +63,12 @@ type Found struct {
 
 // List returns what looks like a region of the node, by name and kind; of very many,
 // some. The name alone proves nothing: anybody may have made the file, but only of his own.
-func (n Node) List() ([]Found, error) {
-	all, err := n.listIn(n.dir, "")
+func (rs Regions) List() ([]Found, error) {
+	all, err := rs.listIn(rs.dir, "")
 	mounts, mountsErr := os.ReadFile(mountTable)
 	err = errors.Join(err, mountsErr)
 	for _, m := range hugeMounts(string(mounts)) {
-		huge, hugeErr := n.listIn(m.dir, m.dir)
+		huge, hugeErr := rs.listIn(m.dir, m.dir)
 		all, err = append(all, huge...), errors.Join(err, hugeErr)
 	}
 	if err != nil {
@@ -84,7 +84,7 @@ func (n Node) List() ([]Found, error) {
 const maxFound = 10000
 
 // listIn lists the files of a directory, which is that of huge pages if huge is not "".
-func (n Node) listIn(dir, huge string) (all []Found, err error) {
+func (rs Regions) listIn(dir, huge string) (all []Found, err error) {
 	d, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -101,15 +101,15 @@ func (n Node) listIn(dir, huge string) (all []Found, err error) {
 		if err != nil {
 			return all, err
 		}
-		all = append(all, n.regionsAmong(entries, huge)...)
+		all = append(all, rs.regionsAmong(entries, huge)...)
 	}
 	return all, nil
 }
 
-func (n Node) regionsAmong(entries []fs.DirEntry, huge string) (all []Found) {
+func (rs Regions) regionsAmong(entries []fs.DirEntry, huge string) (all []Found) {
 	for _, e := range entries {
 		is, ok := parseName(e.Name())
-		if !ok || is.place != n.place {
+		if !ok || is.node != rs.node {
 			continue
 		}
 		if uid, ok := looksLikeRegion(e); ok {

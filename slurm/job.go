@@ -132,31 +132,31 @@ func parseRuns(text string) (runs []RunID, err error) {
 	return runs, nil
 }
 
-// A Holder is a job that has its nodes. No user can write anything of their own into it.
-type Holder struct {
+// An ActiveJob is a job that has its nodes. No user can write anything of their own into it.
+type ActiveJob struct {
 	Job   uint32
 	Start string // in order as texts
 	GRES  string // that it has asked for on each node, such as "gres:vf:2"
 }
 
-// Holders returns all jobs that have their nodes.
-func (c Client) Holders(ctx context.Context) ([]Holder, error) {
+// ActiveJobs returns all jobs that have their nodes.
+func (c Client) ActiveJobs(ctx context.Context) ([]ActiveJob, error) {
 	text, err := c.Run(ctx, "squeue", "--noheader", "--states="+holdingStates, "--Format=jobid:.20,starttime:.30,tres-per-node:.4096")
-	return parseHolders(text), err
+	return parseActiveJobs(text), err
 }
 
-// parseHolders leaves out what is no job.
-func parseHolders(text string) (holders []Holder) {
+// parseActiveJobs leaves out what is no job.
+func parseActiveJobs(text string) (jobs []ActiveJob) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) != 3 {
 			continue
 		}
 		if id, err := strconv.ParseUint(f[0], 10, 32); err == nil {
-			holders = append(holders, Holder{Job: uint32(id), Start: f[1], GRES: f[2]})
+			jobs = append(jobs, ActiveJob{Job: uint32(id), Start: f[1], GRES: f[2]})
 		}
 	}
-	return holders
+	return jobs
 }
 
 // State returns a job's state, such as RUNNING.

@@ -108,8 +108,8 @@ func TestParseHolders(t *testing.T) {
                    x           2026-11-20T10:00:01                                         N/A
                   19           2026-11-20T10:00:01
 `
-	want := []Holder{{17, "2026-11-20T10:00:00", "gres:vf:2,gres:vfbw:1000"}, {18, "2026-11-20T10:00:01", "N/A"}}
-	if diff := cmp.Diff(want, parseHolders(text)); diff != "" {
+	want := []ActiveJob{{17, "2026-11-20T10:00:00", "gres:vf:2,gres:vfbw:1000"}, {18, "2026-11-20T10:00:01", "N/A"}}
+	if diff := cmp.Diff(want, parseActiveJobs(text)); diff != "" {
 		t.Errorf("holders differ (-want +got):\n%s", diff)
 	}
 }

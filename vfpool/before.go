@@ -15,7 +15,7 @@ func OpenBefore(cfg config.Config, node string, before func(step string)) (*Pool
 	cards.Before = before
 	p, err := open(cfg, node, cards)
 	if err == nil {
-		p.step = func(r lease.Record) { before("record " + string(r.Step)) }
+		p.step = func(r lease.Lease) { before("record " + string(r.Phase)) }
 	}
 	return p, err
 }

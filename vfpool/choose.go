@@ -12,13 +12,13 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/place"
 )
 
-// A Request is one VF that a VM asks for, from the plan to the lease.
-type Request = place.Request
+// A VFRequest is one VF that a VM asks for, from the plan to the lease.
+type VFRequest = place.VFRequest
 
-// ErrNoFit matches the refusal of a claim that this node has no VFs for, now.
+// ErrNoFit matches the refusal of a demand that this node has no VFs for, now.
 var ErrNoFit = errors.New("VFs do not fit")
 
-// A NoFitError says why a claim does not fit on this node.
+// A NoFitError says why a demand does not fit on this node.
 type NoFitError struct {
 	Reason string
 	Unused []string // PFs that nobody can use, each with the reason
@@ -34,9 +34,9 @@ func (e *NoFitError) Is(target error) bool { return target == ErrNoFit }
 // A use is a PF with what is left of it.
 type use struct {
 	device.PF
-	capacity uint32               // in Mb/s, for VFs
-	used     uint32               // sum of the minima
-	records  map[int]lease.Record // by the index of the VF
+	capacity uint32              // in Mb/s, for VFs
+	used     uint32              // sum of the minima
+	leases   map[int]lease.Lease // by the index of the VF
 }
 
 // left is what new minima can have, in Mb/s.
@@ -46,7 +46,7 @@ func (u use) left() uint32 { return u.capacity - min(u.used, u.capacity) }
 func (u use) free() []device.VF {
 	var vfs []device.VF
 	for _, vf := range u.VFs {
-		if _, taken := u.records[vf.Index]; !taken && vf.Unusable.Seen == "" {
+		if _, taken := u.leases[vf.Index]; !taken && vf.Unusable.Seen == "" {
 			vfs = append(vfs, vf)
 		}
 	}
@@ -65,8 +65,8 @@ func allowed(cfg config.VF, pfs []device.PF) []device.PF {
 
 // count holds the records against the PFs. A record from before the last boot has
 // nothing to say any more: the settings are gone with the power.
-func count(cfg config.VF, pfs []device.PF, records []lease.Record) []use {
-	held := map[lease.Key]lease.Record{}
+func count(cfg config.VF, pfs []device.PF, records []lease.Lease) []use {
+	held := map[lease.Key]lease.Lease{}
 	for _, r := range records {
 		if !r.OldBoot {
 			held[r.Key()] = r
@@ -74,10 +74,10 @@ func count(cfg config.VF, pfs []device.PF, records []lease.Record) []use {
 	}
 	uses := make([]use, len(pfs))
 	for i, pf := range pfs {
-		uses[i] = use{PF: pf, capacity: capacity(cfg, pf), records: map[int]lease.Record{}}
+		uses[i] = use{PF: pf, capacity: capacity(cfg, pf), leases: map[int]lease.Lease{}}
 		for _, vf := range pf.VFs {
 			if r, taken := held[lease.KeyOf(vf)]; taken {
-				uses[i].records[vf.Index] = r
+				uses[i].leases[vf.Index] = r
 				uses[i].used += r.Want.MinRate
 			}
 		}
@@ -91,8 +91,8 @@ func capacity(cfg config.VF, pf device.PF) uint32 {
 }
 
 // choose decides which VF each request gets. It is pure.
-func choose(uses []use, c Claim, soft bool) ([]Grant, error) {
-	usable, unused := split(uses, c.VLAN)
+func choose(uses []use, d Demand, soft bool) ([]Grant, error) {
+	usable, unused := split(uses, d.VLAN)
 	free := make([]place.Free, len(usable))
 	for i, u := range usable {
 		free[i] = place.Free{
@@ -100,14 +100,14 @@ func choose(uses []use, c Claim, soft bool) ([]Grant, error) {
 			MinRate: u.Caps.MinRate, MaxRate: u.Caps.MaxRate,
 		}
 	}
-	chosen, err := place.Place(free, c.Requests, soft)
+	chosen, err := place.Place(free, d.Requests, soft)
 	if errors.Is(err, place.ErrNoFit) {
 		return nil, &NoFitError{Reason: err.Error(), Unused: unused}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return grants(usable, c, chosen, soft), nil
+	return grants(usable, d, chosen, soft), nil
 }
 
 // split parts the PFs that the job's VFs may be on from those which can serve
@@ -130,15 +130,15 @@ func split(uses []use, vlan uint16) (usable []use, unused []string) {
 }
 
 // grants gives each request the next free VF of its PF.
-func grants(uses []use, c Claim, chosen []int, soft bool) []Grant {
+func grants(uses []use, d Demand, chosen []int, soft bool) []Grant {
 	free := make([][]device.VF, len(uses))
 	for i, u := range uses {
 		free[i] = u.free()
 	}
-	result := make([]Grant, len(c.Requests))
-	for i, r := range c.Requests {
+	result := make([]Grant, len(d.Requests))
+	for i, r := range d.Requests {
 		pf := chosen[i]
-		settings, note := settingsOf(r, c.VLAN, uses[pf].PF, soft)
+		settings, note := settingsOf(r, d.VLAN, uses[pf].PF, soft)
 		result[i] = Grant{Request: r, VF: free[pf][0], Settings: settings, Note: note}
 		free[pf] = free[pf][1:]
 	}
@@ -147,7 +147,7 @@ func grants(uses []use, c Claim, chosen []int, soft bool) []Grant {
 
 // settingsOf is what the VF is told: in soft mode without what the driver cannot
 // do, which the note names.
-func settingsOf(r Request, vlan uint16, pf device.PF, soft bool) (device.Settings, string) {
+func settingsOf(r VFRequest, vlan uint16, pf device.PF, soft bool) (device.Settings, string) {
 	s := device.Settings{
 		MAC: r.MAC, VLAN: vlan, MinRate: r.VF.MinMbps, MaxRate: r.VF.MaxMbps,
 		SpoofCheck: true, Link: device.LinkAuto,

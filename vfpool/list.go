@@ -44,13 +44,13 @@ type VF struct {
 	MaxRate    uint32           `json:"max_tx_rate"`
 	Allocated  bool             `json:"allocated"`
 
-	PCI        string     `json:"pci,omitempty"`
-	Group      int        `json:"iommu_group"` // -1 if it has none
-	Job        string     `json:"job,omitempty"`
-	VM         int        `json:"vm"` // of the job on this node; -1 if nobody has it
-	State      lease.Step `json:"state,omitempty"`
-	Unusable   string     `json:"unusable,omitempty"`
-	Quarantine string     `json:"quarantine,omitempty"` // why it could not be restored
+	PCI        string      `json:"pci,omitempty"`
+	Group      int         `json:"iommu_group"` // -1 if it has none
+	Job        string      `json:"job,omitempty"`
+	VM         int         `json:"vm"` // of the job on this node; -1 if nobody has it
+	State      lease.Phase `json:"state,omitempty"`
+	Unusable   string      `json:"unusable,omitempty"`
+	Quarantine string      `json:"quarantine,omitempty"` // why it could not be restored
 }
 
 // List returns the node's PFs that the site allows.
@@ -72,7 +72,7 @@ func (p *Pool) List() ([]PF, error) {
 
 func (u use) describe() PF {
 	pf := PF{
-		Name: u.Name, Used: u.used, Capacity: u.capacity, UsedVFs: len(u.records), VFs: []VF{},
+		Name: u.Name, Used: u.used, Capacity: u.capacity, UsedVFs: len(u.leases), VFs: []VF{},
 		Kind: u.Kind, PCI: u.PCI, Driver: u.Driver, LinkLayer: u.LinkLayer, Speed: u.Speed, Up: u.Up,
 		NUMA: u.NUMA, TotalVFs: u.TotalVFs, Unusable: u.Unusable.String(),
 	}
@@ -80,7 +80,7 @@ func (u use) describe() PF {
 		pf.Notes = append(pf.Notes, note.String())
 	}
 	for _, vf := range u.VFs {
-		r, taken := u.records[vf.Index]
+		r, taken := u.leases[vf.Index]
 		if taken || vf.Unusable.Seen == "" {
 			pf.CapVFs++
 		}
@@ -89,14 +89,14 @@ func (u use) describe() PF {
 	return pf
 }
 
-func describeVF(vf device.VF, r lease.Record, taken bool) VF {
+func describeVF(vf device.VF, r lease.Lease, taken bool) VF {
 	d := VF{Index: vf.Index, PCI: vf.PCI, Group: vf.Group, VM: -1, Unusable: vf.Unusable.String()}
 	if !taken {
 		return d
 	}
 	d.MAC, d.VLAN, d.SpoofCheck, d.Trust, d.Link = r.Want.MAC, r.Want.VLAN, r.Want.SpoofCheck, r.Want.Trust, r.Want.Link
 	d.MinRate, d.MaxRate, d.Allocated = r.Want.MinRate, r.Want.MaxRate, true
-	d.Job, d.VM, d.State, d.Quarantine = r.Job.String(), r.VM, r.Step, r.Quarantine
+	d.Job, d.VM, d.State, d.Quarantine = r.Job.String(), r.VM, r.Phase, r.Quarantine
 	return d
 }
 

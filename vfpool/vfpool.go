@@ -6,7 +6,7 @@
 // administrator sets their number at boot.
 //
 // Deciding is pure and in package place; it is done for all VMs of a job on the
-// node at once. Records are in package lease: one file per VF, on disk before the
+// node at once. Leases are in package lease: one file per VF, on disk before the
 // VF is touched, with what it was before, so that whoever finds it after a crash
 // can restore it. What a VF is set to, and how it gets to a VM, is in the packages
 // sriov and software. Pools of several processes may share one node.
@@ -51,7 +51,7 @@ type Pool struct {
 	cfg      config.VF
 	backends map[device.Kind]backend
 	leases   *lease.Store
-	step     func(lease.Record) // for tests: called after each record is written
+	step     func(lease.Lease) // for tests: called after each record is written
 }
 
 // Open returns the pool of node.
@@ -59,7 +59,7 @@ func Open(cfg config.Config, node string) (*Pool, error) {
 	return open(cfg, node, sriov.Open("/", sriov.Netlink()))
 }
 
-func open(cfg config.Config, node string, cards *sriov.Node) (*Pool, error) {
+func open(cfg config.Config, node string, cards *sriov.Cards) (*Pool, error) {
 	leases, err := lease.Open(filepath.Join(cfg.StateDir(node), "vf"))
 	if err != nil {
 		return nil, err
@@ -68,21 +68,21 @@ func open(cfg config.Config, node string, cards *sriov.Node) (*Pool, error) {
 		cfg:      cfg.VF,
 		backends: map[device.Kind]backend{device.SRIOV: cards, device.Software: software.Open(cfg.VF)},
 		leases:   leases,
-		step:     func(lease.Record) {},
+		step:     func(lease.Lease) {},
 	}, nil
 }
 
-// A Claim is what a job wants of this node: the VFs of all of its VMs.
-type Claim struct {
+// A Demand is what a job wants of this node: the VFs of all of its VMs.
+type Demand struct {
 	Job      journal.ID
 	Owner    owner.IDs // whom QEMU runs as
 	VLAN     uint16    // the job's tag; 0 is none
-	Requests []Request
+	Requests []VFRequest
 }
 
 // A Grant is a VF that a VM has got.
 type Grant struct {
-	Request  Request
+	Request  VFRequest
 	VF       device.VF
 	Settings device.Settings
 	Note     string // what the driver cannot do and is not done, in soft mode
@@ -91,22 +91,22 @@ type Grant struct {
 // Acquire leases, sets and attaches the VFs of a job: all of them or none. The
 // grants are in the order of the requests. An error that is [ErrNoFit] says that
 // other nodes may do better. If it fails, call Release.
-func (p *Pool) Acquire(ctx context.Context, c Claim) ([]Grant, error) {
-	grants, err := p.acquire(ctx, c)
+func (p *Pool) Acquire(ctx context.Context, d Demand) ([]Grant, error) {
+	grants, err := p.acquire(ctx, d)
 	if err != nil {
-		return nil, fmt.Errorf("lease VFs to job %s: %w", c.Job, err)
+		return nil, fmt.Errorf("lease VFs to job %s: %w", d.Job, err)
 	}
 	return grants, nil
 }
 
-func (p *Pool) acquire(ctx context.Context, c Claim) ([]Grant, error) {
-	grants, records, err := p.lease(ctx, c)
+func (p *Pool) acquire(ctx context.Context, d Demand) ([]Grant, error) {
+	grants, records, err := p.lease(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	each, eachCtx := errgroup.WithContext(ctx)
 	for i, r := range records {
-		each.Go(func() error { return p.prepare(eachCtx, r, grants[i].Settings, c.Owner) })
+		each.Go(func() error { return p.prepare(eachCtx, r, grants[i].Settings, d.Owner) })
 	}
 	return grants, each.Wait()
 }
@@ -114,7 +114,7 @@ func (p *Pool) acquire(ctx context.Context, c Claim) ([]Grant, error) {
 // lease decides which VFs the job gets and writes it down, under the pool's lock.
 // What the hardware has is read before: that takes longer, and does not change with
 // who has it.
-func (p *Pool) lease(ctx context.Context, c Claim) ([]Grant, []lease.Record, error) {
+func (p *Pool) lease(ctx context.Context, d Demand) ([]Grant, []lease.Lease, error) {
 	pfs, err := p.pfs()
 	if err != nil {
 		return nil, nil, err
@@ -128,13 +128,13 @@ func (p *Pool) lease(ctx context.Context, c Claim) ([]Grant, []lease.Record, err
 	if err != nil {
 		return nil, nil, err
 	}
-	grants, err := choose(count(p.cfg, pfs, held), c, p.cfg.Mode == config.VFSoft)
+	grants, err := choose(count(p.cfg, pfs, held), d, p.cfg.Mode == config.VFSoft)
 	if err != nil {
 		return nil, nil, err
 	}
-	records := make([]lease.Record, len(grants))
+	records := make([]lease.Lease, len(grants))
 	for i, g := range grants {
-		if records[i], err = lock.Put(record(c, g)); err != nil {
+		if records[i], err = lock.Put(record(d, g)); err != nil {
 			return nil, nil, err
 		}
 		p.step(records[i])
@@ -144,7 +144,7 @@ func (p *Pool) lease(ctx context.Context, c Claim) ([]Grant, []lease.Record, err
 
 // holding returns the leases. Those from before the last boot end here: what they
 // set has gone with the power, and their jobs with it.
-func holding(lock *lease.Locked) (held []lease.Record, err error) {
+func holding(lock *lease.Locked) (held []lease.Lease, err error) {
 	all, err := lock.All()
 	for _, r := range all {
 		if !r.OldBoot {
@@ -160,10 +160,10 @@ func holding(lock *lease.Locked) (held []lease.Record, err error) {
 
 // record is the lease of a VF. The rates are those to account for, whatever the
 // driver can do.
-func record(c Claim, g Grant) lease.Record {
+func record(d Demand, g Grant) lease.Lease {
 	want := g.Settings
 	want.MinRate, want.MaxRate = g.Request.VF.MinMbps, g.Request.VF.MaxMbps
-	return lease.Record{VF: g.VF, Job: c.Job, VM: g.Request.VM, Index: g.Request.Index, Want: want}
+	return lease.Lease{VF: g.VF, Job: d.Job, VM: g.Request.VM, Index: g.Request.Index, Want: want}
 }
 
 // pfs returns what the node has and the site allows, of all kinds.
@@ -181,7 +181,7 @@ func (p *Pool) pfs() ([]device.PF, error) {
 
 // prepare takes a leased VF to where QEMU can open it. What it was before is on
 // disk before it is changed.
-func (p *Pool) prepare(ctx context.Context, r lease.Record, want device.Settings, owner owner.IDs) error {
+func (p *Pool) prepare(ctx context.Context, r lease.Lease, want device.Settings, owner owner.IDs) error {
 	b := p.backends[r.VF.Kind]
 	unlock, err := p.guard(ctx, r.VF)
 	if err != nil {
@@ -221,8 +221,8 @@ func (p *Pool) guard(ctx context.Context, vf device.VF) (unlock func(), err erro
 	return lock.Unlock, nil
 }
 
-func (p *Pool) advance(r *lease.Record, step lease.Step) error {
-	r.Step = step
+func (p *Pool) advance(r *lease.Lease, step lease.Phase) error {
+	r.Phase = step
 	if err := p.leases.Update(*r); err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (p *Pool) Release(ctx context.Context, job journal.ID) error {
 	return errors.Join(failed...)
 }
 
-func (p *Pool) giveBack(ctx context.Context, r lease.Record) error {
+func (p *Pool) giveBack(ctx context.Context, r lease.Lease) error {
 	if err := p.restore(ctx, &r); err != nil {
 		r.Quarantine = err.Error()
 		return errors.Join(err, p.leases.Update(r))
@@ -265,7 +265,7 @@ func (p *Pool) giveBack(ctx context.Context, r lease.Record) error {
 
 // restore undoes prepare. A reboot has undone it already, and before Saved there
 // is nothing to undo.
-func (p *Pool) restore(ctx context.Context, r *lease.Record) error {
+func (p *Pool) restore(ctx context.Context, r *lease.Lease) error {
 	if r.OldBoot || r.Original == nil {
 		return nil
 	}

@@ -44,7 +44,7 @@ func (l lab) pool(before func(step string)) (*Pool, error) {
 	}
 	p, err := open(cfg, "n1", cards)
 	if err == nil && before != nil {
-		p.step = func(r lease.Record) { before("record " + string(r.Step)) }
+		p.step = func(r lease.Lease) { before("record " + string(r.Phase)) }
 	}
 	return p, err
 }
@@ -63,19 +63,19 @@ var twoCards = []sriovtest.Card{
 	{Name: "eth1", Driver: "igb", Speed: 1000, VFs: 7, HostDriver: "igbvf", NUMA: 1},
 }
 
-func claim(job uint32, vfs ...jobspec.VF) Claim {
-	c := Claim{Job: journal.ID{Job: job}, VLAN: 100, Owner: owner.IDs{UID: 6001, GID: 6001}}
+func demand(job uint32, vfs ...jobspec.VF) Demand {
+	d := Demand{Job: journal.ID{Job: job}, VLAN: 100, Owner: owner.IDs{UID: 6001, GID: 6001}}
 	for i, vf := range vfs {
-		c.Requests = append(c.Requests, Request{VM: i, NUMA: -1, MAC: fmt.Sprintf("06:00:00:00:%02x:%02x", job, i), VF: vf})
+		d.Requests = append(d.Requests, VFRequest{VM: i, NUMA: -1, MAC: fmt.Sprintf("06:00:00:00:%02x:%02x", job, i), VF: vf})
 	}
-	return c
+	return d
 }
 
 func TestAJobGetsItsVFsAndGivesThemBack(t *testing.T) {
 	l := newLab(t, twoCards...)
 	p := l.mustPool(t)
 	before := l.node.Snapshot(t)
-	grants, err := p.Acquire(t.Context(), claim(7, jobspec.VF{MinMbps: 40000, MaxMbps: 50000}, jobspec.VF{PF: "eth1"}))
+	grants, err := p.Acquire(t.Context(), demand(7, jobspec.VF{MinMbps: 40000, MaxMbps: 50000}, jobspec.VF{PF: "eth1"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,19 +117,19 @@ func (l lab) checkClean(t *testing.T, before string) {
 
 func TestAClaimThatDoesNotFitTakesNothing(t *testing.T) {
 	tests := map[string]struct {
-		claim Claim
-		want  string
+		demand Demand
+		want   string
 	}{
-		"more than the line has left": {claim(7, jobspec.VF{MinMbps: 96000}), "eth0"},
-		"more VFs than there are":     {claim(7, make([]jobspec.VF, 12)...), ""},
-		"a minimum on igb":            {claim(7, jobspec.VF{MinMbps: 10, PF: "eth1"}), "eth1"},
-		"a PF that is not there":      {claim(7, jobspec.VF{PF: "eth9"}), "eth9"},
+		"more than the line has left": {demand(7, jobspec.VF{MinMbps: 96000}), "eth0"},
+		"more VFs than there are":     {demand(7, make([]jobspec.VF, 12)...), ""},
+		"a minimum on igb":            {demand(7, jobspec.VF{MinMbps: 10, PF: "eth1"}), "eth1"},
+		"a PF that is not there":      {demand(7, jobspec.VF{PF: "eth9"}), "eth9"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, twoCards...)
 			before := l.node.Snapshot(t)
-			_, err := l.mustPool(t).Acquire(t.Context(), tt.claim)
+			_, err := l.mustPool(t).Acquire(t.Context(), tt.demand)
 			if !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v", err)
 			}
@@ -142,18 +142,18 @@ func TestSoftModeCountsWhatItCannotSet(t *testing.T) {
 	l := newLab(t, twoCards[1])
 	p := l.mustPool(t)
 	p.cfg.Mode = config.VFSoft
-	grants, err := p.Acquire(t.Context(), claim(7, jobspec.VF{MinMbps: 600}))
+	grants, err := p.Acquire(t.Context(), demand(7, jobspec.VF{MinMbps: 600}))
 	if err != nil || grants[0].Settings.MinRate != 0 || !strings.Contains(grants[0].Note, "accounted only") {
 		t.Fatalf("%v, %+v", err, grants)
 	}
-	if _, err := p.Acquire(t.Context(), claim(8, jobspec.VF{MinMbps: 600})); !errors.Is(err, ErrNoFit) {
+	if _, err := p.Acquire(t.Context(), demand(8, jobspec.VF{MinMbps: 600})); !errors.Is(err, ErrNoFit) {
 		t.Errorf("a second minimum of 600 Mb/s on a line of 1000: %v", err)
 	}
 }
 
 func TestAVLANNeedsADriverThatSetsIt(t *testing.T) {
 	l := newLab(t, sriovtest.Card{Name: "hsn0", Driver: "cxi_core", VFs: 2})
-	_, err := l.mustPool(t).Acquire(t.Context(), claim(7, jobspec.VF{}))
+	_, err := l.mustPool(t).Acquire(t.Context(), demand(7, jobspec.VF{}))
 	if !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "hsn0") {
 		t.Errorf("error = %v", err)
 	}
@@ -172,7 +172,7 @@ func TestAVFThatCannotBeRestoredIsInQuarantine(t *testing.T) {
 	l := newLab(t, twoCards[0])
 	p := l.mustPool(t)
 	before := l.node.Snapshot(t)
-	if _, err := p.Acquire(t.Context(), claim(7, jobspec.VF{})); err != nil {
+	if _, err := p.Acquire(t.Context(), demand(7, jobspec.VF{})); err != nil {
 		t.Fatal(err)
 	}
 	l.node.OnEffect = func(op string) error {
@@ -199,7 +199,7 @@ func TestOrphansAreReleasedAndOthersAreNot(t *testing.T) {
 	l := newLab(t, twoCards...)
 	p := l.mustPool(t)
 	for _, job := range []uint32{7, 8} {
-		if _, err := p.Acquire(t.Context(), claim(job, jobspec.VF{})); err != nil {
+		if _, err := p.Acquire(t.Context(), demand(job, jobspec.VF{})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -224,7 +224,7 @@ func TestJobsAtOnceShareNoVF(t *testing.T) {
 			}
 			id := journal.ID{Job: job + 1}
 			for range 5 {
-				_, err := p.Acquire(context.Background(), claim(id.Job, jobspec.VF{}, jobspec.VF{}))
+				_, err := p.Acquire(context.Background(), demand(id.Job, jobspec.VF{}, jobspec.VF{}))
 				if err != nil && !errors.Is(err, ErrNoFit) {
 					return err
 				}
@@ -318,7 +318,7 @@ func (l lab) take(t *testing.T, before func(string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Acquire(t.Context(), claim(7, jobspec.VF{PF: "eth0", MinMbps: 100}, jobspec.VF{PF: "eth1", MaxMbps: 100})); err != nil {
+	if _, err := p.Acquire(t.Context(), demand(7, jobspec.VF{PF: "eth0", MinMbps: 100}, jobspec.VF{PF: "eth1", MaxMbps: 100})); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -21,19 +21,19 @@ import (
 // for each device.
 type sharedMemory struct {
 	plan    plan.Plan
-	here    ivshmem.Node
+	here    ivshmem.Regions
 	state   string // directory of the node's journals
 	journal *journal.Journal
-	record  *machine.Record
+	trace   *machine.Trace
 
 	regions []ivshmem.Region
-	memory  []*ivshmem.Memory // of the same, once made is closed
+	memory  []*ivshmem.RegionFile // of the same, once made is closed
 	made    chan struct{}
 }
 
 func newSharedMemory(v *VMs) *sharedMemory {
 	return &sharedMemory{
-		plan: v.Plan, here: v.store.regions, state: v.store.state, journal: v.journal, record: v.Record,
+		plan: v.Plan, here: v.store.regions, state: v.store.state, journal: v.journal, trace: v.Trace,
 		made: make(chan struct{}),
 	}
 }
@@ -68,7 +68,7 @@ func (s *sharedMemory) withHugePages(r ivshmem.Region) ivshmem.Region {
 // logOrdinary logs why a region has no huge pages, if there is a reason.
 func (s *sharedMemory) logOrdinary(r ivshmem.Region, why error) {
 	if why != nil {
-		s.record.Log.Warn("shared memory has no huge pages", "device", r.Index, "reason", why)
+		s.trace.Log.Warn("shared memory has no huge pages", "device", r.Index, "reason", why)
 	}
 }
 

@@ -38,7 +38,7 @@ func aJob(t *testing.T, cfg config.Config, number uint32, shared jobspec.IVShmem
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { j.Close() })
-	v := newVMs(openStore(cfg, p.Job.Node), p, Slurm{}, j, machine.StartStopwatch(time.Time{}), func(vmstep.Progress) {})
+	v := newVMs(openStore(cfg, p.Job.Node), p, Slurmctld{}, j, machine.StartStopwatch(time.Time{}), func(vmstep.Progress) {})
 	t.Cleanup(func() {
 		v.close()
 		for _, file := range regionFiles(v) {

@@ -39,7 +39,7 @@ const (
 // Launch starts the VMs of job on this node and returns when the guest agent of each has
 // reported. It calls progress, from several goroutines, as VMs pass the stages. If Launch
 // fails, it gives back everything that it took.
-func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurm, progress func(vmstep.Progress)) (*VMs, error) {
+func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurmctld, progress func(vmstep.Progress)) (*VMs, error) {
 	clock := machine.StartStopwatch(job.Requested)
 	p, err := decide(cfg, job)
 	if err != nil {

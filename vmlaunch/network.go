@@ -16,8 +16,8 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// A Slurm answers questions about a job's nodes that only slurmctld can answer.
-type Slurm struct {
+// Slurmctld answers questions about a job's nodes that only slurmctld can answer.
+type Slurmctld struct {
 	// Hosts returns the job's nodes, and for each node's name its host name in the network.
 	Hosts func(context.Context, config.Network) (map[string]string, error)
 	// NodeAddrs returns the host names or addresses by which slurmctld knows nodes.
@@ -27,10 +27,10 @@ type Slurm struct {
 // A network is this node's part of the network that connects the VMs of a job.
 type network struct {
 	plan  plan.Plan
-	slurm Slurm
+	slurm Slurmctld
 
 	job   vmnet.Network     // zero where the VMs are on a bridge of the site
-	hosts map[string]string // of the job's nodes, by their names; see Slurm.Hosts
+	hosts map[string]string // of the job's nodes, by their names; see Slurmctld.Hosts
 	mtu   int               // of the VMs' NICs
 }
 

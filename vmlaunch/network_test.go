@@ -47,7 +47,7 @@ func TestAMapConnectsVMsToNodesOfTheJobOnly(t *testing.T) {
 			p := plantest.Plan(t)
 			p.Network.Peers, p.Network.Underlay = tt.peers, "10.9.0.0/24"
 			addrs := func(context.Context, []string) (map[string]string, error) { return slurm, nil }
-			v := &VMs{Set: machine.NewSet(p, nil, nil), network: &network{plan: p, slurm: Slurm{NodeAddrs: addrs}, hosts: names}}
+			v := &VMs{Set: machine.NewSet(p, nil, nil), network: &network{plan: p, slurm: Slurmctld{NodeAddrs: addrs}, hosts: names}}
 			v.Machines, v.Clock = nil, machine.StartStopwatch(time.Time{})
 			v.Plan.State = t.TempDir()
 			err := lab.Do(func() error {
@@ -120,7 +120,7 @@ func TestWhoIsAskedWhereTheNodesAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := plantest.Plan(t)
 			tt.change(&p)
-			w := network{plan: p, slurm: Slurm{Hosts: func(context.Context, config.Network) (map[string]string, error) { return nil, broken }}}
+			w := network{plan: p, slurm: Slurmctld{Hosts: func(context.Context, config.Network) (map[string]string, error) { return nil, broken }}}
 			if err := w.askHosts(t.Context()); errors.Is(err, broken) != tt.asked {
 				t.Errorf("error = %v, asked: want %v", err, tt.asked)
 			}

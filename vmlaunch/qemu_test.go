@@ -135,7 +135,7 @@ func vmsWithLibvirt(t *testing.T, dir string) *VMs {
 	s := openStore(cfg, job.Node)
 	j, err := s.openJournal(t.Context(), job)
 	must(t, err)
-	v := newVMs(s, p, Slurm{}, j, machine.StartStopwatch(time.Time{}), func(vmstep.Progress) {})
+	v := newVMs(s, p, Slurmctld{}, j, machine.StartStopwatch(time.Time{}), func(vmstep.Progress) {})
 	must(t, v.makeDirs())
 	must(t, v.openHypervisor())
 	return v

@@ -160,8 +160,8 @@ var undoers = map[string]func(s store, ctx context.Context, j *journal.Journal, 
 	recordImage: func(s store, _ context.Context, _ *journal.Journal, holder string) error {
 		return s.images.Release(holder)
 	},
-	template.Claim: func(store, context.Context, *journal.Journal, string) error {
-		return nil // the record itself is the claim
+	template.Use: func(store, context.Context, *journal.Journal, string) error {
+		return nil // the record itself is the use
 	},
 	template.Work: func(_ store, _ context.Context, _ *journal.Journal, dir string) error {
 		return os.RemoveAll(dir) // all directories of a draft are root's

@@ -297,7 +297,7 @@ func (y *yard) launch(b *testing.B) *VMs {
 	b.Helper()
 	lastJob++
 	y.job.ID.Job = lastJob
-	v, err := Launch(b.Context(), y.cfg, y.job, Slurm{}, func(vmstep.Progress) {})
+	v, err := Launch(b.Context(), y.cfg, y.job, Slurmctld{}, func(vmstep.Progress) {})
 	check(b, err)
 	check(b, v.connect(b.Context(), []nodeagent.NodeVMs{v.Describe()}))
 	return v

@@ -95,7 +95,7 @@ func (s store) makeSiteTemplate(ctx context.Context, p plan.Plan, progress func(
 	if err != nil {
 		return "", fmt.Errorf("is another template being made? %w", err)
 	}
-	v := newVMs(s, p, Slurm{}, j, clock, progress)
+	v := newVMs(s, p, Slurmctld{}, j, clock, progress)
 	err = v.makeSiteTemplate(ctx)
 	v.close()
 	if v.warmer.from != nil {

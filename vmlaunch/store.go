@@ -22,7 +22,7 @@ type store struct {
 	vfs       func() (*vfpool.Pool, error)
 	images    *cache.Cache
 	templates *template.Store
-	regions   ivshmem.Node
+	regions   ivshmem.Regions
 }
 
 func openStore(cfg config.Config, node string) store {

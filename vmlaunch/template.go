@@ -29,7 +29,7 @@ func (w *warmer) makeTemplate(ctx context.Context, shape template.Shape, image i
 // adoptTemplate makes a copy, for this user, of the template that root has made for all
 // users.
 func (w *warmer) adoptTemplate(ctx context.Context, shape template.Shape) error {
-	site, err := w.claimTemplate(ctx, template.Site, shape)
+	site, err := w.useTemplate(ctx, template.Site, shape)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (w *warmer) templateOwner() template.Whose {
 
 // fillDraft makes the files of a template.
 func (w *warmer) fillDraft(ctx context.Context, draft *template.Draft, image images.Info) error {
-	m := machine.New(w.Plan.TemplateVM(draft.Template), w.Record)
+	m := machine.New(w.Plan.TemplateVM(draft.Template), w.Trace)
 	if err := w.prepareDisks(ctx, m, image); err != nil {
 		return err
 	}

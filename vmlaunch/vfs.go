@@ -20,7 +20,7 @@ func (v *VMs) leaseVFs(ctx context.Context) error {
 	if err := v.journal.Intend(recordVFs, v.Plan.Job.ID.String(), nil); err != nil {
 		return err
 	}
-	grants, err := pool.Acquire(ctx, vfClaim(v.Plan))
+	grants, err := pool.Acquire(ctx, vfDemand(v.Plan))
 	if err != nil {
 		return err
 	}
@@ -32,15 +32,15 @@ func (v *VMs) leaseVFs(ctx context.Context) error {
 	return v.journal.Done(recordVFs, v.Plan.Job.ID.String())
 }
 
-// vfClaim is the job's claim on the node's pool.
-func vfClaim(p plan.Plan) vfpool.Claim {
-	c := vfpool.Claim{Job: p.Job.ID, VLAN: p.VLAN, Owner: p.Owner.IDs()}
+// vfDemand is the job's claim on the node's pool.
+func vfDemand(p plan.Plan) vfpool.Demand {
+	d := vfpool.Demand{Job: p.Job.ID, VLAN: p.VLAN, Owner: p.Owner.IDs()}
 	for _, vm := range p.VMs {
 		for i, vf := range p.Job.Spec.SRIOV.VFs {
-			c.Requests = append(c.Requests, vfpool.Request{VM: vm.Index, Index: i, NUMA: p.NUMA(vm), MAC: vm.VFs[i].MAC, VF: vf})
+			d.Requests = append(d.Requests, vfpool.VFRequest{VM: vm.Index, Index: i, NUMA: p.NUMA(vm), MAC: vm.VFs[i].MAC, VF: vf})
 		}
 	}
-	return c
+	return d
 }
 
 func (s store) releaseVFs(ctx context.Context, id journal.ID) error {

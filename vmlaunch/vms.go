@@ -35,7 +35,7 @@ type VMs struct {
 	up       time.Duration // when all VMs of this node were up, on the record's clock
 }
 
-func newVMs(s store, p plan.Plan, slurm Slurm, j *journal.Journal, clock *machine.Stopwatch, progress func(vmstep.Progress)) *VMs {
+func newVMs(s store, p plan.Plan, slurm Slurmctld, j *journal.Journal, clock *machine.Stopwatch, progress func(vmstep.Progress)) *VMs {
 	v := &VMs{
 		Set: machine.NewSet(p, clock, progress), store: s, journal: j,
 		network: &network{plan: p, slurm: slurm},

@@ -19,7 +19,7 @@ import (
 func TestRecordOfALaunch(t *testing.T) {
 	p := plan.Plan{State: t.TempDir(), Job: plan.Job{Node: "n1"}, VMs: []plan.VM{{Name: "vm0"}, {Name: "vm1", Index: 1, Number: 1}}}
 	var told []string
-	v := newVMs(store{}, p, Slurm{}, nil, machine.StartStopwatch(time.Time{}), func(p vmstep.Progress) { told = append(told, p.Stage) })
+	v := newVMs(store{}, p, Slurmctld{}, nil, machine.StartStopwatch(time.Time{}), func(p vmstep.Progress) { told = append(told, p.Stage) })
 	v.Clock.Note(nodeagent.StageImage, 1, 2)
 	for _, stage := range []string{"boot", "agent", "ready"} {
 		v.Machines[1].Enter(stage)

@@ -78,17 +78,17 @@ func (w *warmer) newTemplate(ctx context.Context, shape template.Shape, image im
 
 // findTemplate finds the template that the VMs are restored from.
 func (w *warmer) findTemplate(ctx context.Context, shape template.Shape) error {
-	t, err := w.claimTemplate(ctx, w.templateOwner(), shape)
+	t, err := w.useTemplate(ctx, w.templateOwner(), shape)
 	if err == nil {
 		w.from = &t
 	}
 	return err
 }
 
-// claimTemplate finds a template and writes into the journal that the job uses it.
-func (w *warmer) claimTemplate(ctx context.Context, whose template.Whose, shape template.Shape) (template.Template, error) {
+// useTemplate finds a template and writes into the journal that the job uses it.
+func (w *warmer) useTemplate(ctx context.Context, whose template.Whose, shape template.Shape) (template.Template, error) {
 	return w.store.templates.Find(ctx, whose, shape, func(t template.Template) error {
-		return w.journal.Intend(template.Claim, t.Dir, nil)
+		return w.journal.Intend(template.Use, t.Dir, nil)
 	})
 }
 

@@ -114,7 +114,7 @@ func TestAddressesAreSecret(t *testing.T) {
 func TestHeldAddressesArePassedOver(t *testing.T) {
 	for _, how := range []string{"listens", "binds"} {
 		t.Run(how, func(t *testing.T) {
-			s := newStage(t, "works")
+			s := newTestKeeper(t, "works")
 			squat(t, how, s.addresses[:2])
 			mustHold(t, s.addresses[0])
 			for range 2 { // the one that starts the keeper, and one that finds it
@@ -140,7 +140,7 @@ func TestWhoHoldsAllAddressesIsNamed(t *testing.T) {
 		"binds":   "all 8 socket names of this job are taken, by a process that answers nobody; tell the administrators of this site",
 	} {
 		t.Run(how, func(t *testing.T) {
-			s := newStage(t, "works")
+			s := newTestKeeper(t, "works")
 			squat(t, how, s.addresses)
 			_, err := Connect(context.Background(), s.addresses, false, s.start)
 			if err == nil || err.Error() != "start the keeper of the VMs: "+want {
@@ -152,7 +152,7 @@ func TestWhoHoldsAllAddressesIsNamed(t *testing.T) {
 
 // A socket whose queue is full tells nothing of its owner. Nobody waits for it for good.
 func TestAFullQueueIsPassedOver(t *testing.T) {
-	s := newStage(t, "works")
+	s := newTestKeeper(t, "works")
 	squat(t, "listens", s.addresses[:1])
 	fillQueue(t, s.addresses[0])
 	if _, err := s.connect(t, false).Wait(func(Event) {}); err != nil {
@@ -176,14 +176,14 @@ func fillQueue(t *testing.T, address string) {
 }
 
 func TestManyClientsStartTheVMsOnceBesideASquatter(t *testing.T) {
-	s := newStage(t, "works")
+	s := newTestKeeper(t, "works")
 	squat(t, "listens", s.addresses[:3])
 	startMany(t, s)
 }
 
 // Two keepers that find different addresses free do not both stay.
 func TestKeepersAtDifferentAddresses(t *testing.T) {
-	s := newStage(t, "works")
+	s := newTestKeeper(t, "works")
 	squat(t, "listens", s.addresses[1:2]) // a keeper that finds the first address held comes to the third
 	first, err := Listen(s.addresses[2:])
 	if err != nil {
@@ -201,7 +201,7 @@ func TestKeepersAtDifferentAddresses(t *testing.T) {
 }
 
 func TestOneKeeperOfManyListens(t *testing.T) {
-	s := newStage(t, "works")
+	s := newTestKeeper(t, "works")
 	var mu sync.Mutex
 	var listeners []net.Listener
 	var group sync.WaitGroup

@@ -27,7 +27,7 @@ func (a *Assembly) Add(n nodeagent.NodeVMs) error {
 		return fmt.Errorf("node %s says it is number %d of %d nodes", n.Node, n.Rank, a.nodes)
 	}
 	node := "node " + n.Node
-	if err := a.claim(node, node, "rank "+strconv.Itoa(n.Rank)); err != nil {
+	if err := a.take(node, node, "rank "+strconv.Itoa(n.Rank)); err != nil {
 		return err
 	}
 	for _, vm := range n.VMs {
@@ -35,7 +35,7 @@ func (a *Assembly) Add(n nodeagent.NodeVMs) error {
 		if vm.Address != "" {
 			keys = append(keys, "address "+vm.Address)
 		}
-		if err := a.claim(vm.Name+" of "+node, keys...); err != nil {
+		if err := a.take(vm.Name+" of "+node, keys...); err != nil {
 			return err
 		}
 	}
@@ -43,7 +43,7 @@ func (a *Assembly) Add(n nodeagent.NodeVMs) error {
 	return nil
 }
 
-func (a *Assembly) claim(owner string, keys ...string) error {
+func (a *Assembly) take(owner string, keys ...string) error {
 	for _, key := range keys {
 		if other, taken := a.owner[key]; taken {
 			return fmt.Errorf("%s and %s both have %s", other, owner, key)

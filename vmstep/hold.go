@@ -18,7 +18,7 @@ var ErrKeeperGone = errors.New("slurm-v-run's keeper was killed before the VMs w
 // which is the end of the step, or until the agent ends.
 //
 // The end of in is an error only before the map has come.
-func Hold(ctx context.Context, agent *nodeagent.Holder, in io.Reader, out io.Writer) error {
+func Hold(ctx context.Context, agent *nodeagent.Hold, in io.Reader, out io.Writer) error {
 	defer agent.Close()
 	err := hold(ctx, agent, in, out)
 	if err != nil && ctx.Err() == nil {
@@ -28,7 +28,7 @@ func Hold(ctx context.Context, agent *nodeagent.Holder, in io.Reader, out io.Wri
 	return err
 }
 
-func hold(ctx context.Context, agent *nodeagent.Holder, in io.Reader, out io.Writer) error {
+func hold(ctx context.Context, agent *nodeagent.Hold, in io.Reader, out io.Writer) error {
 	if err := WriteFrame(out, agent.Node.Node, KindVMs, agent.Node); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ type Keeper struct {
 	Linger time.Duration
 
 	mu      sync.Mutex
-	rec     *record
+	rec     *history
 	stepped chan struct{} // closed when the current step has ended
 }
 
@@ -63,7 +63,7 @@ func (k *Keeper) Serve(ctx context.Context, l net.Listener) error {
 
 // begin runs a VM step.
 func (k *Keeper) begin() {
-	rec := newRecord(Event{State: StateStarting, VMs: k.VMs})
+	rec := newHistory(Event{State: StateStarting, VMs: k.VMs})
 	stepped := make(chan struct{})
 	k.rec, k.stepped = rec, stepped
 	go func() {
@@ -72,7 +72,7 @@ func (k *Keeper) begin() {
 	}()
 }
 
-func (k *Keeper) now() (*record, chan struct{}) {
+func (k *Keeper) now() (*history, chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.rec, k.stepped
@@ -99,7 +99,7 @@ func (k *Keeper) watch(ctx context.Context) {
 
 // untilGone asks at growing intervals whether the job has ended. It returns false if the
 // VMs were started again meanwhile.
-func (k *Keeper) untilGone(ctx context.Context, rec *record) bool {
+func (k *Keeper) untilGone(ctx context.Context, rec *history) bool {
 	for wait := time.Second; ; wait = min(2*wait, 5*time.Minute) {
 		if !sleep(ctx, wait) {
 			return true
@@ -144,15 +144,15 @@ func (k *Keeper) serveClient(ctx context.Context, conn *nodeagent.Conn) {
 		defer cancel()
 		_, _ = conn.Read(make([]byte, 1)) // clients send nothing more, so Read returns when the client ends
 	}()
-	rec := k.recordFor(hello)
+	rec := k.historyFor(hello)
 	if err := conn.WriteJSON(rec.current()); err == nil {
 		tell(ctx, conn, rec)
 	}
 }
 
-// recordFor returns the record that the client follows. It first starts the VMs again if
+// historyFor returns the history that the client follows. It first starts the VMs again if
 // the client asks for it and they are gone.
-func (k *Keeper) recordFor(hello clientHello) *record {
+func (k *Keeper) historyFor(hello clientHello) *history {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if hello.Restart && k.rec.current().Over() {
@@ -161,7 +161,7 @@ func (k *Keeper) recordFor(hello clientHello) *record {
 	return k.rec
 }
 
-func tell(ctx context.Context, conn *nodeagent.Conn, rec *record) {
+func tell(ctx context.Context, conn *nodeagent.Conn, rec *history) {
 	for n := 0; ; {
 		events, err := rec.from(ctx, n)
 		if err != nil {

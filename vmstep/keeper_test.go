@@ -107,8 +107,8 @@ func awaitFile(path string) {
 	}
 }
 
-// A stage is a keeper for the test, started on demand.
-type stage struct {
+// A testKeeper is a keeper for the test, started on demand.
+type testKeeper struct {
 	addresses []string
 	log       string
 	gone      chan struct{} // closed when the job is gone
@@ -119,9 +119,9 @@ type stage struct {
 
 var stages atomic.Int32
 
-func newStage(t *testing.T, act string) *stage {
+func newTestKeeper(t *testing.T, act string) *testKeeper {
 	t.Helper()
-	s := &stage{
+	s := &testKeeper{
 		addresses: Addresses(os.Getuid(), Job{ID: uint32(os.Getpid()), Restart: uint32(stages.Add(1)), Secret: rand.Text()}),
 		log:       t.TempDir() + "/log",
 		gone:      make(chan struct{}),
@@ -144,16 +144,16 @@ func newStage(t *testing.T, act string) *stage {
 	return s
 }
 
-func (s *stage) keeper(act string) *Keeper {
+func (k *testKeeper) keeper(act string) *Keeper {
 	return &Keeper{
 		Nodes:   2,
 		VMs:     2,
 		Linger:  time.Second,
 		Command: []string{os.Args[0]},
-		Env:     append(os.Environ(), fakeSrun+"="+act, "VMSTEP_TEST_LOG="+s.log),
+		Env:     append(os.Environ(), fakeSrun+"="+act, "VMSTEP_TEST_LOG="+k.log),
 		JobGone: func(context.Context) bool {
 			select {
-			case <-s.gone:
+			case <-k.gone:
 				return true
 			default:
 				return false
@@ -162,9 +162,9 @@ func (s *stage) keeper(act string) *Keeper {
 	}
 }
 
-func (s *stage) connect(t *testing.T, restart bool) *Client {
+func (k *testKeeper) connect(t *testing.T, restart bool) *Client {
 	t.Helper()
-	c, err := Connect(context.Background(), s.addresses, restart, s.start)
+	c, err := Connect(context.Background(), k.addresses, restart, k.start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,16 +172,16 @@ func (s *stage) connect(t *testing.T, restart bool) *Client {
 	return c
 }
 
-func (s *stage) sruns() int {
-	text, _ := os.ReadFile(s.log)
+func (k *testKeeper) sruns() int {
+	text, _ := os.ReadFile(k.log)
 	return strings.Count(string(text), "srun ")
 }
 
 func TestManyClientsStartTheVMsOnce(t *testing.T) {
-	startMany(t, newStage(t, "works"))
+	startMany(t, newTestKeeper(t, "works"))
 }
 
-func startMany(t *testing.T, s *stage) {
+func startMany(t *testing.T, s *testKeeper) {
 	t.Helper()
 	results := make(chan error)
 	for range 8 {
@@ -205,7 +205,7 @@ func startMany(t *testing.T, s *stage) {
 }
 
 func TestEveryClientHearsTheWholeStory(t *testing.T) {
-	s := newStage(t, "hold fails")
+	s := newTestKeeper(t, "hold fails")
 	want := []string{"starting", "n1 vm0 boot", "n2 vm1 boot", "failed"}
 	for _, which := range []string{"first", "late"} {
 		c := s.connect(t, false)
@@ -241,7 +241,7 @@ func TestOutcomes(t *testing.T) {
 	}
 	for act, want := range tests {
 		t.Run(act, func(t *testing.T) {
-			s := newStage(t, act)
+			s := newTestKeeper(t, act)
 			for _, which := range []string{"first", "second"} {
 				got := ""
 				if _, err := s.connect(t, false).Wait(func(Event) {}); err != nil {
@@ -256,7 +256,7 @@ func TestOutcomes(t *testing.T) {
 }
 
 func TestClientsMayGoAtAnyTime(t *testing.T) {
-	s := newStage(t, "works")
+	s := newTestKeeper(t, "works")
 	first := s.connect(t, false)
 	first.Close() // before anything has happened
 	second := s.connect(t, false)
@@ -272,7 +272,7 @@ func TestClientsMayGoAtAnyTime(t *testing.T) {
 
 // A client of another program may connect and say nothing, or nonsense.
 func TestOddClientsDoNoHarm(t *testing.T) {
-	s := newStage(t, "works")
+	s := newTestKeeper(t, "works")
 	s.connect(t, false)
 	for _, words := range []string{"", "{", "[]\n", strings.Repeat("x", 1<<17)} {
 		conn, err := net.Dial("unix", s.addresses[0])
@@ -288,7 +288,7 @@ func TestOddClientsDoNoHarm(t *testing.T) {
 }
 
 func TestEndedVMsAreStartedAgainOnlyOnDemand(t *testing.T) {
-	s := newStage(t, "cancelled")
+	s := newTestKeeper(t, "cancelled")
 	c := s.connect(t, false)
 	if _, err := c.Wait(func(Event) {}); err != nil {
 		t.Fatal(err)
@@ -311,7 +311,7 @@ func TestEndedVMsAreStartedAgainOnlyOnDemand(t *testing.T) {
 }
 
 func TestTheKeeperEndsWithItsJob(t *testing.T) {
-	s := newStage(t, "refused")
+	s := newTestKeeper(t, "refused")
 	s.connect(t, false).Wait(func(Event) {})
 	close(s.gone)
 	if err := <-s.ended; err != nil {
@@ -323,7 +323,7 @@ func TestTheKeeperEndsWithItsJob(t *testing.T) {
 }
 
 func TestTheKeeperLeavesWhenTheVMsAreElsewhere(t *testing.T) {
-	s := newStage(t, "elsewhere")
+	s := newTestKeeper(t, "elsewhere")
 	s.connect(t, false).Wait(func(Event) {})
 	if err := <-s.ended; err != nil {
 		t.Error(err)

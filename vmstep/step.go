@@ -20,7 +20,7 @@ const maxLines = 100
 type step struct {
 	nodes int
 	began time.Time
-	rec   *record
+	rec   *history
 
 	mu       sync.Mutex // srun's two streams are read at the same time
 	assembly *Assembly
@@ -32,7 +32,7 @@ type step struct {
 	kill     func()
 }
 
-func newStep(nodes int, rec *record) *step {
+func newStep(nodes int, rec *history) *step {
 	return &step{nodes: nodes, began: time.Now(), rec: rec,
 		assembly: NewAssembly(nodes), ready: map[string]bool{}, kill: func() {}}
 }

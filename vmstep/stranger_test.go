@@ -39,7 +39,7 @@ var users = map[string]struct {
 
 // A keeper tells a stranger nothing. (That a stranger's is no keeper: address_test.go.)
 func TestStrangersAreNoClients(t *testing.T) {
-	s := newStage(t, "works")
+	s := newTestKeeper(t, "works")
 	if _, err := s.connect(t, false).Wait(func(Event) {}); err != nil {
 		t.Fatal(err)
 	}

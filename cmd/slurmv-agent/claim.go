@@ -10,7 +10,7 @@ import (
 )
 
 func newClaim() *cobra.Command {
-	var claim task.Claim
+	var claim task.Claimant
 	cmd := &cobra.Command{
 		Use:   "claim",
 		Short: "Hold an IVShmem device of the job for a slurm-v-run",

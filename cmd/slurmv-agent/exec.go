@@ -30,7 +30,7 @@ PMI go to and from the program; its exit code or signal becomes the task's.`,
 	flags.SetInterspersed(false)
 	flags.StringVar(&exec.Config, "config", config.Path, "read the configuration from this `file`")
 	flags.StringVar(&exec.Distribution, "vm-distribution", string(pmi.DistBlock), "spread the tasks over VMs by `block|cyclic`")
-	flags.IntVar(&exec.VM, "vm", nodeagent.ByPlacement, "use the VM with this `number` in the job, wherever the task belongs")
+	flags.IntVar(&exec.VM, "vm", nodeagent.ByDistribution, "use the VM with this `number` in the job, wherever the task belongs")
 	flags.BoolVar(&exec.Terminal, "terminal", false, "give the program a terminal")
 	flags.BoolVar(&exec.Mpirun, "mpirun", false, "give the program the environment of an mpirun that starts its tasks by ssh")
 	flags.StringVar(&exec.Claim, "claim", "", "run the program under this `claim` on an IVShmem device")

@@ -61,7 +61,7 @@ func runCheck(ctx context.Context, o checkOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	results := check.Node{
+	results := check.Preflight{
 		Root: "/", Name: node, Config: o.config, Agent: vmstep.AgentPath(), AsRoot: os.Geteuid() == 0, Run: slurm.User(os.Environ()).Run,
 	}.Check(ctx)
 	if o.output == "json" {

@@ -20,13 +20,13 @@ import (
 // ivshmemPatience is how long the kernel may take to find and place the devices.
 const ivshmemPatience = 30 * time.Second
 
-// sharedMemory finds the devices through which VMs share memory.
-type sharedMemory struct{ *system }
+// ivshmemDevices finds the devices through which VMs share memory.
+type ivshmemDevices struct{ *system }
 
 // offer gives the job's owner the devices through which the VM shares memory with others,
 // as /dev/slurmv/ivshmem0 and so on. These names link to the memory of the PCI devices. The
 // owner maps it and needs no driver.
-func (s sharedMemory) offer(ctx context.Context, want guest.IVShmem, u guest.User) error {
+func (s ivshmemDevices) offer(ctx context.Context, want guest.IVShmem, u guest.User) error {
 	if want.Devices == 0 {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (d pciDevice) dir() string { return filepath.Join("/sys/bus/pci/devices", d
 func (d pciDevice) memory() string { return filepath.Join(d.dir(), "resource2") }
 
 // give makes the job's owner the owner of the device, and links name to its memory.
-func (s sharedMemory) give(d pciDevice, name string, u guest.User) error {
+func (s ivshmemDevices) give(d pciDevice, name string, u guest.User) error {
 	if text, _ := os.ReadFile(s.path(d.dir(), "enable")); strings.TrimSpace(string(text)) == "0" {
 		if err := s.writeSysfs(filepath.Join(d.dir(), "enable"), "1"); err != nil {
 			return err
@@ -80,7 +80,7 @@ func (s sharedMemory) give(d pciDevice, name string, u guest.User) error {
 // could not know of them and has left no room for them behind their bridge, so the kernel
 // has to lay that bridge out anew. awaitIVShmem also makes the kernel look for new devices,
 // in case it does not notice them itself.
-func (s sharedMemory) awaitIVShmem(ctx context.Context, want guest.IVShmem) ([]pciDevice, error) {
+func (s ivshmemDevices) awaitIVShmem(ctx context.Context, want guest.IVShmem) ([]pciDevice, error) {
 	timeout := time.After(ivshmemPatience)
 	for pause := time.Duration(0); ; pause = min(max(2*pause, 50*time.Millisecond), time.Second) {
 		devices, err := s.pciDevices()
@@ -105,7 +105,7 @@ func (s sharedMemory) awaitIVShmem(ctx context.Context, want guest.IVShmem) ([]p
 }
 
 // pciDevices returns all devices in the order of their addresses.
-func (s sharedMemory) pciDevices() ([]pciDevice, error) {
+func (s ivshmemDevices) pciDevices() ([]pciDevice, error) {
 	entries, err := os.ReadDir(s.path("sys/bus/pci/devices")) // sorted
 	if err != nil {
 		return nil, fmt.Errorf("look for shared-memory devices: %w", err)
@@ -118,7 +118,7 @@ func (s sharedMemory) pciDevices() ([]pciDevice, error) {
 }
 
 // isIVShmem reports whether the device in that directory is an IVShmem device.
-func (s sharedMemory) isIVShmem(dir string) bool {
+func (s ivshmemDevices) isIVShmem(dir string) bool {
 	return sysfsText(dir, "vendor") == "0x1af4" && sysfsText(dir, "device") == "0x1110"
 }
 
@@ -129,7 +129,7 @@ func sysfsText(dir, file string) string {
 
 // countPlaced counts the devices whose memory can be mapped. The kernel shows the memory
 // only once it has an address.
-func (s sharedMemory) countPlaced(devices []pciDevice, size int64) (n int) {
+func (s ivshmemDevices) countPlaced(devices []pciDevice, size int64) (n int) {
 	for _, d := range devices {
 		if s.placed(d, size) {
 			n++
@@ -138,14 +138,14 @@ func (s sharedMemory) countPlaced(devices []pciDevice, size int64) (n int) {
 	return n
 }
 
-func (s sharedMemory) placed(d pciDevice, size int64) bool {
+func (s ivshmemDevices) placed(d pciDevice, size int64) bool {
 	info, err := os.Stat(s.path(d.memory()))
 	return err == nil && info.Size() == size
 }
 
 // layOut makes the kernel look for devices again. It first makes the kernel forget each
 // port behind which a device has no room.
-func (s sharedMemory) layOut(found []pciDevice, size int64) {
+func (s ivshmemDevices) layOut(found []pciDevice, size int64) {
 	var forgotten []string
 	for _, d := range found {
 		port, err := s.portOf(d)
@@ -171,7 +171,7 @@ var pciAddress = sync.OnceValue(func() *regexp.Regexp {
 // portOf returns the directory of the root bus's port behind which the device is, or the
 // device's own directory if it is on the root bus. In sysfs, a device is below the device
 // that it is plugged into.
-func (s sharedMemory) portOf(d pciDevice) (string, error) {
+func (s ivshmemDevices) portOf(d pciDevice) (string, error) {
 	dir, err := filepath.EvalSymlinks(s.path(d.dir()))
 	if err != nil {
 		return "", err
@@ -184,7 +184,7 @@ func (s sharedMemory) portOf(d pciDevice) (string, error) {
 
 // onlyIVShmem reports whether there are only bridges and shared memory behind the port, so
 // that it can be removed for a moment without harm.
-func (s sharedMemory) onlyIVShmem(dir string) bool {
+func (s ivshmemDevices) onlyIVShmem(dir string) bool {
 	if s.isIVShmem(dir) {
 		return true
 	}

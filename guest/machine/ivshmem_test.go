@@ -123,7 +123,7 @@ func TestSharedMemoryIsTheOwnersAndHasNames(t *testing.T) {
 	// Listed in another order than they are plugged in.
 	b := newPCIBus(t, "0000:02:0a.0", "0000:02:02.0", "0000:02:01.0")
 	for range 2 { // a setup may be repeated
-		if err := (sharedMemory{&b.system}).offer(t.Context(), guest.IVShmem{Devices: 3, Size: 1 << 20}, alice); err != nil {
+		if err := (ivshmemDevices{&b.system}).offer(t.Context(), guest.IVShmem{Devices: 3, Size: 1 << 20}, alice); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -156,7 +156,7 @@ func TestSharedMemoryIsTheOwnersAndHasNames(t *testing.T) {
 
 func TestNoSharedMemoryAsksTheKernelNothing(t *testing.T) {
 	b := newPCIBus(t)
-	if err := (sharedMemory{&b.system}).offer(t.Context(), guest.IVShmem{}, alice); err != nil || b.orders != nil || b.links() != nil {
+	if err := (ivshmemDevices{&b.system}).offer(t.Context(), guest.IVShmem{}, alice); err != nil || b.orders != nil || b.links() != nil {
 		t.Errorf("%v, the kernel was told %q, links %q", err, b.orders, b.links())
 	}
 }
@@ -178,7 +178,7 @@ func TestSharedMemoryThatDoesNotCome(t *testing.T) {
 			b := newPCIBus(t, "0000:02:01.0", "0000:02:02.0")
 			tt.change(b)
 			synctest.Test(t, func(t *testing.T) {
-				err := (sharedMemory{&b.system}).offer(t.Context(), guest.IVShmem{Devices: 2, Size: 1 << 20}, alice)
+				err := (ivshmemDevices{&b.system}).offer(t.Context(), guest.IVShmem{Devices: 2, Size: 1 << 20}, alice)
 				if err == nil || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("error = %v, want %q", err, tt.want)
 				}

@@ -37,8 +37,8 @@ func (s *Store) draft(ctx context.Context, whose Whose, shape Shape, name string
 	if err != nil {
 		return nil, err
 	}
-	d := &Draft{store: s, final: s.place(whose, shape.Key()), unlock: unlock}
-	d.Template = Template{Dir: s.place(whose, name+draftSuffix), Whose: whose, About: About{Shape: shape, Created: time.Now().UTC()}}
+	d := &Draft{store: s, final: s.dirOf(whose, shape.Key()), unlock: unlock}
+	d.Template = Template{Dir: s.dirOf(whose, name+draftSuffix), Whose: whose, About: About{Shape: shape, Created: time.Now().UTC()}}
 	err = write(d.Dir)
 	if err == nil {
 		err = errors.Join(os.RemoveAll(d.Dir), os.Mkdir(d.Dir, 0o711))
@@ -91,7 +91,7 @@ func (d *Draft) TakeMemory(block, name string, uid int) error {
 	if _, err := head.WriteTo(rest); err != nil {
 		return err
 	}
-	if err := Split(rest, saved, Memory{Block: block, Name: name, Size: d.Shape.Memory << 20, Pages: memory}); err != nil {
+	if err := Split(rest, saved, RAMBlock{Block: block, Name: name, Size: d.Shape.Memory << 20, Pages: memory}); err != nil {
 		return err
 	}
 	return os.Rename(rest.Name(), d.Saved())

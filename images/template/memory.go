@@ -38,8 +38,8 @@ const (
 	maxSends = 8
 )
 
-// A Memory is the guest memory in a stream.
-type Memory struct {
+// A RAMBlock is the guest memory in a stream, as QEMU calls it.
+type RAMBlock struct {
 	Block string // its name in the stream
 	Name  string // its new name
 	Size  int64  // its size in bytes; the stream must say the same, since users could forge it
@@ -57,8 +57,8 @@ type PageWriter interface {
 // writes to memory.Pages. QEMU can restore such a stream if the memory is already there.
 // Split understands only an uncompressed stream from one connection, and returns an error
 // for anything else.
-func Split(w io.Writer, r io.Reader, memory Memory) error {
-	s := &splitter{in: bufio.NewReaderSize(r, 1<<20), out: bufio.NewWriterSize(w, 1<<20), Memory: memory}
+func Split(w io.Writer, r io.Reader, memory RAMBlock) error {
+	s := &splitter{in: bufio.NewReaderSize(r, 1<<20), out: bufio.NewWriterSize(w, 1<<20), RAMBlock: memory}
 	err := s.split()
 	if err == nil {
 		_, err = s.in.WriteTo(s.out)
@@ -73,7 +73,7 @@ func Split(w io.Writer, r io.Reader, memory Memory) error {
 }
 
 type splitter struct {
-	Memory
+	RAMBlock
 	in      *bufio.Reader
 	out     *bufio.Writer
 	found   bool   // the memory is among the blocks

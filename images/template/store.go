@@ -29,8 +29,8 @@ type Store struct {
 // The kinds of records in jobs' journals that protect directories of the store. The names
 // of the records are the directories.
 const (
-	Claim = "template" // VMs of the job are, or may be, restored from the template
-	Work  = "draft"    // the job is making the draft
+	Use  = "template" // VMs of the job are, or may be, restored from the template
+	Work = "draft"    // the job is making the draft
 )
 
 // Open returns the store below a node's state directory. limit bounds all templates
@@ -55,20 +55,20 @@ func (e *NoneError) Error() string {
 // Is reports whether target is [ErrNone].
 func (e *NoneError) Is(target error) bool { return target == ErrNone }
 
-// Find returns the owner's template of the shape. It calls claim while nobody can remove
+// Find returns the owner's template of the shape. It calls use while nobody can remove
 // the template.
-func (s *Store) Find(ctx context.Context, whose Whose, shape Shape, claim func(Template) error) (Template, error) {
+func (s *Store) Find(ctx context.Context, whose Whose, shape Shape, use func(Template) error) (Template, error) {
 	unlock, err := s.lock(ctx, "lock")
 	if err != nil {
 		return Template{}, err
 	}
 	defer unlock()
-	t, err := read(s.place(whose, shape.Key()), whose)
+	t, err := read(s.dirOf(whose, shape.Key()), whose)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Template{}, &NoneError{s.explain(whose, shape)}
 	}
 	if err == nil {
-		err = claim(t)
+		err = use(t)
 	}
 	if err == nil {
 		err = touch(filepath.Join(t.Dir, aboutFile))
@@ -86,8 +86,8 @@ func (s *Store) explain(whose Whose, shape Shape) string {
 	return ""
 }
 
-// place is the directory of the template with that key, whether it exists or not.
-func (s *Store) place(whose Whose, key string) string {
+// dirOf is the directory of the template with that key, whether it exists or not.
+func (s *Store) dirOf(whose Whose, key string) string {
 	return filepath.Join(s.dir, string(whose), key)
 }
 
@@ -153,7 +153,7 @@ func (s *Store) of(whose Whose) (all []Template) {
 		if strings.Contains(e.Name(), ".") {
 			continue // a draft, or a template that is being removed
 		}
-		if t, err := read(s.place(whose, e.Name()), whose); err == nil {
+		if t, err := read(s.dirOf(whose, e.Name()), whose); err == nil {
 			all = append(all, t)
 		}
 	}
@@ -176,8 +176,8 @@ func (s *Store) Remove(ctx context.Context, t Template) error {
 // remove renames the template's directory before it removes it, so that nobody uses half of
 // a template.
 func (s *Store) remove(t Template) error {
-	claimed, err := journal.Holds(s.state, Claim, t.Dir)
-	if err == nil && claimed {
+	used, err := journal.Holds(s.state, Use, t.Dir)
+	if err == nil && used {
 		err = ErrInUse
 	}
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *Store) remove(t Template) error {
 }
 
 // Spoil makes sure that Find does not return a template again from which no VM could be
-// restored. [Store.Sweep] removes it once no job claims it.
+// restored. [Store.Sweep] removes it once no job uses it.
 func (s *Store) Spoil(ctx context.Context, t Template) error {
 	unlock, err := s.lock(ctx, "lock")
 	if err != nil {
@@ -234,7 +234,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 	defer unlock()
 	gone, _ := filepath.Glob(filepath.Join(s.dir, "*", "*"+goneSuffix))
 	drafts, _ := filepath.Glob(filepath.Join(s.dir, "*", "*"+draftSuffix))
-	for kind, dirs := range map[string][]string{Work: drafts, Claim: s.spoilt()} {
+	for kind, dirs := range map[string][]string{Work: drafts, Use: s.spoilt()} {
 		for _, dir := range dirs {
 			switch busy, e := journal.Holds(s.state, kind, dir); {
 			case e != nil:

@@ -16,14 +16,14 @@ import (
 
 const kib = 1 << 10
 
-// A node is a store, and the journal of a job.
-type node struct {
+// A lab is a store, and the journal of a job.
+type lab struct {
 	*Store
 	job *journal.Journal
 	t   *testing.T
 }
 
-func newNode(t *testing.T, limit int64) *node {
+func newNode(t *testing.T, limit int64) *lab {
 	t.Helper()
 	state := t.TempDir()
 	job, err := journal.Create(state, journal.ID{Job: 8}, journal.Header{})
@@ -31,42 +31,42 @@ func newNode(t *testing.T, limit int64) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = job.Close() })
-	return &node{Open(state, limit), job, t}
+	return &lab{Open(state, limit), job, t}
 }
 
-func (n *node) claim(t Template) error { return n.job.Intend(Claim, t.Dir, nil) }
+func (l *lab) use(t Template) error { return l.job.Intend(Use, t.Dir, nil) }
 
 func shape(path string) Shape {
 	return Shape{Image: []images.FileIdentity{{Path: path, Identity: cache.Identity{Size: 7}}}, VCPUs: 1, Memory: 384, QEMU: "7.2", Version: "1"}
 }
 
 // make makes a template with a file of size bytes.
-func (n *node) make(whose Whose, s Shape, size int) error {
-	n.t.Helper()
-	draft, err := n.Draft(n.t.Context(), whose, s, "1.0", func(string) error { return nil })
+func (l *lab) make(whose Whose, s Shape, size int) error {
+	l.t.Helper()
+	draft, err := l.Draft(l.t.Context(), whose, s, "1.0", func(string) error { return nil })
 	if err != nil {
-		n.t.Fatal(err)
+		l.t.Fatal(err)
 	}
 	defer func() {
 		if err := draft.Close(); err != nil {
-			n.t.Error(err)
+			l.t.Error(err)
 		}
 	}()
 	if err := os.WriteFile(draft.Disk(), make([]byte, size), 0o600); err != nil {
-		n.t.Fatal(err)
+		l.t.Fatal(err)
 	}
-	return draft.Publish(n.t.Context())
+	return draft.Publish(l.t.Context())
 }
 
-func (n *node) find(s Shape, whose Whose) (Template, error) {
-	return n.Find(n.t.Context(), whose, s, func(Template) error { return nil })
+func (l *lab) find(s Shape, whose Whose) (Template, error) {
+	return l.Find(l.t.Context(), whose, s, func(Template) error { return nil })
 }
 
 // used says when the template was used last.
-func (n *node) used(t Template, ago time.Duration) {
+func (l *lab) used(t Template, ago time.Duration) {
 	at := time.Now().Add(-ago)
 	if err := os.Chtimes(filepath.Join(t.Dir, aboutFile), at, at); err != nil {
-		n.t.Fatal(err)
+		l.t.Fatal(err)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestTheOldestGoesFirstAndNoneInUse(t *testing.T) {
 		n.used(found, time.Duration(10-i)*time.Hour)
 		all = append(all, found)
 	}
-	if err := n.claim(all[0]); err != nil {
+	if err := n.use(all[0]); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.make(Own(9), shape("/d"), 90*kib); err != nil {
@@ -169,7 +169,7 @@ func TestATemplateThatHasNoRoomIsNotKept(t *testing.T) {
 	if err := n.make(Own(1), shape("/a"), 60*kib); err != nil {
 		t.Fatal(err)
 	}
-	used, err := n.Find(t.Context(), Own(1), shape("/a"), n.claim)
+	used, err := n.Find(t.Context(), Own(1), shape("/a"), n.use)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestATemplateThatHasNoRoomIsNotKept(t *testing.T) {
 	if err := n.Remove(t.Context(), used); !errors.Is(err, ErrInUse) {
 		t.Errorf("a template in use was removed: %v", err)
 	}
-	if err := n.job.Undone(Claim, used.Dir); err != nil {
+	if err := n.job.Undone(Use, used.Dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Remove(t.Context(), used); err != nil {
@@ -190,8 +190,8 @@ func TestATemplateThatHasNoRoomIsNotKept(t *testing.T) {
 	}
 }
 
-// A claim that could not be written down is none, and what is claimed was used.
-func TestFindClaims(t *testing.T) {
+// What cannot be written into the journal is not used, and what is found counts as used.
+func TestFindNotesTheUse(t *testing.T) {
 	n := newNode(t, 1<<30)
 	if err := n.make(Own(1), shape("/a"), 1); err != nil {
 		t.Fatal(err)
@@ -251,7 +251,7 @@ func TestSpoil(t *testing.T) {
 		if err := n.make(Own(1), shape("/a"), 1); err != nil {
 			t.Fatal(err)
 		}
-		found, err := n.Find(t.Context(), Own(1), shape("/a"), n.claim)
+		found, err := n.Find(t.Context(), Own(1), shape("/a"), n.use)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,17 +271,17 @@ func TestSpoil(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(bad.Dir); err != nil {
-		t.Errorf("it is gone while it is claimed: %v", err)
+		t.Errorf("it is gone while it is used: %v", err)
 	}
-	if err := n.job.Undone(Claim, bad.Dir); err != nil {
+	if err := n.job.Undone(Use, bad.Dir); err != nil {
 		t.Fatal(err)
 	}
 	bad = remake()
-	if err := errors.Join(n.Spoil(t.Context(), bad), n.job.Undone(Claim, bad.Dir), n.Sweep(t.Context())); err != nil {
+	if err := errors.Join(n.Spoil(t.Context(), bad), n.job.Undone(Use, bad.Dir), n.Sweep(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(bad.Dir); err == nil {
-		t.Error("it is left though nobody claims it")
+		t.Error("it is left though nobody uses it")
 	}
 }
 

@@ -12,8 +12,8 @@
 //
 // A template is made in a directory beside the others, and the directory is renamed when it
 // is complete and on disk. So nobody ever sees half of a template. [Store.Find] makes the
-// caller claim the template in its journal, and [Draft.Publish] makes room by removing
-// templates that no journal of the node claims. Both use the same lock.
+// caller write the template's use into its journal, and [Draft.Publish] makes room by removing
+// templates that no journal of the node names. Both use the same lock.
 package template
 
 import (

@@ -2,7 +2,7 @@
 // thing that Slurm-V needs there whether it is right, what was seen, and what to
 // do.
 //
-// A [Node] is examined through its files, below a root directory, and through
+// A node ([Preflight]) is examined through its files, below a root directory, and through
 // the answers of a few programs; nothing is changed. What has to be tried instead
 // of looked at (libvirt, KVM, the kernel's networks) the agent tries, and reports
 // as a [Probe]. Judging is pure.
@@ -54,8 +54,8 @@ func Failed(results []Result) bool {
 	return false
 }
 
-// A Node is what to examine, and how.
-type Node struct {
+// A Preflight is what to examine, and how.
+type Preflight struct {
 	Root   string // all paths are below it; "/" on a real node
 	Name   string // in Slurm
 	Config string // path of the configuration
@@ -69,10 +69,10 @@ type Node struct {
 
 // An inspection is one examination: what several checks need is looked up once.
 type inspection struct {
-	Node
+	Preflight
 	cfg         config.Config
 	cfgErr      error
-	settings    slurm.Settings
+	settings    slurm.Conf
 	settingsErr error
 	probe       Probe
 	probeErr    error
@@ -91,13 +91,13 @@ var checks = []func(context.Context, *inspection) []Result{
 }
 
 // Check examines the node.
-func (n Node) Check(ctx context.Context) []Result {
-	i := &inspection{Node: n}
+func (p Preflight) Check(ctx context.Context) []Result {
+	i := &inspection{Preflight: p}
 	i.cfg, i.cfgErr = config.Load(i.configPath())
-	i.settings, i.settingsErr = readSettings(ctx, n)
-	i.probe, i.probeErr = readProbe(ctx, n)
-	i.slurmd, i.slurmdErr = findSlurmd(n.Root, n.Name)
-	i.pfs, i.findings = findPFs(n.Root)
+	i.settings, i.settingsErr = readSettings(ctx, p)
+	i.probe, i.probeErr = readProbe(ctx, p)
+	i.slurmd, i.slurmdErr = findSlurmd(p.Root, p.Name)
+	i.pfs, i.findings = findPFs(p.Root)
 	var results []Result
 	for _, check := range checks {
 		for _, r := range check(ctx, i) {
@@ -109,14 +109,14 @@ func (n Node) Check(ctx context.Context) []Result {
 }
 
 // path returns where something lies below the root.
-func (n Node) path(name string) string { return filepath.Join(n.Root, name) }
+func (p Preflight) path(name string) string { return filepath.Join(p.Root, name) }
 
 // configPath is "" for the installation's own, which may be absent.
-func (n Node) configPath() string {
-	if n.Config == config.Path && n.Root == "/" {
+func (p Preflight) configPath() string {
+	if p.Config == config.Path && p.Root == "/" {
 		return ""
 	}
-	return n.path(n.Config)
+	return p.path(p.Config)
 }
 
 func configuration(_ context.Context, i *inspection) []Result {

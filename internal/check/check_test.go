@@ -15,17 +15,17 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/sriov/sriovtest"
 )
 
-// A machine is a node that lacks nothing, as files and programs' answers; a test
-// takes something away or adds it.
-type machine struct {
+// A node lacks nothing, as files and programs' answers; a test takes something away
+// or adds it.
+type node struct {
 	root     string
 	programs map[string]string // by the command line; a missing one fails
 	asRoot   bool
 }
 
-func newMachine(t *testing.T) *machine {
+func newNode(t *testing.T) *node {
 	t.Helper()
-	m := &machine{root: t.TempDir(), asRoot: true, programs: map[string]string{
+	n := &node{root: t.TempDir(), asRoot: true, programs: map[string]string{
 		"scontrol show config":                                  goodSettings,
 		"slurmd -V":                                             "slurm-wlm 22.05.8",
 		"getent passwd libvirt-qemu":                            "libvirt-qemu:x:64055:107::/var/lib/libvirt:/bin/false",
@@ -34,22 +34,22 @@ func newMachine(t *testing.T) *machine {
 		"/lib/slurmv-agent probe --config /conf --node-name n1": `{"libvirt": "9.0.0", "underlay": "10.0.0.1"}`,
 	}}
 	for _, dir := range []string{"var/lib", "run", "sys/kernel/iommu_groups/0", "dev/shm"} {
-		m.mkdir(t, dir)
+		n.mkdir(t, dir)
 	}
-	m.write(t, "etc/os-release", "PRETTY_NAME=\"Debian GNU/Linux 12\"\nID=debian\n", 0o644)
-	m.write(t, "usr/lib/x86_64-linux-gnu/libvirt.so.0.9000.0", "", 0o644)
-	m.link(t, "libvirt.so.0.9000.0", "usr/lib/x86_64-linux-gnu/libvirt.so.0")
-	m.write(t, "usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_qemu.so", "", 0o644)
-	m.write(t, "usr/bin/qemu-system-x86_64", "", 0o755)
-	m.write(t, "lib/slurmv-agent", "", 0o755)
-	m.write(t, "lib/slurmv-guest", "", 0o755)
-	m.write(t, "dev/kvm", "", 0o666)
-	m.write(t, "proc/mounts", "/dev/vda / ext4 rw 0 0\nshm /dev/shm tmpfs rw,huge=within_size 0 0\n", 0o644)
-	m.write(t, "conf", "", 0o644)
-	m.write(t, "etc/slurm/plugstack.conf", "required /lib/slurmv.so\n", 0o644)
-	m.plugin(t, 22, 5, 8)
-	m.slurmd(t, "n1", 4102444800) // started in 2100: after the plugin was made
-	return m
+	n.write(t, "etc/os-release", "PRETTY_NAME=\"Debian GNU/Linux 12\"\nID=debian\n", 0o644)
+	n.write(t, "usr/lib/x86_64-linux-gnu/libvirt.so.0.9000.0", "", 0o644)
+	n.link(t, "libvirt.so.0.9000.0", "usr/lib/x86_64-linux-gnu/libvirt.so.0")
+	n.write(t, "usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_qemu.so", "", 0o644)
+	n.write(t, "usr/bin/qemu-system-x86_64", "", 0o755)
+	n.write(t, "lib/slurmv-agent", "", 0o755)
+	n.write(t, "lib/slurmv-guest", "", 0o755)
+	n.write(t, "dev/kvm", "", 0o666)
+	n.write(t, "proc/mounts", "/dev/vda / ext4 rw 0 0\nshm /dev/shm tmpfs rw,huge=within_size 0 0\n", 0o644)
+	n.write(t, "conf", "", 0o644)
+	n.write(t, "etc/slurm/plugstack.conf", "required /lib/slurmv.so\n", 0o644)
+	n.plugin(t, 22, 5, 8)
+	n.slurmd(t, "n1", 4102444800) // started in 2100: after the plugin was made
+	return n
 }
 
 const goodSettings = `Configuration data as of 2026-11-20T14:29:06
@@ -63,62 +63,62 @@ TaskPlugin              = task/cgroup,task/affinity
 UnkillableStepTimeout   = 60 sec
 `
 
-func (m *machine) mkdir(t *testing.T, dir string) {
+func (n *node) mkdir(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Join(m.root, dir), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(n.root, dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (m *machine) write(t *testing.T, file, text string, mode os.FileMode) {
+func (n *node) write(t *testing.T, file, text string, mode os.FileMode) {
 	t.Helper()
-	m.mkdir(t, filepath.Dir(file))
-	path := filepath.Join(m.root, file)
+	n.mkdir(t, filepath.Dir(file))
+	path := filepath.Join(n.root, file)
 	if err := errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (m *machine) remove(t *testing.T, file string) {
+func (n *node) remove(t *testing.T, file string) {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(m.root, file)); err != nil {
+	if err := os.RemoveAll(filepath.Join(n.root, file)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (m *machine) link(t *testing.T, target, file string) {
+func (n *node) link(t *testing.T, target, file string) {
 	t.Helper()
-	if err := os.Symlink(target, filepath.Join(m.root, file)); err != nil {
+	if err := os.Symlink(target, filepath.Join(n.root, file)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // hugePages gives the machine pages of so many KiB, and mounts a file system of some.
-func (m *machine) hugePages(t *testing.T, kib int, mounted string) {
+func (n *node) hugePages(t *testing.T, kib int, mounted string) {
 	t.Helper()
-	m.write(t, fmt.Sprintf("sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages", kib), "8\n", 0o644)
-	m.mkdir(t, "dev/hugepages")
-	m.write(t, "proc/mounts", "shm /dev/shm tmpfs rw 0 0\nnone /dev/hugepages hugetlbfs rw,pagesize="+mounted+" 0 0\n", 0o644)
+	n.write(t, fmt.Sprintf("sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages", kib), "8\n", 0o644)
+	n.mkdir(t, "dev/hugepages")
+	n.write(t, "proc/mounts", "shm /dev/shm tmpfs rw 0 0\nnone /dev/hugepages hugetlbfs rw,pagesize="+mounted+" 0 0\n", 0o644)
 }
 
 // cards puts network cards with SR-IOV into the machine, in place of its own sysfs.
-func (m *machine) cards(t *testing.T, cards ...sriovtest.Card) {
+func (n *node) cards(t *testing.T, cards ...sriovtest.Card) {
 	t.Helper()
-	m.remove(t, "sys")
+	n.remove(t, "sys")
 	node := sriovtest.New(t, cards...)
-	if err := os.CopyFS(filepath.Join(m.root, "sys"), os.DirFS(filepath.Join(node.Root, "sys"))); err != nil {
+	if err := os.CopyFS(filepath.Join(n.root, "sys"), os.DirFS(filepath.Join(node.Root, "sys"))); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // plugin installs a library with the one symbol that matters.
-func (m *machine) plugin(t *testing.T, a, b, c uint32) {
+func (n *node) plugin(t *testing.T, a, b, c uint32) {
 	t.Helper()
 	library, err := compile(a<<16 | b<<8 | c)
 	if err != nil {
 		t.Skipf("no C compiler: install gcc (%v)", err)
 	}
-	m.write(t, "lib/slurmv.so", string(library), 0o755)
+	n.write(t, "lib/slurmv.so", string(library), 0o755)
 }
 
 var compiled = map[uint32][]byte{}
@@ -143,24 +143,24 @@ func compile(version uint32) ([]byte, error) {
 }
 
 // slurmd puts a daemon into /proc which started at boot plus 100 s.
-func (m *machine) slurmd(t *testing.T, node string, boot int64) {
+func (n *node) slurmd(t *testing.T, node string, boot int64) {
 	t.Helper()
-	m.write(t, "proc/stat", fmt.Sprintf("cpu 1 2\nbtime %d\n", boot), 0o644)
-	m.write(t, "proc/77/comm", "slurmd\n", 0o644)
-	m.write(t, "proc/77/cmdline", "/usr/sbin/slurmd\x00-N\x00"+node+"\x00", 0o644)
-	m.write(t, "proc/77/stat", "77 (slurmd) x) S"+strings.Repeat(" 1", 18)+" 10000 1 1\n", 0o644)
-	m.limits(t, "unlimited", "1048576")
+	n.write(t, "proc/stat", fmt.Sprintf("cpu 1 2\nbtime %d\n", boot), 0o644)
+	n.write(t, "proc/77/comm", "slurmd\n", 0o644)
+	n.write(t, "proc/77/cmdline", "/usr/sbin/slurmd\x00-N\x00"+node+"\x00", 0o644)
+	n.write(t, "proc/77/stat", "77 (slurmd) x) S"+strings.Repeat(" 1", 18)+" 10000 1 1\n", 0o644)
+	n.limits(t, "unlimited", "1048576")
 }
 
-func (m *machine) limits(t *testing.T, memory, files string) {
+func (n *node) limits(t *testing.T, memory, files string) {
 	t.Helper()
 	row := "%-26s%-21s%-21s%-10s\n"
-	m.write(t, "proc/77/limits", fmt.Sprintf(row, "Limit", "Soft Limit", "Hard Limit", "Units")+
+	n.write(t, "proc/77/limits", fmt.Sprintf(row, "Limit", "Soft Limit", "Hard Limit", "Units")+
 		fmt.Sprintf(row, "Max open files", "1024", files, "files")+
 		fmt.Sprintf(row, "Max locked memory", "65536", memory, "bytes"), 0o644)
 }
 
-func (m *machine) set(setting string) {
+func (n *node) set(setting string) {
 	name, _, _ := strings.Cut(setting, "=")
 	var lines []string
 	for line := range strings.Lines(goodSettings) {
@@ -168,24 +168,24 @@ func (m *machine) set(setting string) {
 			lines = append(lines, line)
 		}
 	}
-	m.programs["scontrol show config"] = strings.Join(append(lines, setting+"\n"), "")
+	n.programs["scontrol show config"] = strings.Join(append(lines, setting+"\n"), "")
 }
 
-func (m *machine) probe(json string) {
-	m.programs["/lib/slurmv-agent probe --config /conf --node-name n1"] = json
+func (n *node) probe(json string) {
+	n.programs["/lib/slurmv-agent probe --config /conf --node-name n1"] = json
 }
 
-func (m *machine) run(_ context.Context, program string, args ...string) (string, error) {
+func (n *node) run(_ context.Context, program string, args ...string) (string, error) {
 	line := strings.Join(append([]string{program}, args...), " ")
-	answer, known := m.programs[line]
+	answer, known := n.programs[line]
 	if !known {
 		return "", fmt.Errorf("%s: says\nwhy", program)
 	}
 	return answer, nil
 }
 
-func (m *machine) check() []Result {
-	return Node{Root: m.root, Name: "n1", Config: "/conf", Agent: "/lib/slurmv-agent", AsRoot: m.asRoot, Run: m.run}.Check(context.Background())
+func (n *node) check() []Result {
+	return Preflight{Root: n.root, Name: "n1", Config: "/conf", Agent: "/lib/slurmv-agent", AsRoot: n.asRoot, Run: n.run}.Check(context.Background())
 }
 
 // different returns the results that are not ok, as "status name".
@@ -201,147 +201,147 @@ func different(results []Result) []string {
 
 func TestCheck(t *testing.T) {
 	tests := map[string]struct {
-		change func(*testing.T, *machine)
+		change func(*testing.T, *node)
 		want   []string // all that is not ok
 		seen   string   // in what the last of them has seen
 	}{
-		"a node that lacks nothing": {func(*testing.T, *machine) {}, []string{"skipped SR-IOV"}, "no network device"},
-		"who is not root cannot try things": {func(_ *testing.T, m *machine) { m.asRoot = false },
+		"a node that lacks nothing": {func(*testing.T, *node) {}, []string{"skipped SR-IOV"}, "no network device"},
+		"who is not root cannot try things": {func(_ *testing.T, m *node) { m.asRoot = false },
 			[]string{"skipped libvirt opens", "skipped KVM", "skipped networks", "skipped SR-IOV"}, ""},
-		"a configuration with a mistake": {func(t *testing.T, m *machine) { m.write(t, "conf", "[slurm]\nresource = 1", 0o644) },
+		"a configuration with a mistake": {func(t *testing.T, m *node) { m.write(t, "conf", "[slurm]\nresource = 1", 0o644) },
 			[]string{"error configuration", "skipped directories", "skipped SR-IOV", "skipped resources"}, ""},
-		"a state directory that users cannot pass": {func(t *testing.T, m *machine) {
+		"a state directory that users cannot pass": {func(t *testing.T, m *node) {
 			m.mkdir(t, "var/lib/slurmv")
 			if err := os.Chmod(filepath.Join(m.root, "var/lib/slurmv"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}, []string{"error state directory", "error image cache", "skipped SR-IOV"}, ""},
-		"a file where the state directory should be": {func(t *testing.T, m *machine) { m.write(t, "var/lib/slurmv", "", 0o644) },
+		"a file where the state directory should be": {func(t *testing.T, m *node) { m.write(t, "var/lib/slurmv", "", 0o644) },
 			[]string{"error state directory", "error image cache", "skipped SR-IOV"}, ""},
-		"programs that are not installed": {func(t *testing.T, m *machine) { m.remove(t, "lib/slurmv-guest") },
+		"programs that are not installed": {func(t *testing.T, m *node) { m.remove(t, "lib/slurmv-guest") },
 			[]string{"error programs", "skipped SR-IOV"}, ""},
-		"an agent that others can change": {func(t *testing.T, m *machine) { m.write(t, "lib/slurmv-agent", "", 0o775) },
+		"an agent that others can change": {func(t *testing.T, m *node) { m.write(t, "lib/slurmv-agent", "", 0o775) },
 			[]string{"error programs", "skipped SR-IOV"}, ""},
-		"an agent that does not run": {func(_ *testing.T, m *machine) { m.probe("{") },
+		"an agent that does not run": {func(_ *testing.T, m *node) { m.probe("{") },
 			[]string{"error libvirt opens", "error KVM", "error networks", "skipped SR-IOV"}, ""},
-		"no libvirt": {func(t *testing.T, m *machine) { m.remove(t, "usr/lib") },
+		"no libvirt": {func(t *testing.T, m *node) { m.remove(t, "usr/lib") },
 			[]string{"error libvirt", "error libvirt QEMU driver", "skipped SR-IOV"}, ""},
-		"no account for libvirt": {func(_ *testing.T, m *machine) { delete(m.programs, "getent group libvirt-qemu") },
+		"no account for libvirt": {func(_ *testing.T, m *node) { delete(m.programs, "getent group libvirt-qemu") },
 			[]string{"error libvirt's account", "skipped SR-IOV"}, ""},
-		"libvirt that does not open": {func(_ *testing.T, m *machine) { m.probe(`{"libvirt_error": "no"}`) },
+		"libvirt that does not open": {func(_ *testing.T, m *node) { m.probe(`{"libvirt_error": "no"}`) },
 			[]string{"error libvirt opens", "skipped SR-IOV"}, ""},
-		"no QEMU": {func(t *testing.T, m *machine) { m.remove(t, "usr/bin") },
+		"no QEMU": {func(t *testing.T, m *node) { m.remove(t, "usr/bin") },
 			[]string{"error QEMU", "skipped SR-IOV"}, ""},
-		"the emulator of the configuration": {func(t *testing.T, m *machine) { m.write(t, "conf", "[qemu]\nemulator = \"/opt/qemu\"", 0o644) },
+		"the emulator of the configuration": {func(t *testing.T, m *node) { m.write(t, "conf", "[qemu]\nemulator = \"/opt/qemu\"", 0o644) },
 			[]string{"error QEMU", "skipped SR-IOV"}, ""},
-		"no KVM": {func(_ *testing.T, m *machine) { m.probe(`{"kvm_error": "no"}`) },
+		"no KVM": {func(_ *testing.T, m *node) { m.probe(`{"kvm_error": "no"}`) },
 			[]string{"warning KVM", "skipped SR-IOV"}, ""},
-		"no KVM where the site wants it": {func(t *testing.T, m *machine) {
+		"no KVM where the site wants it": {func(t *testing.T, m *node) {
 			m.probe(`{"kvm_error": "no"}`)
 			m.write(t, "conf", "[qemu]\naccel = \"kvm\"", 0o644)
 		}, []string{"error KVM", "skipped SR-IOV"}, ""},
-		"KVM that is not for users": {func(t *testing.T, m *machine) { m.write(t, "dev/kvm", "", 0o660) },
+		"KVM that is not for users": {func(t *testing.T, m *node) { m.write(t, "dev/kvm", "", 0o660) },
 			[]string{"error KVM", "skipped SR-IOV"}, ""},
-		"a kernel without VXLAN": {func(_ *testing.T, m *machine) {
+		"a kernel without VXLAN": {func(_ *testing.T, m *node) {
 			m.probe(`{"job_network_error": "make vxlan: operation not supported"}`)
 		},
 			[]string{"error networks", "skipped SR-IOV"}, ""},
-		"a VXLAN port that users may take": {func(t *testing.T, m *machine) {
+		"a VXLAN port that users may take": {func(t *testing.T, m *node) {
 			m.write(t, "conf", "[network.default]\nvxlan_port = 4789\n", 0o644)
 		}, []string{"warning VXLAN port", "skipped SR-IOV"}, ""},
-		"users that may take any port": {func(t *testing.T, m *machine) {
+		"users that may take any port": {func(t *testing.T, m *node) {
 			m.write(t, "proc/sys/net/ipv4/ip_unprivileged_port_start", "0\n", 0o644)
 		}, []string{"warning VXLAN port", "skipped SR-IOV"}, ""},
-		"users that may take the ports above": {func(t *testing.T, m *machine) {
+		"users that may take the ports above": {func(t *testing.T, m *node) {
 			m.write(t, "proc/sys/net/ipv4/ip_unprivileged_port_start", "300\n", 0o644)
 		}, []string{"skipped SR-IOV"}, ""},
-		"a VXLAN port that is taken": {func(_ *testing.T, m *machine) {
+		"a VXLAN port that is taken": {func(_ *testing.T, m *node) {
 			m.probe(`{"underlay": "10.0.0.1", "port_holders": {"default": "process 4711 (python3) of user bob"}}`)
 		}, []string{"error VXLAN port", "skipped SR-IOV"}, ""},
-		"a kernel without redirection": {func(_ *testing.T, m *machine) {
+		"a kernel without redirection": {func(_ *testing.T, m *node) {
 			m.probe(`{"site_network_error": "no mirred"}`)
 		}, []string{"error networks", "skipped SR-IOV"}, ""},
-		"an underlay where nobody looks for the node": {func(_ *testing.T, m *machine) {
+		"an underlay where nobody looks for the node": {func(_ *testing.T, m *node) {
 			m.probe(`{"underlay": "10.9.0.1", "peers_error": "node n1 is said to be at 10.9.0.1"}`)
 		}, []string{"error networks", "skipped SR-IOV"}, ""},
-		"few descriptors": {func(t *testing.T, m *machine) { m.limits(t, "unlimited", "1024") },
+		"few descriptors": {func(t *testing.T, m *node) { m.limits(t, "unlimited", "1024") },
 			[]string{"warning limits", "skipped SR-IOV"}, ""},
-		"no shared memory": {func(t *testing.T, m *machine) { m.write(t, "proc/mounts", "/dev/vda / ext4 rw 0 0\n", 0o644) },
+		"no shared memory": {func(t *testing.T, m *node) { m.write(t, "proc/mounts", "/dev/vda / ext4 rw 0 0\n", 0o644) },
 			[]string{"warning shared memory", "skipped SR-IOV"}, ""},
-		"huge pages that are wanted and not there": {func(t *testing.T, m *machine) {
+		"huge pages that are wanted and not there": {func(t *testing.T, m *node) {
 			m.write(t, "conf", "[ivshmem]\nhuge_page = \"2M\"\n", 0o644)
 		}, []string{"warning hugepages", "warning shared memory", "skipped SR-IOV"}, ""},
-		"huge pages of another size": {func(t *testing.T, m *machine) {
+		"huge pages of another size": {func(t *testing.T, m *node) {
 			m.write(t, "conf", "[ivshmem]\nhuge_page = \"2M\"\n", 0o644)
 			m.hugePages(t, 1<<20, "1024M")
 		}, []string{"warning hugepages", "warning shared memory", "skipped SR-IOV"}, ""},
-		"huge pages that are wanted": {func(t *testing.T, m *machine) {
+		"huge pages that are wanted": {func(t *testing.T, m *node) {
 			m.write(t, "conf", "[ivshmem]\nhuge_page = \"2M\"\n", 0o644)
 			m.hugePages(t, 2<<10, "2M")
 		}, []string{"skipped SR-IOV"}, ""},
-		"something over the shared memory": {func(t *testing.T, m *machine) {
+		"something over the shared memory": {func(t *testing.T, m *node) {
 			m.write(t, "proc/mounts", "shm /dev/shm tmpfs rw 0 0\n/dev/vdb /dev/shm ext4 rw 0 0\n", 0o644)
 		}, []string{"warning shared memory", "skipped SR-IOV"}, ""},
-		"VFs without IOMMU and locked memory": {func(t *testing.T, m *machine) {
+		"VFs without IOMMU and locked memory": {func(t *testing.T, m *node) {
 			m.limits(t, "65536", "1048576")
 			m.cards(t, sriovtest.Card{Name: "eth1", Driver: "igb", VFs: 7, NoIOMMU: true})
 		}, []string{"warning limits", "warning SR-IOV"}, "the IOMMU is off"},
-		"a card without VFs": {func(t *testing.T, m *machine) {
+		"a card without VFs": {func(t *testing.T, m *node) {
 			m.cards(t, sriovtest.Card{Name: "eth1", Driver: "igb", TotalVFs: 7})
 			m.mkdir(t, "sys/kernel/iommu_groups/0")
 		}, []string{"warning SR-IOV"}, "eth1: it has no VFs"},
-		"a card with VFs": {func(t *testing.T, m *machine) {
+		"a card with VFs": {func(t *testing.T, m *node) {
 			m.cards(t, sriovtest.Card{Name: "eth1", Driver: "igb", VFs: 7})
 		}, []string{}, ""},
-		"a bridge of the configuration that is not there": {func(t *testing.T, m *machine) {
+		"a bridge of the configuration that is not there": {func(t *testing.T, m *node) {
 			m.write(t, "conf", "[vf.software.soft0]\nbridge = \"br-none\"\nrate = \"1g\"\n", 0o644)
 		}, []string{"warning software VFs"}, "br-none"},
-		"a plugin of another release": {func(t *testing.T, m *machine) { m.plugin(t, 23, 11, 1) },
+		"a plugin of another release": {func(t *testing.T, m *node) { m.plugin(t, 23, 11, 1) },
 			[]string{"skipped SR-IOV", "error plugin"}, "is built for Slurm 23.11.1, but this is Slurm 22.05.8"},
-		"a plugin of the same release": {func(t *testing.T, m *machine) { m.plugin(t, 22, 5, 3) }, []string{"skipped SR-IOV"}, ""},
-		"a plugin that is none": {func(t *testing.T, m *machine) { m.write(t, "lib/slurmv.so", strings.Repeat("text", 100), 0o644) },
+		"a plugin of the same release": {func(t *testing.T, m *node) { m.plugin(t, 22, 5, 3) }, []string{"skipped SR-IOV"}, ""},
+		"a plugin that is none": {func(t *testing.T, m *node) { m.write(t, "lib/slurmv.so", strings.Repeat("text", 100), 0o644) },
 			[]string{"skipped SR-IOV", "error plugin"}, "bad magic number"},
-		"a plugin that is not in the stack": {func(t *testing.T, m *machine) {
+		"a plugin that is not in the stack": {func(t *testing.T, m *node) {
 			m.write(t, "etc/slurm/plugstack.conf", "# required /lib/slurmv.so\nrequired /other.so", 0o644)
 		},
 			[]string{"skipped SR-IOV", "error plugstack"}, "has no line for slurmv.so"},
-		"an optional plugin": {func(t *testing.T, m *machine) {
+		"an optional plugin": {func(t *testing.T, m *node) {
 			m.write(t, "etc/slurm/plugstack.conf", "include plugstack.conf.d/*.conf", 0o644)
 			m.write(t, "etc/slurm/plugstack.conf.d/slurmv.conf", "optional /lib/slurmv.so config=/conf", 0o644)
 		}, []string{"skipped SR-IOV", "error plugstack"}, "optional /lib/slurmv.so in /etc/slurm/plugstack.conf.d/slurmv.conf"},
-		"a plugin without its path": {func(t *testing.T, m *machine) { m.write(t, "etc/slurm/plugstack.conf", "required slurmv.so", 0o644) },
+		"a plugin without its path": {func(t *testing.T, m *node) { m.write(t, "etc/slurm/plugstack.conf", "required slurmv.so", 0o644) },
 			[]string{"skipped SR-IOV", "error plugstack"}, ""},
-		"files that include each other": {func(t *testing.T, m *machine) {
+		"files that include each other": {func(t *testing.T, m *node) {
 			m.write(t, "etc/slurm/plugstack.conf", "include plugstack.conf", 0o644)
 		}, []string{"skipped SR-IOV", "error plugstack"}, "include each other"},
-		"slurmd from before the plugin": {func(t *testing.T, m *machine) { m.slurmd(t, "n1", 1000) },
+		"slurmd from before the plugin": {func(t *testing.T, m *node) { m.slurmd(t, "n1", 1000) },
 			[]string{"skipped SR-IOV", "error slurmd"}, "started 1970-01-01"},
-		"only the slurmd of another node": {func(t *testing.T, m *machine) { m.slurmd(t, "n2", 4102444800) },
+		"only the slurmd of another node": {func(t *testing.T, m *node) { m.slurmd(t, "n2", 4102444800) },
 			[]string{"skipped limits", "skipped SR-IOV", "warning slurmd"}, "does not run here"},
-		"no slurmctld": {func(_ *testing.T, m *machine) { delete(m.programs, "scontrol show config") },
+		"no slurmctld": {func(_ *testing.T, m *node) { delete(m.programs, "scontrol show config") },
 			[]string{"skipped SR-IOV", "error slurm", "skipped resources"}, ""},
-		"processes that are not tracked": {func(_ *testing.T, m *machine) { m.set("ProctrackType = proctrack/linuxproc") },
+		"processes that are not tracked": {func(_ *testing.T, m *node) { m.set("ProctrackType = proctrack/linuxproc") },
 			[]string{"skipped SR-IOV", "error ProctrackType"}, "proctrack/linuxproc"},
-		"tasks without limits": {func(_ *testing.T, m *machine) { m.set("TaskPlugin = task/affinity") },
+		"tasks without limits": {func(_ *testing.T, m *node) { m.set("TaskPlugin = task/affinity") },
 			[]string{"skipped SR-IOV", "warning TaskPlugin"}, ""},
-		"an end that Slurm does not wait for": {func(_ *testing.T, m *machine) { m.set("UnkillableStepTimeout = 20 sec") },
+		"an end that Slurm does not wait for": {func(_ *testing.T, m *node) { m.set("UnkillableStepTimeout = 20 sec") },
 			[]string{"skipped SR-IOV", "error UnkillableStepTimeout, KillWait"}, "20 s, 30 s"},
-		"programs that are killed at once": {func(_ *testing.T, m *machine) { m.set("KillWait = 2 sec") },
+		"programs that are killed at once": {func(_ *testing.T, m *node) { m.set("KillWait = 2 sec") },
 			[]string{"skipped SR-IOV", "warning UnkillableStepTimeout, KillWait"}, "60 s, 2 s"},
-		"epilogs that Slurm leaves out": {func(_ *testing.T, m *machine) { m.set("PrologFlags = Alloc,Contain,RunInJob") },
+		"epilogs that Slurm leaves out": {func(_ *testing.T, m *node) { m.set("PrologFlags = Alloc,Contain,RunInJob") },
 			[]string{"skipped SR-IOV", "error PrologFlags"}, ""},
-		"hooks in a clone": {func(_ *testing.T, m *machine) { m.set("SlurmdParameters = config_overrides,contain_spank") },
+		"hooks in a clone": {func(_ *testing.T, m *node) { m.set("SlurmdParameters = config_overrides,contain_spank") },
 			[]string{"skipped SR-IOV", "warning SlurmdParameters"}, ""},
-		"a script that slurmctld does not load": {func(t *testing.T, m *machine) { m.write(t, "conf", "[slurm]\nresources = \"job_submit\"", 0o644) },
+		"a script that slurmctld does not load": {func(t *testing.T, m *node) { m.write(t, "conf", "[slurm]\nresources = \"job_submit\"", 0o644) },
 			[]string{"skipped SR-IOV", "error resources"}, "JobSubmitPlugins="},
-		"a script that slurmctld loads": {func(t *testing.T, m *machine) {
+		"a script that slurmctld loads": {func(t *testing.T, m *node) {
 			m.write(t, "conf", "[slurm]\nresources = \"job_submit\"", 0o644)
 			m.set("JobSubmitPlugins = all_partitions,lua")
 		}, []string{"skipped SR-IOV"}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
+			m := newNode(t)
 			tt.change(t, m)
 			results := m.check()
 			if diff := cmp.Diff(tt.want, different(results)); diff != "" {

@@ -76,7 +76,7 @@ func TestQEMUAccount(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := &machine{root: t.TempDir()}
+			m := &node{root: t.TempDir()}
 			m.write(t, "etc/os-release", tt.release, 0o644)
 			if got := qemuAccount(m.root); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)

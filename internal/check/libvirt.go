@@ -126,19 +126,19 @@ type Probe struct {
 
 var errNotRoot = errors.New("only root can try it")
 
-func readProbe(ctx context.Context, n Node) (Probe, error) {
-	var p Probe
-	if !n.AsRoot {
-		return p, errNotRoot
+func readProbe(ctx context.Context, p Preflight) (Probe, error) {
+	var probe Probe
+	if !p.AsRoot {
+		return probe, errNotRoot
 	}
-	text, err := n.Run(ctx, n.Agent, "probe", "--config", n.Config, "--node-name", n.Name)
+	text, err := p.Run(ctx, p.Agent, "probe", "--config", p.Config, "--node-name", p.Name)
 	if err != nil {
-		return p, err
+		return probe, err
 	}
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return p, fmt.Errorf("%s probe said something else than its findings: %w", n.Agent, err)
+	if err := json.Unmarshal([]byte(text), &probe); err != nil {
+		return probe, fmt.Errorf("%s probe said something else than its findings: %w", p.Agent, err)
 	}
-	return p, nil
+	return probe, nil
 }
 
 // unprobed is the result of a check that needs the probe.

@@ -10,12 +10,12 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-func readSettings(ctx context.Context, n Node) (slurm.Settings, error) {
-	text, err := n.Run(ctx, "scontrol", "show", "config")
+func readSettings(ctx context.Context, p Preflight) (slurm.Conf, error) {
+	text, err := p.Run(ctx, "scontrol", "show", "config")
 	if err != nil {
 		return nil, err
 	}
-	return slurm.ParseSettings(text), nil
+	return slurm.ParseConf(text), nil
 }
 
 const (
@@ -38,21 +38,21 @@ func slurmSettings(_ context.Context, i *inspection) []Result {
 }
 
 // tracking: the agent lets in the processes of the job's own cgroup.
-func tracking(s slurm.Settings) Result {
+func tracking(s slurm.Conf) Result {
 	if s["ProctrackType"] != "proctrack/cgroup" {
 		return wrong("ProctrackType", s["ProctrackType"], "set ProctrackType=proctrack/cgroup: by the cgroup a node knows the processes of a job")
 	}
 	return ok("ProctrackType", s["ProctrackType"])
 }
 
-func tasks(s slurm.Settings) Result {
+func tasks(s slurm.Conf) Result {
 	if !s.Has("TaskPlugin", "task/cgroup") {
 		return warning("TaskPlugin", s["TaskPlugin"], "add task/cgroup, and ConstrainRAMSpace=yes to cgroup.conf: nothing else keeps VMs within the job's CPUs and memory")
 	}
 	return ok("TaskPlugin", s["TaskPlugin"])
 }
 
-func timers(s slurm.Settings) Result {
+func timers(s slurm.Conf) Result {
 	const name = "UnkillableStepTimeout, KillWait"
 	unkillable, ok1 := s.Seconds("UnkillableStepTimeout")
 	wait, ok2 := s.Seconds("KillWait")
@@ -69,7 +69,7 @@ func timers(s slurm.Settings) Result {
 }
 
 // epilogs: with RunInJob slurmd runs no epilog of a plugin.
-func epilogs(s slurm.Settings) Result {
+func epilogs(s slurm.Conf) Result {
 	const name = "PrologFlags"
 	flags := strings.Join(s.List(name), ",")
 	if !slices.ContainsFunc(s.List(name), func(f string) bool { return strings.EqualFold(f, "RunInJob") }) {
@@ -81,7 +81,7 @@ func epilogs(s slurm.Settings) Result {
 	return wrong(name, flags, "with RunInJob Slurm runs no plugin's epilog: add Epilog= with slurmv-agent reclaim --job $SLURM_JOB_ID, or remove RunInJob")
 }
 
-func contained(s slurm.Settings) Result {
+func contained(s slurm.Conf) Result {
 	const name = "SlurmdParameters"
 	if s.Has(name, "contain_spank") {
 		return warning(name, s[name], "remove contain_spank: it runs the end of a VM step in a clone of slurmstepd, which may not start programs")
@@ -98,7 +98,7 @@ func resourceScript(_ context.Context, i *inspection) []Result {
 	return []Result{judgeResources(i.cfg.Slurm.Resources, i.settings)}
 }
 
-func judgeResources(who config.Resources, s slurm.Settings) Result {
+func judgeResources(who config.Resources, s slurm.Conf) Result {
 	const name = "resources"
 	plugin := map[config.Resources]string{config.ResourcesJobSubmit: "JobSubmitPlugins", config.ResourcesCLIFilter: "CliFilterPlugins"}[who]
 	switch {

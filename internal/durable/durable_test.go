@@ -50,7 +50,7 @@ func TestPowerCutsWhileAFileIsWritten(t *testing.T) {
 }
 
 // afterCut returns what a power cut leaves of the file; nil if there is none.
-func afterCut(t *testing.T, machine *powercut.Machine, dir string) []byte {
+func afterCut(t *testing.T, machine *powercut.Computer, dir string) []byte {
 	t.Helper()
 	after := t.TempDir()
 	noError(t, machine.Cut(dir, after))

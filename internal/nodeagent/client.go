@@ -42,7 +42,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 func (c *Client) Close() error { return c.conn.Close() }
 
 // Hold takes the VM step's place at the agent.
-func (c *Client) Hold(ctx context.Context) (*Holder, error) {
+func (c *Client) Hold(ctx context.Context) (*Hold, error) {
 	reply, err := c.call(ctx, Request{Op: OpHold})
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (c *Client) Hold(ctx context.Context) (*Holder, error) {
 		c.Close()
 		return nil, errors.New("the node agent named no VMs")
 	}
-	return &Holder{Node: *reply.Node, conn: c.conn}, nil
+	return &Hold{Node: *reply.Node, conn: c.conn}, nil
 }
 
 // Exec waits until the VMs know each other and returns a connection for a relay,
@@ -156,15 +156,15 @@ func closeOnDone(ctx context.Context, conn net.Conn) (stop func()) {
 	return func() { cancel() }
 }
 
-// A Holder keeps the VMs of a node alive for the length of the VM step.
-type Holder struct {
+// A Hold keeps the VMs of a node alive for the length of the VM step.
+type Hold struct {
 	Node NodeVMs
 	conn *Conn
 }
 
 // SendMap tells the agent all VMs of the job and waits until those of this node
 // know them.
-func (h *Holder) SendMap(ctx context.Context, all []NodeVMs) error {
+func (h *Hold) SendMap(ctx context.Context, all []NodeVMs) error {
 	defer closeOnDone(ctx, h.conn)()
 	err := h.conn.WriteJSON(HoldMessage{Map: all})
 	var m HoldMessage
@@ -184,9 +184,9 @@ func (h *Holder) SendMap(ctx context.Context, all []NodeVMs) error {
 
 // UntilEnded holds the VMs. When ctx ends, which is the end of the step, it tells
 // the agent and waits until all programs have ended; who cannot wait so long closes
-// the Holder. It returns nil then, or why the VMs cannot go on: io.EOF if the agent
+// the Hold. It returns nil then, or why the VMs cannot go on: io.EOF if the agent
 // is gone.
-func (h *Holder) UntilEnded(ctx context.Context) error {
+func (h *Hold) UntilEnded(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { _ = h.conn.WriteJSON(HoldMessage{Ending: true}) })()
 	for {
 		m, err := h.next()
@@ -197,9 +197,9 @@ func (h *Holder) UntilEnded(ctx context.Context) error {
 }
 
 // Close leaves the agent.
-func (h *Holder) Close() error { return h.conn.Close() }
+func (h *Hold) Close() error { return h.conn.Close() }
 
-func (h *Holder) next() (HoldMessage, error) {
+func (h *Hold) next() (HoldMessage, error) {
 	var m HoldMessage
 	if err := h.conn.ReadJSON(MaxReply, &m); err != nil {
 		return m, err

@@ -56,12 +56,12 @@ var node = &NodeVMs{Node: "n1", VMs: []VM{{Number: 2, Name: "vm2", State: "runni
 func TestExecGivesTheConnectionBehindTheReply(t *testing.T) {
 	path, asked := serve(t, Reply{Node: node, VM: &node.VMs[0]}, func(c *Conn) { io.WriteString(c, "raw\nbytes") })
 	conn, reply, err := dialed(t, path).Exec(context.Background(),
-		Request{VM: ByPlacement, LocalID: 1, LocalTasks: 4, Distribution: "cyclic"})
+		Request{VM: ByDistribution, LocalID: 1, LocalTasks: 4, Distribution: "cyclic"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	want := Request{Op: OpExec, VM: ByPlacement, LocalID: 1, LocalTasks: 4, Distribution: "cyclic"}
+	want := Request{Op: OpExec, VM: ByDistribution, LocalID: 1, LocalTasks: 4, Distribution: "cyclic"}
 	if diff := cmp.Diff(want, <-asked); diff != "" {
 		t.Errorf("request differs (-want +got):\n%s", diff)
 	}

@@ -43,9 +43,9 @@ const (
 	OpStop    = "stop"
 )
 
-// ByPlacement as the VM of a [Request] means: the VM in which the placement
-// rule puts the calling task.
-const ByPlacement = -1
+// ByDistribution as the VM of a [Request] means: the VM in which the distribution
+// puts the calling task.
+const ByDistribution = -1
 
 // Limits on one line of JSON, in bytes. A map names every VM of the job.
 const (
@@ -59,12 +59,12 @@ type Request struct {
 	Op string `json:"op"`
 
 	// VM is the number of a VM in the job. Exec, console and forward use it;
-	// exec also takes ByPlacement.
+	// exec also takes ByDistribution.
 	VM int `json:"vm"`
 
 	// LocalID of LocalTasks is the calling task's place on its node, and
 	// Distribution ("block" or "cyclic") spreads the tasks over the node's VMs.
-	// Only exec ByPlacement reads them.
+	// Only exec ByDistribution reads them.
 	LocalID      int    `json:"local_id,omitempty"`
 	LocalTasks   int    `json:"local_tasks,omitempty"`
 	Distribution string `json:"distribution,omitempty"`

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A Job tells a relay where its rank runs.
-type Job struct {
+// A Layout tells a relay where its rank runs.
+type Layout struct {
 	Ranks        int          // of the whole program: PMI_SIZE
 	VMsPerNode   int          //
 	VM           int          // index of this rank's VM on its node
@@ -26,7 +26,7 @@ var errUnanswered = errors.New("relay PMI: the program sends requests and reads 
 // A conversation is what a relay must remember of one client's exchange. Its
 // methods are called from both directions.
 type conversation struct {
-	job Job
+	layout Layout
 
 	mu      sync.Mutex
 	dialect Dialect // 0 before the client's first message
@@ -84,10 +84,10 @@ func refuseSpawn(msg []byte) []byte {
 
 // nodeAttribute puts the VM before the key of an attribute of the node.
 func (c *conversation) nodeAttribute(msg []byte) []byte {
-	if c.job.VMsPerNode <= 1 {
+	if c.layout.VMsPerNode <= 1 {
 		return msg
 	}
-	named := fmt.Sprintf(";key=vm%d-", c.job.VM)
+	named := fmt.Sprintf(";key=vm%d-", c.layout.VM)
 	return frame(PMI2, strings.Replace(body(PMI2, msg), ";key=", named, 1))
 }
 
@@ -116,8 +116,8 @@ func (c *conversation) mapping(d Dialect, msg []byte, value string) []byte {
 	if err != nil {
 		return notFound(d)
 	}
-	m = m.ToVMs(c.job.Ranks, c.job.VMsPerNode, c.job.Distribution)
-	for _, short := range []Mapping{m, m.Wrapped(c.job.Ranks)} {
+	m = m.ToVMs(c.layout.Ranks, c.layout.VMsPerNode, c.layout.Distribution)
+	for _, short := range []Mapping{m, m.Wrapped(c.layout.Ranks)} {
 		text := short.String()
 		out := frame(d, strings.Replace(body(d, msg), "value="+value, "value="+text, 1))
 		if len(text) <= MaxValue && (d == PMI2 || len(out) <= maxLine) {

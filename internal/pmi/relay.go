@@ -10,11 +10,11 @@ import (
 // Relay joins a PMI server, the descriptor of PMI_FD, to a client, the program
 // in a VM. It returns when one of them ends: nil at the end of a stream. The
 // caller then closes both, which also ends the other direction's reading.
-func Relay(server, client io.ReadWriter, job Job) error {
-	if job.VMsPerNode < 1 || job.Ranks < 1 {
-		return fmt.Errorf("relay PMI: %d ranks on nodes of %d VMs cannot be", job.Ranks, job.VMsPerNode)
+func Relay(server, client io.ReadWriter, layout Layout) error {
+	if layout.VMsPerNode < 1 || layout.Ranks < 1 {
+		return fmt.Errorf("relay PMI: %d ranks on nodes of %d VMs cannot be", layout.Ranks, layout.VMsPerNode)
 	}
-	talk := &conversation{job: job}
+	talk := &conversation{layout: layout}
 	toClient := &lockedWriter{w: client}
 	done := make(chan error, 2)
 	go func() { done <- upstream(talk, client, server, toClient) }()

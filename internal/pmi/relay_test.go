@@ -11,35 +11,35 @@ import (
 )
 
 // fourVMs is rank 2 or 3 of four ranks on a node of two VMs.
-var fourVMs = Job{Ranks: 4, VMsPerNode: 2, VM: 1, Distribution: DistBlock}
+var fourVMs = Layout{Ranks: 4, VMsPerNode: 2, VM: 1, Distribution: DistBlock}
 
-// A turn is one message of a conversation: what one side sends and what must
+// A message is one of a conversation: what one side sends and what must
 // come out on which side.
-type turn struct {
+type message struct {
 	client, server string // what a side sends; one of the two
 	toServer       string // what the relay makes of the client's message
 	toClient       string // what the relay makes of either
 }
 
 func TestRelayConversation(t *testing.T) {
-	init1 := turn{client: "cmd=init pmi_version=1 pmi_subversion=1\n", toServer: "cmd=init pmi_version=1 pmi_subversion=1\n"}
-	init2 := turn{client: "cmd=init pmi_version=2 pmi_subversion=0\n", toServer: "cmd=init pmi_version=2 pmi_subversion=0\n"}
-	hello1 := turn{
+	init1 := message{client: "cmd=init pmi_version=1 pmi_subversion=1\n", toServer: "cmd=init pmi_version=1 pmi_subversion=1\n"}
+	init2 := message{client: "cmd=init pmi_version=2 pmi_subversion=0\n", toServer: "cmd=init pmi_version=2 pmi_subversion=0\n"}
+	hello1 := message{
 		server:   "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n",
 		toClient: "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n",
 	}
-	hello2 := turn{
+	hello2 := message{
 		server:   "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n",
 		toClient: "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n",
 	}
-	same := func(client, server string) turn { return turn{client, server, client, server} }
+	same := func(client, server string) message { return message{client, server, client, server} }
 	two := func(body string) string { return string(frame(PMI2, body)) }
 
 	tests := map[string]struct {
-		job   Job
-		turns []turn
+		layout   Layout
+		messages []message
 	}{
-		"PMI-1 passes unchanged": {fourVMs, []turn{
+		"PMI-1 passes unchanged": {fourVMs, []message{
 			init1, hello1,
 			same("cmd=get_maxes\n", ""),
 			same("", "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n"),
@@ -50,29 +50,29 @@ func TestRelayConversation(t *testing.T) {
 			same("cmd=finalize\n", ""),
 			same("", "cmd=finalize_ack rc=0\n"),
 		}},
-		"PMI-1 mapping by VM": {fourVMs, []turn{
+		"PMI-1 mapping by VM": {fourVMs, []message{
 			init1, hello1,
 			same("cmd=get kvsname=9.0 key=PMI_process_mapping\n", ""),
 			{server: "cmd=get_result rc=0 value=(vector,(0,1,4))\n", toClient: "cmd=get_result rc=0 value=(vector,(0,2,2))\n"},
 			same("cmd=get kvsname=9.0 key=b\n", ""),
 			same("", "cmd=get_result rc=0 value=(vector,(0,1,4))\n"),
 		}},
-		"PMI-1 without a mapping": {fourVMs, []turn{
+		"PMI-1 without a mapping": {fourVMs, []message{
 			init1, hello1,
 			same("cmd=get kvsname=9.0 key=PMI_process_mapping\n", ""),
 			same("", "cmd=get_result rc=1\n"),
 		}},
-		"PMI-1 mapping that nobody can read": {fourVMs, []turn{
+		"PMI-1 mapping that nobody can read": {fourVMs, []message{
 			init1, hello1,
 			same("cmd=get kvsname=9.0 key=PMI_process_mapping\n", ""),
 			{server: "cmd=get_result rc=0 value=(matrix)\n", toClient: "cmd=get_result rc=1\n"},
 		}},
-		"PMI-1 spawn is refused": {fourVMs, []turn{
+		"PMI-1 spawn is refused": {fourVMs, []message{
 			init1, hello1,
 			{client: "mcmd=spawn\ntotspawns=2\nspawnssofar=1\nendcmd\n"},
 			{client: "mcmd=spawn\ntotspawns=2\nspawnssofar=2\nendcmd\n", toClient: "cmd=spawn_result rc=1\n"},
 		}},
-		"PMI-2 mapping by VM": {fourVMs, []turn{
+		"PMI-2 mapping by VM": {fourVMs, []message{
 			init2, hello2,
 			same("    23cmd=fullinit;pmirank=2;", ""),
 			same("", two("cmd=fullinit-response;rc=0;pmi-version=2;")),
@@ -84,7 +84,7 @@ func TestRelayConversation(t *testing.T) {
 			same(two("cmd=info-getjobattr;key=universeSize;"), ""),
 			same("", two("cmd=info-getjobattr-response;rc=0;found=TRUE;value=4;")),
 		}},
-		"PMI-2 digits follow the length": {Job{Ranks: 30, VMsPerNode: 2}, []turn{
+		"PMI-2 digits follow the length": {Layout{Ranks: 30, VMsPerNode: 2}, []message{
 			init2, hello2,
 			same(two("cmd=info-getjobattr;key=PMI_process_mapping;"), ""),
 			{
@@ -92,20 +92,20 @@ func TestRelayConversation(t *testing.T) {
 				toClient: string(frame(PMI2, "cmd=info-getjobattr-response;rc=0;found=TRUE;value="+Mapping{{0, 10, 3}}.ToVMs(30, 2, DistBlock).String()+";")),
 			},
 		}},
-		"PMI-2 attributes of a node become the VM's": {fourVMs, []turn{
+		"PMI-2 attributes of a node become the VM's": {fourVMs, []message{
 			init2, hello2,
 			{client: two("cmd=info-putnodeattr;key=shm;value=x;"), toServer: two("cmd=info-putnodeattr;key=vm1-shm;value=x;")},
 			{client: two("cmd=info-getnodeattr;key=shm;wait=TRUE;"), toServer: two("cmd=info-getnodeattr;key=vm1-shm;wait=TRUE;")},
 		}},
-		"PMI-2 attributes stay the node's with one VM": {Job{Ranks: 2, VMsPerNode: 1}, []turn{
+		"PMI-2 attributes stay the node's with one VM": {Layout{Ranks: 2, VMsPerNode: 1}, []message{
 			init2, hello2,
 			same(two("cmd=info-putnodeattr;key=shm;value=x;"), ""),
 		}},
-		"PMI-2 spawn is refused": {fourVMs, []turn{
+		"PMI-2 spawn is refused": {fourVMs, []message{
 			init2, hello2,
 			{client: two("cmd=spawn;ncmds=1;"), toClient: two("cmd=spawn-response;rc=1;errmsg=spawning is not available in VMs;")},
 		}},
-		"a long mapping that wraps": {Job{Ranks: 40 * 120, VMsPerNode: 1}, []turn{
+		"a long mapping that wraps": {Layout{Ranks: 40 * 120, VMsPerNode: 1}, []message{
 			init1, hello1,
 			same("cmd=get kvsname=9.0 key=PMI_process_mapping\n", ""),
 			{
@@ -113,7 +113,7 @@ func TestRelayConversation(t *testing.T) {
 				toClient: "cmd=get_result rc=0 value=(vector,(0,40,1))\n",
 			},
 		}},
-		"a mapping too long for MPI": {Job{Ranks: 150 * 151 / 2, VMsPerNode: 1}, []turn{
+		"a mapping too long for MPI": {Layout{Ranks: 150 * 151 / 2, VMsPerNode: 1}, []message{
 			init1, hello1,
 			same("cmd=get kvsname=9.0 key=PMI_process_mapping\n", ""),
 			{
@@ -124,8 +124,8 @@ func TestRelayConversation(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			server, client := startRelay(t, tt.job)
-			for _, turn := range tt.turns {
+			server, client := startRelay(t, tt.layout)
+			for _, turn := range tt.messages {
 				client.say(turn.client)
 				server.say(turn.server)
 				if turn.toServer != "" {
@@ -180,11 +180,11 @@ func (s side) expect(want string) {
 	}
 }
 
-func startRelay(t *testing.T, job Job) (server, client side) {
+func startRelay(t *testing.T, layout Layout) (server, client side) {
 	serverFar, serverNear := net.Pipe()
 	clientFar, clientNear := net.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- Relay(serverNear, clientNear, job) }()
+	go func() { done <- Relay(serverNear, clientNear, layout) }()
 	t.Cleanup(func() {
 		_ = clientFar.Close()
 		if t.Failed() {
@@ -222,13 +222,13 @@ func TestRelayNamesACutMessage(t *testing.T) {
 }
 
 func TestRelayRefusesAnImpossibleJob(t *testing.T) {
-	if err := Relay(nil, nil, Job{Ranks: 4}); err == nil {
+	if err := Relay(nil, nil, Layout{Ranks: 4}); err == nil {
 		t.Error("a node without VMs was accepted")
 	}
 }
 
 func TestClientThatNeverListens(t *testing.T) {
-	c := &conversation{job: fourVMs}
+	c := &conversation{layout: fourVMs}
 	_, _, _ = c.request([]byte("cmd=init pmi_version=1 pmi_subversion=1\n"))
 	var err error
 	for range maxUnanswered + 1 {
@@ -245,7 +245,7 @@ func FuzzConversation(f *testing.F) {
 	f.Add([]byte("cmd=init pmi_version=2 pmi_subversion=0\n"), []byte("44    cmd=info-getjobattr;key=PMI_process_mapping;"), []byte("4     cmd="))
 	f.Add([]byte("cmd=init pmi_version=2 pmi_subversion=0\n"), []byte("34    cmd=info-getnodeattr;key=a;wait=1;"), []byte("mcmd=spawn\nendcmd\n"))
 	f.Fuzz(func(t *testing.T, hello, request, answer []byte) {
-		c := &conversation{job: fourVMs}
+		c := &conversation{layout: fourVMs}
 		if _, _, err := c.request(hello); err != nil {
 			t.Fatal(err)
 		}

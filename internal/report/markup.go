@@ -12,22 +12,22 @@ import (
 // html/template would do that as well. But it calls methods by their names, so that the
 // linker keeps all methods of all types: slurmv would have 3 MB more.
 
-// A node is an element or what stands in one. What it writes is HTML and also XML.
-type node interface{ write(out *strings.Builder) }
+// A markup is an element or what stands in one. What it writes is HTML and also XML.
+type markup interface{ write(out *strings.Builder) }
 
 type (
 	// An element has attributes, names and values in turns.
 	element struct {
 		name    string
 		attrs   []string
-		content nodes
+		content fragment
 	}
-	nodes []node
-	text  string // of any origin
-	css   string // a file of this package, written as it is
+	fragment []markup
+	text     string // of any origin
+	css      string // a file of this package, written as it is
 )
 
-func el(name string, attrs []string, content ...node) element {
+func el(name string, attrs []string, content ...markup) element {
 	return element{name, attrs, content}
 }
 
@@ -54,7 +54,7 @@ var endless = map[string]bool{"meta": true, "rect": true, "line": true}
 // ownLine elements end a line of the file, for readers of the file.
 var ownLine = map[string]bool{"g": true, "svg": true, "tr": true, "style": true, "h1": true, "h2": true, "p": true, "head": true, "text": true}
 
-func (all nodes) write(out *strings.Builder) {
+func (all fragment) write(out *strings.Builder) {
 	for _, n := range all {
 		n.write(out)
 	}

@@ -46,16 +46,16 @@ func page(job string, launched []nodeagent.NodeVMs) element {
 			el("div", []string{"class", "wide"}, vmTable(launched, rows))))
 }
 
-func inPage(about string, height float64, content nodes) element {
+func inPage(about string, height float64, content fragment) element {
 	return el("svg", []string{"class", "launch", "role", "img", "aria-label", about, "viewBox", "0 0 " + units(width) + " " + units(height)}, content...)
 }
 
-func cell(content ...node) element { return el("td", nil, content...) }
+func cell(content ...markup) element { return el("td", nil, content...) }
 
 // textCell is for words: numbers stand at the right.
-func textCell(content ...node) element { return el("td", []string{"class", "text"}, content...) }
+func textCell(content ...markup) element { return el("td", []string{"class", "text"}, content...) }
 
-func table(header nodes, lines nodes) element {
+func table(header fragment, lines fragment) element {
 	return el("table", nil, el("thead", nil, el("tr", nil, header...)), el("tbody", nil, lines...))
 }
 
@@ -64,22 +64,22 @@ func heading(words string) element { return el("th", nil, text(words)) }
 func textHeading(words string) element { return el("th", []string{"class", "text"}, text(words)) }
 
 func stageTable(c chart, rows []Row) element {
-	var lines nodes
+	var lines fragment
 	for _, r := range rows {
 		lines = append(lines, el("tr", nil,
 			textCell(c.swatch(r.Stage), text(r.Stage)),
 			cell(text(seconds(r.Min))), cell(text(seconds(r.Median))), cell(text(seconds(r.Max))),
 			el("td", []string{"class", "text what"}, text(r.Meaning))))
 	}
-	return table(nodes{textHeading("stage"), heading("min"), heading("median"), heading("max"), textHeading("what")}, lines)
+	return table(fragment{textHeading("stage"), heading("min"), heading("median"), heading("max"), textHeading("what")}, lines)
 }
 
 // swatch shows how a stage is drawn; nothing for what is not in the chart.
-func (c chart) swatch(stage string) nodes {
+func (c chart) swatch(stage string) fragment {
 	for _, l := range c.legend {
 		for _, e := range l.entries {
 			if e.stage == stage {
-				return nodes{el("svg", []string{"class", "launch key", "viewBox", "0 0 18 14", "aria-hidden", "true"},
+				return fragment{el("svg", []string{"class", "launch key", "viewBox", "0 0 18 14", "aria-hidden", "true"},
 					el("g", []string{"class", e.class()}, el("rect", []string{"x", "0.5", "y", "0.5", "width", "17", "height", "13", "rx", "2"})))}
 			}
 		}
@@ -88,14 +88,14 @@ func (c chart) swatch(stage string) nodes {
 }
 
 func vmTable(launched []nodeagent.NodeVMs, rows []Row) element {
-	header := nodes{textHeading("VM"), textHeading("node")}
+	header := fragment{textHeading("VM"), textHeading("node")}
 	for _, r := range rows {
 		header = append(header, heading(r.Stage))
 	}
-	var lines nodes
+	var lines fragment
 	for _, n := range launched {
 		for _, vm := range n.VMs {
-			line := nodes{textCell(text(vm.Name)), textCell(text(n.Node))}
+			line := fragment{textCell(text(vm.Name)), textCell(text(n.Node))}
 			for _, t := range times(n, vm, rows) {
 				line = append(line, cell(text(t)))
 			}

@@ -46,7 +46,7 @@ func (c chart) picture() element {
 func moved(y float64) string { return fmt.Sprintf("translate(0 %s)", units(y)) }
 
 // drawHead draws the legend and what the marks of the time axis say.
-func (c chart) drawHead() (all nodes) {
+func (c chart) drawHead() (all fragment) {
 	for _, l := range c.legend {
 		all = append(all, faint(labelX, l.y+15, text(l.caption)))
 		for _, e := range l.entries {
@@ -59,11 +59,11 @@ func (c chart) drawHead() (all nodes) {
 	return append(all, c.drawTimes(c.head-6)...)
 }
 
-func faint(x, y float64, content ...node) element {
+func faint(x, y float64, content ...markup) element {
 	return el("text", []string{"class", "faint", "x", units(x), "y", units(y)}, content...)
 }
 
-func (c chart) drawTimes(y float64) (all nodes) {
+func (c chart) drawTimes(y float64) (all fragment) {
 	for _, t := range c.ticks {
 		all = append(all, el("text", []string{"class", "faint", "x", units(t.x), "y", units(y), "text-anchor", "middle"}, text(t.label)))
 	}
@@ -71,9 +71,9 @@ func (c chart) drawTimes(y float64) (all nodes) {
 }
 
 // drawBody draws the lanes over the lines of the time axis, and says the times below again.
-func (c chart) drawBody() (all nodes) {
+func (c chart) drawBody() (all fragment) {
 	if len(c.rows) == 0 {
-		return nodes{faint(labelX, 15, text("No stages are recorded."))}
+		return fragment{faint(labelX, 15, text("No stages are recorded."))}
 	}
 	for _, r := range c.rows {
 		if r.node {
@@ -93,7 +93,7 @@ func (c chart) drawBody() (all nodes) {
 
 func (c chart) drawRow(r row) element {
 	middle := units(c.rowHeight/2 + 4) // of a line of text
-	all := nodes{c.drawLabel(r, middle)}
+	all := fragment{c.drawLabel(r, middle)}
 	for _, b := range r.bars {
 		all = append(all, c.drawBar(b, middle))
 	}
@@ -107,12 +107,12 @@ func (c chart) drawRow(r row) element {
 	return el("g", []string{"transform", moved(r.y), "font-size", units(c.fontSize)}, all...)
 }
 
-func (c chart) drawLabel(r row, y string) node {
+func (c chart) drawLabel(r row, y string) markup {
 	class := "vm"
 	if r.node {
 		class = "node"
 	}
-	all := nodes{text(r.label)}
+	all := fragment{text(r.label)}
 	switch {
 	case r.label == "":
 		return all
@@ -123,7 +123,7 @@ func (c chart) drawLabel(r row, y string) node {
 }
 
 func (c chart) drawBar(b bar, y string) element {
-	all := nodes{
+	all := fragment{
 		el("title", nil, text(b.title)),
 		el("rect", []string{"x", units(b.x), "y", "3", "width", units(b.width), "height", units(c.rowHeight - 6), "rx", "2"}),
 	}

@@ -9,35 +9,35 @@ import (
 	"strings"
 )
 
-// A Holder is a process that has a UDP port.
-type Holder struct {
+// A PortHolder is a process that has a UDP port.
+type PortHolder struct {
 	PID     int
 	Program string
 	User    string
 }
 
-func (h Holder) String() string {
+func (h PortHolder) String() string {
 	return fmt.Sprintf("process %d (%s) of user %s", h.PID, h.Program, h.User)
 }
 
 // portTaken says who has the port that VXLAN cannot have.
 func portTaken(port uint16) error {
-	if h, found := PortHolder(port); found {
+	if h, found := HolderOf(port); found {
 		return fmt.Errorf("UDP port %d, which VXLAN needs, is taken by %s; end it, or choose another vxlan_port", port, h)
 	}
 	return fmt.Errorf("UDP port %d, which VXLAN needs, is taken, and no process has it: by another network device, then "+
 		"(ip -d link show type vxlan); choose another vxlan_port", port)
 }
 
-// PortHolder finds the process that has a UDP port in the network namespace of the
+// HolderOf finds the process that has a UDP port in the network namespace of the
 // calling thread. The sockets of the kernel itself, VXLAN's for one, have none.
-func PortHolder(port uint16) (Holder, bool) {
+func HolderOf(port uint16) (PortHolder, bool) {
 	for inode, uid := range socketsOn(port) {
 		if pid, found := processWith("socket:[" + inode + "]"); found {
-			return Holder{PID: pid, Program: programOf(pid), User: nameOf(uid)}, true
+			return PortHolder{PID: pid, Program: programOf(pid), User: nameOf(uid)}, true
 		}
 	}
-	return Holder{}, false
+	return PortHolder{}, false
 }
 
 // socketsOn returns the inodes of a port's sockets, and whose they are.

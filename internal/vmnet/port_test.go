@@ -70,7 +70,7 @@ func TestNobodyHasThePortOfADevice(t *testing.T) {
 		if len(socketsOn(config.VXLANPort)) == 0 {
 			t.Error("the device's socket is not seen")
 		}
-		if holder, found := PortHolder(config.VXLANPort); found {
+		if holder, found := HolderOf(config.VXLANPort); found {
 			t.Errorf("its port is that of %v", holder)
 		}
 		return nil

@@ -158,17 +158,17 @@ func (l lab) pool(t *testing.T) *vfpool.Pool {
 }
 
 // claim asks for one VF per VM.
-func claim(job uint32, vlan uint16, vfs ...jobspec.VF) vfpool.Claim {
-	c := vfpool.Claim{Job: journal.ID{Job: job}, VLAN: vlan, Owner: owner.IDs{UID: account, GID: account}}
+func claim(job uint32, vlan uint16, vfs ...jobspec.VF) vfpool.Demand {
+	c := vfpool.Demand{Job: journal.ID{Job: job}, VLAN: vlan, Owner: owner.IDs{UID: account, GID: account}}
 	for i, vf := range vfs {
 		mac := fmt.Sprintf("06:00:00:00:%02x:%02x", job, i)
-		c.Requests = append(c.Requests, vfpool.Request{VM: i, NUMA: -1, MAC: mac, VF: vf})
+		c.Requests = append(c.Requests, vfpool.VFRequest{VM: i, NUMA: -1, MAC: mac, VF: vf})
 	}
 	return c
 }
 
 // acquire leases VFs until the test ends.
-func (l lab) acquire(t *testing.T, c vfpool.Claim) []vfpool.Grant {
+func (l lab) acquire(t *testing.T, c vfpool.Demand) []vfpool.Grant {
 	t.Helper()
 	t.Cleanup(func() { l.release(t, c.Job) })
 	grants, err := l.pool(t).Acquire(t.Context(), c)

@@ -46,8 +46,8 @@ func benchStore(b *testing.B, vfs, held int) *Store {
 	defer l.Unlock()
 	settings := device.Settings{MAC: "02:00:00:00:00:01", VLAN: 2017, MinRate: 10000, MaxRate: 20000, SpoofCheck: true, Link: device.LinkAuto}
 	for i := range vfs {
-		r := put(b, l, Record{VF: benchVF(i), Job: journal.ID{Job: 4217}, Want: settings})
-		r.Step, r.Original = Attached, &device.State{Settings: settings, Driver: "mlx5_core"}
+		r := put(b, l, Lease{VF: benchVF(i), Job: journal.ID{Job: 4217}, Want: settings})
+		r.Phase, r.Original = Attached, &device.State{Settings: settings, Driver: "mlx5_core"}
 		noError(b, s.Update(r))
 		if i >= held {
 			noError(b, l.Delete(r))
@@ -61,7 +61,7 @@ func leaseAndRelease(b *testing.B, s *Store, index int) {
 	noError(b, err)
 	_, err = l.All()
 	noError(b, err)
-	r := put(b, l, Record{VF: benchVF(index), Job: job})
+	r := put(b, l, Lease{VF: benchVF(index), Job: job})
 	l.Unlock()
 	l, err = s.Lock(context.Background())
 	noError(b, err)

@@ -86,7 +86,7 @@ func TestPowerCuts(t *testing.T) {
 	s := open(t)
 	l := lock(t, s)
 	d := newDisk(s, 1)
-	held, deleted := map[Key]Record{}, map[Key]Record{}
+	held, deleted := map[Key]Lease{}, map[Key]Lease{}
 	for i := range 150 {
 		vf := device.VF{PF: "br0", Kind: device.Software, Index: d.random.IntN(5)}
 		key := KeyOf(vf)
@@ -94,10 +94,10 @@ func TestPowerCuts(t *testing.T) {
 		d.before = func() { checkAfterCut(t, d.cut(t), key, held, deleted) }
 		switch {
 		case !leased:
-			held[key] = put(t, l, Record{VF: vf, Job: journal.ID{Job: uint32(i)}, Want: device.Settings{MAC: strings.Repeat("x", d.random.IntN(2000))}})
+			held[key] = put(t, l, Lease{VF: vf, Job: journal.ID{Job: uint32(i)}, Want: device.Settings{MAC: strings.Repeat("x", d.random.IntN(2000))}})
 			delete(deleted, key)
-		case r.Step == Leased:
-			r.Step, r.Original = Saved, &device.State{Driver: strings.Repeat("y", d.random.IntN(1000))}
+		case r.Phase == Leased:
+			r.Phase, r.Original = Saved, &device.State{Driver: strings.Repeat("y", d.random.IntN(1000))}
 			noError(t, s.Update(r))
 			held[key] = r
 		default:
@@ -113,8 +113,8 @@ func TestPowerCuts(t *testing.T) {
 func TestAPowerCutAfterAPowerCut(t *testing.T) {
 	s := open(t)
 	l := lock(t, s)
-	r := put(t, l, Record{VF: hardware, Job: job, Want: device.Settings{MAC: strings.Repeat("x", 2000)}})
-	r.Step = Applied
+	r := put(t, l, Lease{VF: hardware, Job: job, Want: device.Settings{MAC: strings.Repeat("x", 2000)}})
+	r.Phase = Applied
 	noError(t, s.Update(r))
 	path := s.path(r.Key(), heldSuffix)
 	text, err := os.ReadFile(path)
@@ -127,18 +127,18 @@ func TestAPowerCutAfterAPowerCut(t *testing.T) {
 	d.synced[inode(path)] = flip(0)(text)
 	l = lock(t, s)
 	all, err := l.All()
-	if err != nil || len(all) != 1 || all[0].Step != Leased {
+	if err != nil || len(all) != 1 || all[0].Phase != Leased {
 		t.Fatalf("leases %+v, error %v", all, err)
 	}
 	noError(t, l.Delete(all[0]))
 	for range 100 {
-		checkAfterCut(t, d.cut(t), "", map[Key]Record{}, map[Key]Record{r.Key(): all[0]})
+		checkAfterCut(t, d.cut(t), "", map[Key]Lease{}, map[Key]Lease{r.Key(): all[0]})
 	}
 }
 
 // checkAfterCut checks what the next boot finds. The VF of changing may be as
 // before or after.
-func checkAfterCut(t *testing.T, s *Store, changing Key, held, deleted map[Key]Record) {
+func checkAfterCut(t *testing.T, s *Store, changing Key, held, deleted map[Key]Lease) {
 	t.Helper()
 	before, err := s.Read()
 	noError(t, err)
@@ -149,7 +149,7 @@ func checkAfterCut(t *testing.T, s *Store, changing Key, held, deleted map[Key]R
 	if diff := cmp.Diff(before, got); diff != "" {
 		t.Fatalf("Read before the first lock of a boot differs from All (-Read +All):\n%s", diff)
 	}
-	leases := map[Key]Record{}
+	leases := map[Key]Lease{}
 	for _, r := range got {
 		if r.Quarantine != "" {
 			t.Fatalf("a power cut is damage: %+v", r)
@@ -170,30 +170,30 @@ func checkAfterCut(t *testing.T, s *Store, changing Key, held, deleted map[Key]R
 // to be leased again. Each instant is one that a copy of the directory shows.
 func TestCrashesBetweenTwoChanges(t *testing.T) {
 	tests := map[string]struct {
-		crash  func(t *testing.T, l *Locked, r Record) // after the change of the files
+		crash  func(t *testing.T, l *Locked, r Lease) // after the change of the files
 		leased bool
 	}{
-		"before the new file has its name": {crash: func(t *testing.T, l *Locked, r Record) {
+		"before the new file has its name": {crash: func(t *testing.T, l *Locked, r Lease) {
 			write(t, filepath.Join(l.dir, newFile), []byte("half"))
 		}},
-		"before the new file is held": {crash: func(t *testing.T, l *Locked, r Record) {
+		"before the new file is held": {crash: func(t *testing.T, l *Locked, r Lease) {
 			noError(t, l.create(l.path(r.Key(), freeSuffix)))
 		}},
-		"before the record is in the held file": {crash: func(t *testing.T, l *Locked, r Record) {
+		"before the record is in the held file": {crash: func(t *testing.T, l *Locked, r Lease) {
 			noError(t, l.create(l.path(r.Key(), heldSuffix)))
 		}},
-		"before the freed file is renamed": {crash: func(t *testing.T, l *Locked, r Record) {
+		"before the freed file is renamed": {crash: func(t *testing.T, l *Locked, r Lease) {
 			put(t, l, r)
 			f, err := openFile(l.path(r.Key(), heldSuffix))
 			noError(t, err)
 			noError(t, errors.Join(f.free(), f.Close()))
 		}},
-		"before Put has synced": {leased: true, crash: func(t *testing.T, l *Locked, r Record) { put(t, l, r) }},
+		"before Put has synced": {leased: true, crash: func(t *testing.T, l *Locked, r Lease) { put(t, l, r) }},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			l := lock(t, open(t))
-			r := Record{VF: hardware, Job: job}
+			r := Lease{VF: hardware, Job: job}
 			tt.crash(t, l, r)
 			all, err := l.All()
 			if err != nil || (len(all) == 1) != tt.leased {
@@ -213,7 +213,7 @@ func TestUpdateBesideDelete(t *testing.T) {
 	s.sync = func(*os.File) error { return nil }
 	l := lock(t, s)
 	for range 500 {
-		r := put(t, l, Record{VF: hardware, Job: job})
+		r := put(t, l, Lease{VF: hardware, Job: job})
 		lost := make(chan error)
 		go func() {
 			var err error
@@ -227,7 +227,7 @@ func TestUpdateBesideDelete(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(t, l, Record{VF: hardware, Job: job})
+	put(t, l, Lease{VF: hardware, Job: job})
 }
 
 // Reading does not wait for those who write, and does not take half of a record
@@ -235,7 +235,7 @@ func TestUpdateBesideDelete(t *testing.T) {
 func TestReadBesideUpdate(t *testing.T) {
 	s := open(t)
 	s.sync = func(*os.File) error { return nil }
-	r := put(t, lock(t, s), Record{VF: hardware, Job: job})
+	r := put(t, lock(t, s), Lease{VF: hardware, Job: job})
 	done := make(chan error)
 	go func() {
 		var err error
@@ -263,16 +263,16 @@ func TestPutThatIsNotOnDiskIsNoLease(t *testing.T) {
 	s := open(t)
 	d := newDisk(s, 1)
 	l := lock(t, s)
-	r := put(t, l, Record{VF: hardware, Job: job})
+	r := put(t, l, Lease{VF: hardware, Job: job})
 	noError(t, l.Delete(r))
 	broken := errors.New("input/output error")
 	s.sync = func(*os.File) error { return broken }
-	if _, err := l.Put(Record{VF: hardware, Job: job}); !errors.Is(err, broken) {
+	if _, err := l.Put(Lease{VF: hardware, Job: job}); !errors.Is(err, broken) {
 		t.Errorf("error = %v", err)
 	}
 	wantLeases(t, s)
 	for range 100 {
-		checkAfterCut(t, d.cut(t), "", map[Key]Record{}, map[Key]Record{r.Key(): r})
+		checkAfterCut(t, d.cut(t), "", map[Key]Lease{}, map[Key]Lease{r.Key(): r})
 	}
 }
 
@@ -298,7 +298,7 @@ func TestDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
 			l := lock(t, s)
-			r := put(t, l, Record{VF: hardware, Job: job})
+			r := put(t, l, Lease{VF: hardware, Job: job})
 			path := s.path(r.Key(), heldSuffix)
 			text, err := os.ReadFile(path)
 			noError(t, err)
@@ -312,7 +312,7 @@ func TestDamage(t *testing.T) {
 			if got.Key() != r.Key() || got.same(r) != tt.known || !strings.Contains(got.Quarantine, path+" is damaged ("+tt.reason) {
 				t.Errorf("record = %+v", got)
 			}
-			if _, err := l.Put(Record{VF: hardware, Job: job}); !errors.Is(err, ErrTaken) {
+			if _, err := l.Put(Lease{VF: hardware, Job: job}); !errors.Is(err, ErrTaken) {
 				t.Errorf("Put: error = %v", err)
 			}
 			if err := s.Update(r); err == nil {
@@ -348,7 +348,7 @@ func line(body string) []byte {
 func TestADamagedFileOfAFreeVF(t *testing.T) {
 	s := open(t)
 	l := lock(t, s)
-	r := put(t, l, Record{VF: hardware, Job: job})
+	r := put(t, l, Lease{VF: hardware, Job: job})
 	noError(t, l.Delete(r))
 	path := s.path(r.Key(), freeSuffix)
 	text, err := os.ReadFile(path)
@@ -366,7 +366,7 @@ func TestADamagedFileOfAFreeVF(t *testing.T) {
 func TestAnAdministratorCanDeleteADamagedFile(t *testing.T) {
 	s := open(t)
 	l := lock(t, s)
-	r := put(t, l, Record{VF: hardware, Job: job})
+	r := put(t, l, Lease{VF: hardware, Job: job})
 	noError(t, os.Remove(s.path(r.Key(), heldSuffix)))
 	wantLeases(t, s)
 	if err := s.Update(r); !errors.Is(err, ErrLost) {
@@ -394,7 +394,7 @@ func FuzzParse(f *testing.F) {
 	l, err := s.Lock(context.Background())
 	noError(f, err)
 	defer l.Unlock()
-	r := put(f, l, Record{VF: hardware, Job: job})
+	r := put(f, l, Lease{VF: hardware, Job: job})
 	text, err := os.ReadFile(s.path(r.Key(), heldSuffix))
 	noError(f, err)
 	f.Add(text)

@@ -77,7 +77,7 @@ func readFull(fd int, path string, buffer []byte) ([]byte, error) {
 }
 
 // write replaces a slot. A nil record frees the VF.
-func (f *file) write(record *Record) error {
+func (f *file) write(record *Lease) error {
 	body, err := json.Marshal(record)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 //
 //	CHECKSUM NUMBER RECORD
 //
-// the CRC-32C of what follows it, the number of the write, and a Record as JSON
+// the CRC-32C of what follows it, the number of the write, and a [Lease] as JSON
 // or null; empty lines fill it up: `grep . FILE | cut -d' ' -f3-` shows both.
 // The higher number counts. A write never replaces the slot that was synced last,
 // so one that the power interrupts leaves what was there before it.
@@ -61,11 +61,11 @@ func decodeSlot(text []byte) slot {
 
 // contents is what a file says.
 type contents struct {
-	number uint64  // of the last write
-	last   int     // the slot of the last write
-	record *Record // nil if the last write freed the VF, or cannot be read
-	bad    int     // how many slots cannot be read
-	err    error   // why one cannot
+	number uint64 // of the last write
+	last   int    // the slot of the last write
+	record *Lease // nil if the last write freed the VF, or cannot be read
+	bad    int    // how many slots cannot be read
+	err    error  // why one cannot
 }
 
 // parse reads a file. Of a file with one bad slot it returns what the other says.

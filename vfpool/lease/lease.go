@@ -5,7 +5,7 @@
 // change the ownership of VFs takes the store's lock ([Store.Lock]), looks at all
 // leases ([Locked.All]) and adds ([Locked.Put]) or ends them ([Locked.Delete]).
 // The lock says that somebody is deciding, and vanishes with its process; the
-// [Record] says who owns a VF, and stays. Once Put has returned, the lease
+// [Lease] says who owns a VF, and stays. Once Put has returned, the lease
 // survives a power cut. A Delete may not: the VF is then still leased to a job
 // that has ended, as if it had never been released.
 //
@@ -30,8 +30,8 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// A Record is the lease of one VF.
-type Record struct {
+// A Lease says that a job has a VF.
+type Lease struct {
 	VF    device.VF       `json:"vf"`
 	Job   journal.ID      `json:"job"`
 	VM    int             `json:"vm"`
@@ -39,7 +39,7 @@ type Record struct {
 	Want  device.Settings `json:"want"`
 
 	Original   *device.State `json:"original,omitempty"` // what to restore; from Saved on
-	Step       Step          `json:"step"`
+	Phase      Phase         `json:"step"`
 	Quarantine string        `json:"quarantine,omitempty"` // why nobody else may get the VF; "" if somebody may
 
 	// Put fills these in.
@@ -52,34 +52,34 @@ type Record struct {
 	OldBoot bool `json:"-"`
 }
 
-// Step is how far a leased VF has been changed. It is written before the change.
-type Step string
+// Phase is how far a leased VF has been changed. It is written before the change.
+type Phase string
 
-// The steps, in their order.
+// The phases, in their order.
 const (
-	Leased    Step = "leased"    // and nothing else
-	Saved     Step = "saved"     // Original is known; settings may be half changed
-	Applied   Step = "applied"   // settings are those wanted; drivers may be half changed
-	Attached  Step = "attached"  // ready for the VM, which may have it
-	Releasing Step = "releasing" // may be half restored
+	Leased    Phase = "leased"    // and nothing else
+	Saved     Phase = "saved"     // Original is known; settings may be half changed
+	Applied   Phase = "applied"   // settings are those wanted; drivers may be half changed
+	Attached  Phase = "attached"  // ready for the VM, which may have it
+	Releasing Phase = "releasing" // may be half restored
 )
 
-var steps = []Step{Leased, Saved, Applied, Attached, Releasing}
+var phases = []Phase{Leased, Saved, Applied, Attached, Releasing}
 
 // Key returns the key of the record's VF.
-func (r Record) Key() Key { return KeyOf(r.VF) }
+func (l Lease) Key() Key { return KeyOf(l.VF) }
 
 // same reports whether r and other are the same lease, however far it is.
-func (r Record) same(other Record) bool {
-	return r.Job == other.Job && r.VM == other.VM && r.Index == other.Index && r.Epoch == other.Epoch
+func (l Lease) same(other Lease) bool {
+	return l.Job == other.Job && l.VM == other.VM && l.Index == other.Index && l.Epoch == other.Epoch
 }
 
 // checkAfter says what is wrong with r as what old becomes.
-func (r Record) checkAfter(old Record) error {
+func (l Lease) checkAfter(old Lease) error {
 	switch {
-	case slices.Index(steps, r.Step) < slices.Index(steps, old.Step):
-		return fmt.Errorf("step %q does not come after %q", r.Step, old.Step)
-	case old.Original != nil && !reflect.DeepEqual(r.Original, old.Original):
+	case slices.Index(phases, l.Phase) < slices.Index(phases, old.Phase):
+		return fmt.Errorf("step %q does not come after %q", l.Phase, old.Phase)
+	case old.Original != nil && !reflect.DeepEqual(l.Original, old.Original):
 		// What is read off a VF that has been changed is not what it was.
 		return errors.New("the original state of the VF is known already and cannot be another")
 	}
@@ -90,14 +90,14 @@ func (r Record) checkAfter(old Record) error {
 // six bytes of one, it must fit a slot beside the rest.
 const maxReason = 400
 
-func (r Record) bounded() Record {
-	if cut := maxReason; len(r.Quarantine) > cut {
-		for !utf8.RuneStart(r.Quarantine[cut]) {
+func (l Lease) bounded() Lease {
+	if cut := maxReason; len(l.Quarantine) > cut {
+		for !utf8.RuneStart(l.Quarantine[cut]) {
 			cut--
 		}
-		r.Quarantine = r.Quarantine[:cut] + "…"
+		l.Quarantine = l.Quarantine[:cut] + "…"
 	}
-	return r
+	return l
 }
 
 // A Key names a VF on its node. That of a real VF is its PCI address: its PF may
@@ -143,7 +143,7 @@ var (
 )
 
 // A TakenError says who has a VF.
-type TakenError struct{ Holder Record }
+type TakenError struct{ Holder Lease }
 
 func (e *TakenError) Error() string {
 	if e.Holder.Quarantine != "" {

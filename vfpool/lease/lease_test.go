@@ -42,7 +42,7 @@ func lock(t testing.TB, s *Store) *Locked {
 	return l
 }
 
-func put(t testing.TB, l *Locked, r Record) Record {
+func put(t testing.TB, l *Locked, r Lease) Lease {
 	t.Helper()
 	r, err := l.Put(r)
 	if err != nil {
@@ -51,7 +51,7 @@ func put(t testing.TB, l *Locked, r Record) Record {
 	return r
 }
 
-func wantLeases(t testing.TB, s *Store, want ...Record) {
+func wantLeases(t testing.TB, s *Store, want ...Lease) {
 	t.Helper()
 	got, err := s.Read()
 	if err != nil {
@@ -66,14 +66,14 @@ func TestALeaseFromPutToDelete(t *testing.T) {
 	s := open(t)
 	wantLeases(t, s)
 	l := lock(t, s)
-	r := put(t, l, Record{VF: hardware, Job: job, VM: 2, Index: 1, Want: device.Settings{MinRate: 10000}})
-	other := put(t, l, Record{VF: bridged, Job: journal.ID{Job: 1}})
-	if r.Step != Leased || r.BootID != s.boot || r.Epoch == 0 {
+	r := put(t, l, Lease{VF: hardware, Job: job, VM: 2, Index: 1, Want: device.Settings{MinRate: 10000}})
+	other := put(t, l, Lease{VF: bridged, Job: journal.ID{Job: 1}})
+	if r.Phase != Leased || r.BootID != s.boot || r.Epoch == 0 {
 		t.Errorf("Put does not fill in step, boot and epoch: %+v", r)
 	}
 	wantLeases(t, s, other, r)
-	for _, step := range []Step{Saved, Applied, Applied, Attached, Releasing} {
-		r.Step, r.Original = step, original
+	for _, step := range []Phase{Saved, Applied, Applied, Attached, Releasing} {
+		r.Phase, r.Original = step, original
 		if err := s.Update(r); err != nil {
 			t.Fatal(err)
 		}
@@ -85,12 +85,12 @@ func TestALeaseFromPutToDelete(t *testing.T) {
 		}
 		wantLeases(t, s, other)
 	}
-	again := put(t, l, Record{VF: hardware, Job: job, VM: 2, Index: 1})
+	again := put(t, l, Lease{VF: hardware, Job: job, VM: 2, Index: 1})
 	if again.Epoch <= r.Epoch {
 		t.Errorf("the next lease has epoch %d, the last had %d", again.Epoch, r.Epoch)
 	}
 	all, err := l.All()
-	if diff := cmp.Diff([]Record{other, again}, all); err != nil || diff != "" {
+	if diff := cmp.Diff([]Lease{other, again}, all); err != nil || diff != "" {
 		t.Errorf("All: error %v, (-want +got):\n%s", err, diff)
 	}
 }
@@ -98,10 +98,10 @@ func TestALeaseFromPutToDelete(t *testing.T) {
 func TestAVFIsLeasedOnce(t *testing.T) {
 	s := open(t)
 	l := lock(t, s)
-	r := put(t, l, Record{VF: hardware, Job: job, VM: 2})
+	r := put(t, l, Lease{VF: hardware, Job: job, VM: 2})
 	renamed := hardware
 	renamed.PF = "eth7" // the same VF: its PF has got another name
-	for _, second := range []Record{{VF: renamed, Job: journal.ID{Job: 1}}, r} {
+	for _, second := range []Lease{{VF: renamed, Job: journal.ID{Job: 1}}, r} {
 		_, err := l.Put(second)
 		var taken *TakenError
 		if !errors.As(err, &taken) || !errors.Is(err, ErrTaken) || taken.Holder.Job != job {
@@ -118,14 +118,14 @@ func TestAVFIsLeasedOnce(t *testing.T) {
 func TestALeaseThatHasEnded(t *testing.T) {
 	s := open(t)
 	l := lock(t, s)
-	old := put(t, l, Record{VF: hardware, Job: job})
+	old := put(t, l, Lease{VF: hardware, Job: job})
 	if err := l.Delete(old); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Update(old); !errors.Is(err, ErrLost) {
 		t.Errorf("Update of a free VF: error = %v", err)
 	}
-	r := put(t, l, Record{VF: hardware, Job: job})
+	r := put(t, l, Lease{VF: hardware, Job: job})
 	if err := s.Update(old); !errors.Is(err, ErrLost) {
 		t.Errorf("Update of the lease before this one: error = %v", err)
 	}
@@ -137,19 +137,19 @@ func TestALeaseThatHasEnded(t *testing.T) {
 
 func TestWhatALeaseDoesNotBecome(t *testing.T) {
 	tests := map[string]struct {
-		change func(*Record)
+		change func(*Lease)
 		want   string
 	}{
-		"an earlier step":   {func(r *Record) { r.Step = Saved }, `lease of VF 0000:01:10.3: step "saved" does not come after "applied"`},
-		"an unknown step":   {func(r *Record) { r.Step = "done" }, `step "done" does not come after "applied"`},
-		"no original":       {func(r *Record) { r.Original = nil }, "the original state of the VF is known already"},
-		"another original":  {func(r *Record) { r.Original = &device.State{} }, "the original state of the VF is known already"},
-		"that of a new job": {func(r *Record) { r.Job.Restart++ }, "the lease has ended"},
-		"that of a free VF": {func(r *Record) { r.VF = bridged }, "lease of VF br0.3: the lease has ended"},
+		"an earlier step":   {func(r *Lease) { r.Phase = Saved }, `lease of VF 0000:01:10.3: step "saved" does not come after "applied"`},
+		"an unknown step":   {func(r *Lease) { r.Phase = "done" }, `step "done" does not come after "applied"`},
+		"no original":       {func(r *Lease) { r.Original = nil }, "the original state of the VF is known already"},
+		"another original":  {func(r *Lease) { r.Original = &device.State{} }, "the original state of the VF is known already"},
+		"that of a new job": {func(r *Lease) { r.Job.Restart++ }, "the lease has ended"},
+		"that of a free VF": {func(r *Lease) { r.VF = bridged }, "lease of VF br0.3: the lease has ended"},
 	}
 	s := open(t)
-	r := put(t, lock(t, s), Record{VF: hardware, Job: job, Step: Saved, Original: original})
-	r.Step = Applied
+	r := put(t, lock(t, s), Lease{VF: hardware, Job: job, Phase: Saved, Original: original})
+	r.Phase = Applied
 	if err := s.Update(r); err != nil {
 		t.Fatal(err)
 	}
@@ -168,29 +168,29 @@ func TestWhatALeaseDoesNotBecome(t *testing.T) {
 func TestQuarantine(t *testing.T) {
 	s := open(t)
 	l := lock(t, s)
-	r := put(t, l, Record{VF: hardware, Job: job})
+	r := put(t, l, Lease{VF: hardware, Job: job})
 	r.Quarantine = strings.Repeat("\x01ü", 4000) // as long as can be in JSON
 	if err := s.Update(r); err != nil {
 		t.Fatal(err)
 	}
-	_, err := l.Put(Record{VF: hardware, Job: journal.ID{Job: 1}})
+	_, err := l.Put(Lease{VF: hardware, Job: journal.ID{Job: 1}})
 	if !errors.Is(err, ErrTaken) || !strings.HasPrefix(err.Error(), "lease VF 0000:01:10.3: in quarantine: \x01ü") {
 		t.Errorf("error = %v", err)
 	}
 	if err := l.Delete(r); err != nil {
 		t.Fatal(err)
 	}
-	put(t, l, Record{VF: hardware, Job: job})
+	put(t, l, Lease{VF: hardware, Job: job})
 }
 
 func TestPutRefuses(t *testing.T) {
-	tests := map[string]Record{
+	tests := map[string]Lease{
 		"a VF without a kind":             {VF: device.VF{PF: "p0", PCI: "0000:01:10.3"}},
 		"a VF without a PCI address":      {VF: device.VF{PF: "p0", Kind: device.SRIOV}},
 		"a software VF without PF":        {VF: device.VF{Kind: device.Software}},
 		"a VF of another kind":            {VF: device.VF{PF: "p0", Kind: "cxi"}},
 		"a VF with an index below zero":   {VF: device.VF{PF: "p0", Kind: device.Software, Index: -1}},
-		"a step that there is not":        {VF: hardware, Step: "done"},
+		"a step that there is not":        {VF: hardware, Phase: "done"},
 		"a record too large for its slot": {VF: hardware, Want: device.Settings{MAC: strings.Repeat("x", slotSize)}},
 	}
 	s := open(t)
@@ -231,13 +231,13 @@ func TestKeys(t *testing.T) {
 func TestLeasesOfAnEarlierBoot(t *testing.T) {
 	s := open(t)
 	l := lock(t, s)
-	r := put(t, l, Record{VF: hardware, Job: job})
+	r := put(t, l, Lease{VF: hardware, Job: job})
 	l.Unlock()
 	s.boot = "another"
 	r.OldBoot = true
 	wantLeases(t, s, r)
 	l = lock(t, s)
-	if _, err := l.Put(Record{VF: hardware, Job: job}); !errors.Is(err, ErrTaken) {
+	if _, err := l.Put(Lease{VF: hardware, Job: job}); !errors.Is(err, ErrTaken) {
 		t.Errorf("error = %v", err)
 	}
 	r.Quarantine = "its reset fails"
@@ -273,12 +273,12 @@ func TestOtherFilesAreLeftAlone(t *testing.T) {
 	wantLeases(t, s)
 	s.boot = "next"
 	l.Unlock()
-	wantLeases(t, s, put(t, lock(t, s), Record{VF: bridged, Job: job}))
+	wantLeases(t, s, put(t, lock(t, s), Lease{VF: bridged, Job: job}))
 }
 
 func TestTheStoreIsRootsAlone(t *testing.T) {
 	s := open(t)
-	put(t, lock(t, s), Record{VF: hardware, Job: job})
+	put(t, lock(t, s), Lease{VF: hardware, Job: job})
 	for path, want := range map[string]os.FileMode{s.dir: 0o700, s.path(KeyOf(hardware), heldSuffix): 0o600} {
 		info, err := os.Stat(path)
 		if err != nil || info.Mode().Perm() != want {
@@ -289,7 +289,7 @@ func TestTheStoreIsRootsAlone(t *testing.T) {
 
 func TestARecordIsReadableJSON(t *testing.T) {
 	s := open(t)
-	r := put(t, lock(t, s), Record{VF: hardware, Job: job})
+	r := put(t, lock(t, s), Lease{VF: hardware, Job: job})
 	text, err := os.ReadFile(s.path(r.Key(), heldSuffix))
 	if err != nil || len(text) != fileSize {
 		t.Fatalf("%d bytes, error %v", len(text), err)
@@ -297,7 +297,7 @@ func TestARecordIsReadableJSON(t *testing.T) {
 	var found bool
 	for line := range strings.Lines(string(text)) {
 		fields := strings.SplitN(strings.TrimSpace(line), " ", 3)
-		var got Record
+		var got Lease
 		if len(fields) == 3 && json.Unmarshal([]byte(fields[2]), &got) == nil && cmp.Equal(got, r) {
 			found = true
 		}

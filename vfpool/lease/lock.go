@@ -146,7 +146,7 @@ func (l *Locked) mend(k keyFile) error {
 // All returns the leases, ordered by key: those of jobs that have ended and of
 // earlier boots, too, and the VFs in quarantine, of which there may be nothing
 // known but Kind and PCI or PF and Index.
-func (l *Locked) All() ([]Record, error) {
+func (l *Locked) All() ([]Lease, error) {
 	records, err := l.records(true, heldSuffix)
 	if err != nil {
 		return nil, fmt.Errorf("read VF leases: %w", err)
@@ -157,39 +157,39 @@ func (l *Locked) All() ([]Record, error) {
 // Put leases r.VF to r.Job and returns the record with all that identifies it.
 // Without a Step it is Leased. If Put returns without error, the lease is on
 // disk; a VF that is leased already is a [*TakenError].
-func (l *Locked) Put(r Record) (Record, error) {
-	if r.Step == "" {
-		r.Step = Leased
+func (l *Locked) Put(r Lease) (Lease, error) {
+	if r.Phase == "" {
+		r.Phase = Leased
 	}
 	put, err := l.put(r.bounded())
 	if err != nil {
-		return Record{}, fmt.Errorf("lease VF %s: %w", name(r.VF), err)
+		return Lease{}, fmt.Errorf("lease VF %s: %w", name(r.VF), err)
 	}
 	return put, nil
 }
 
-func (l *Locked) put(r Record) (Record, error) {
+func (l *Locked) put(r Lease) (Lease, error) {
 	if _, err := r.Key().vf(); err != nil {
-		return Record{}, err
+		return Lease{}, err
 	}
-	if !slices.Contains(steps, r.Step) {
-		return Record{}, fmt.Errorf("unknown step %q", r.Step)
+	if !slices.Contains(phases, r.Phase) {
+		return Lease{}, fmt.Errorf("unknown step %q", r.Phase)
 	}
 	f, err := l.openHeld(r.Key())
 	if err != nil {
-		return Record{}, err
+		return Lease{}, err
 	}
 	defer f.Close()
 	if old, leased := l.judge(r.Key(), f.contents, true); leased {
-		return Record{}, &TakenError{Holder: old}
+		return Lease{}, &TakenError{Holder: old}
 	}
 	r.BootID, r.OldBoot, r.Epoch = l.boot, false, f.number+1
 	if err := f.write(&r); err != nil {
-		return Record{}, err
+		return Lease{}, err
 	}
 	if err := l.sync(f.File); err != nil {
 		f.record = nil // this slot is not on disk, the other one is
-		return Record{}, errors.Join(err, f.write(nil))
+		return Lease{}, errors.Join(err, f.write(nil))
 	}
 	return r, nil
 }
@@ -214,14 +214,14 @@ func (l *Locked) openHeld(key Key) (*file, error) {
 
 // Delete ends a lease. One that has ended is left alone, though another job may
 // have the VF by now. A power cut can bring the lease back.
-func (l *Locked) Delete(r Record) error {
+func (l *Locked) Delete(r Lease) error {
 	if err := l.delete(r); err != nil {
 		return fmt.Errorf("release VF %s: %w", name(r.VF), err)
 	}
 	return nil
 }
 
-func (l *Locked) delete(r Record) error {
+func (l *Locked) delete(r Lease) error {
 	held := l.path(r.Key(), heldSuffix)
 	f, err := openFile(held)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -38,7 +38,7 @@ func fdatasync(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }
 
 // Read returns the leases as [Locked.All] does, but without the lock: of what
 // changes meanwhile it may return either state, or nothing.
-func (s *Store) Read() ([]Record, error) {
+func (s *Store) Read() ([]Lease, error) {
 	swept := s.swept()
 	suffixes := []string{heldSuffix}
 	if !swept {
@@ -52,12 +52,12 @@ func (s *Store) Read() ([]Record, error) {
 }
 
 // records reads the files whose names have one of the suffixes.
-func (s *Store) records(swept bool, suffixes ...string) ([]Record, error) {
+func (s *Store) records(swept bool, suffixes ...string) ([]Lease, error) {
 	keys, err := s.keys(suffixes...)
 	if err != nil {
 		return nil, err
 	}
-	records, buffer := []Record(nil), make([]byte, fileSize)
+	records, buffer := []Lease(nil), make([]byte, fileSize)
 	for _, k := range keys {
 		c, err := peek(k.path, buffer)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +106,7 @@ func (s *Store) path(key Key, suffix string) string {
 // judge says what a file with these contents means. Before the first sweep of a
 // boot, one bad slot is a write that the power interrupted: nobody was told of
 // it. Later it is damage, for no process dies within the write of one page.
-func (s *Store) judge(key Key, c contents, swept bool) (r Record, leased bool) {
+func (s *Store) judge(key Key, c contents, swept bool) (r Lease, leased bool) {
 	damage := c.err
 	if c.bad == 1 && !swept {
 		damage = nil
@@ -124,9 +124,9 @@ func (s *Store) judge(key Key, c contents, swept bool) (r Record, leased bool) {
 	if r.Key() != key {
 		vf, err := key.vf()
 		if err != nil {
-			return Record{}, false // no file of ours
+			return Lease{}, false // no file of ours
 		}
-		r = Record{VF: vf, BootID: s.boot}
+		r = Lease{VF: vf, BootID: s.boot}
 	}
 	r.Quarantine = fmt.Sprintf("its record %s is damaged (%v); see that no VM has the VF, then delete the file",
 		s.path(key, heldSuffix), damage)
@@ -135,14 +135,14 @@ func (s *Store) judge(key Key, c contents, swept bool) (r Record, leased bool) {
 
 // Update writes a lease that one has: another Step, its Original, a Quarantine.
 // The error is [ErrLost] if one has it no more.
-func (s *Store) Update(r Record) error {
+func (s *Store) Update(r Lease) error {
 	if err := s.update(r.bounded()); err != nil {
 		return fmt.Errorf("lease of VF %s: %w", name(r.VF), err)
 	}
 	return nil
 }
 
-func (s *Store) update(r Record) error {
+func (s *Store) update(r Lease) error {
 	f, err := openFile(s.path(r.Key(), heldSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return ErrLost
@@ -153,7 +153,7 @@ func (s *Store) update(r Record) error {
 	return errors.Join(s.replace(f, r), f.Close())
 }
 
-func (s *Store) replace(f *file, r Record) error {
+func (s *Store) replace(f *file, r Lease) error {
 	old, leased := s.judge(r.Key(), f.contents, true)
 	switch {
 	case !leased || !old.same(r):

@@ -75,7 +75,7 @@ type jobProcess struct {
 	store  *Store
 	book   book
 	random *rand.Rand
-	mine   []Record
+	mine   []Lease
 }
 
 func (p *jobProcess) run() (err error) {
@@ -142,7 +142,7 @@ func (p *jobProcess) lease() error {
 
 func (p *jobProcess) put(l *Locked, index int, taken bool) error {
 	vf := device.VF{Kind: device.Software, PF: "br0", Index: index}
-	r, err := l.Put(Record{VF: vf, Job: journal.ID{Job: p.id}})
+	r, err := l.Put(Lease{VF: vf, Job: journal.ID{Job: p.id}})
 	if taken && errors.Is(err, ErrTaken) {
 		return nil
 	}
@@ -158,10 +158,10 @@ func (p *jobProcess) put(l *Locked, index int, taken bool) error {
 
 func (p *jobProcess) step() error {
 	r := &p.mine[p.random.IntN(len(p.mine))]
-	if r.Step == Releasing {
+	if r.Phase == Releasing {
 		return nil
 	}
-	r.Step = map[Step]Step{Leased: Saved, Saved: Applied, Applied: Attached, Attached: Releasing}[r.Step]
+	r.Phase = map[Phase]Phase{Leased: Saved, Saved: Applied, Applied: Attached, Attached: Releasing}[r.Phase]
 	r.Original = &device.State{Driver: "igbvf"}
 	return p.store.Update(*r)
 }
@@ -172,13 +172,13 @@ func (p *jobProcess) look() error {
 	if err != nil {
 		return err
 	}
-	found := map[int]Record{}
+	found := map[int]Lease{}
 	for _, r := range all {
 		found[r.VF.Index] = r
 	}
 	for _, r := range p.mine {
-		if got := found[r.VF.Index]; !got.same(r) || got.Step != r.Step || got.Quarantine != "" {
-			return fmt.Errorf("lease of VF %d at step %s has become %+v", r.VF.Index, r.Step, got)
+		if got := found[r.VF.Index]; !got.same(r) || got.Phase != r.Phase || got.Quarantine != "" {
+			return fmt.Errorf("lease of VF %d at step %s has become %+v", r.VF.Index, r.Phase, got)
 		}
 	}
 	return nil
@@ -290,6 +290,6 @@ func (to *torturer) reclaim(id uint32) error {
 func (to *torturer) leaseAll() {
 	l := lock(to.t, to.store)
 	for i := range tortureVFs {
-		put(to.t, l, Record{VF: device.VF{Kind: device.Software, PF: "br0", Index: i}, Job: job})
+		put(to.t, l, Lease{VF: device.VF{Kind: device.Software, PF: "br0", Index: i}, Job: job})
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // legal says what the rules are, once more and in the simplest way.
-func legal(free []Free, requests []Request, soft bool, pfs []int) bool {
+func legal(free []Free, requests []VFRequest, soft bool, pfs []int) bool {
 	type vmPF struct{ vm, pf int }
 	mbps, vfs, spread := make([]uint32, len(free)), make([]int, len(free)), map[vmPF]bool{}
 	for i, pf := range pfs {
@@ -37,7 +37,7 @@ func legal(free []Free, requests []Request, soft bool, pfs []int) bool {
 	return true
 }
 
-func valueOf(free []Free, requests []Request, pfs []int) (v value) {
+func valueOf(free []Free, requests []VFRequest, pfs []int) (v value) {
 	left, used := make([]int64, len(free)), map[int]bool{}
 	for pf, f := range free {
 		left[pf] = int64(f.Mbps)
@@ -58,7 +58,7 @@ func valueOf(free []Free, requests []Request, pfs []int) (v value) {
 }
 
 // brute tries all placements.
-func brute(free []Free, requests []Request, soft bool) (best []int) {
+func brute(free []Free, requests []VFRequest, soft bool) (best []int) {
 	pfs := make([]int, 0, len(requests))
 	var try func()
 	try = func() {
@@ -81,7 +81,7 @@ func brute(free []Free, requests []Request, soft bool) (best []int) {
 	return best
 }
 
-func preferable(free []Free, requests []Request, a, b []int) bool {
+func preferable(free []Free, requests []VFRequest, a, b []int) bool {
 	if va, vb := valueOf(free, requests, a), valueOf(free, requests, b); va != vb {
 		return va.better(vb)
 	}
@@ -91,7 +91,7 @@ func preferable(free []Free, requests []Request, a, b []int) bool {
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 // randomCase returns a node and a job that just fits, or just does not.
-func randomCase(r *rand.Rand) (free []Free, requests []Request, soft bool) {
+func randomCase(r *rand.Rand) (free []Free, requests []VFRequest, soft bool) {
 	capable := r.IntN(4) > 0
 	for i := range 1 + r.IntN(5) {
 		free = append(free, Free{
@@ -104,10 +104,10 @@ func randomCase(r *rand.Rand) (free []Free, requests []Request, soft bool) {
 		numa := pick(r, -1, 0, 1)
 		for i := range 1 + r.IntN(3) {
 			if many && vm > 0 && i < len(requests) && requests[i].VM == 0 {
-				requests = append(requests, Request{VM: vm, NUMA: numa, VF: requests[i].VF}) // as in a job
+				requests = append(requests, VFRequest{VM: vm, NUMA: numa, VF: requests[i].VF}) // as in a job
 				continue
 			}
-			requests = append(requests, Request{VM: vm, NUMA: numa, VF: randomVF(r)})
+			requests = append(requests, VFRequest{VM: vm, NUMA: numa, VF: randomVF(r)})
 		}
 	}
 	return free, requests[:min(len(requests), 6)], r.IntN(3) == 0
@@ -156,7 +156,7 @@ func TestTheFirstOfEquals(t *testing.T) {
 		for range 1 + r.IntN(4) {
 			free = append(free, able(pick[uint32](r, 10, 12, 20))...)
 		}
-		var requests []Request
+		var requests []VFRequest
 		for range 1 + r.IntN(6) {
 			requests = append(requests, minima(pick[uint32](r, 0, 3, 4, 5, 8))...)
 		}
@@ -172,7 +172,7 @@ func TestTheFirstOfEquals(t *testing.T) {
 }
 
 // loads returns the minima on each PF, the largest first.
-func loads(pfs int, requests []Request, answer []int) [][]uint32 {
+func loads(pfs int, requests []VFRequest, answer []int) [][]uint32 {
 	on := make([][]uint32, pfs)
 	for i, pf := range answer {
 		on[pf] = append(on[pf], requests[i].VF.MinMbps)

@@ -60,7 +60,7 @@ func wants(vf jobspec.VF) string {
 }
 
 // explain finds the first request that has no place beside those before it.
-func explain(free []Free, requests []Request, soft, through bool) error {
+func explain(free []Free, requests []VFRequest, soft, through bool) error {
 	var before []int // the places of those
 	last := sort.Search(len(requests)-1, func(i int) bool {
 		answer, _ := solve(free, requests[:i+1], soft, goal{any: true, work: explainWork})
@@ -81,7 +81,7 @@ func explain(free []Free, requests []Request, soft, through bool) error {
 }
 
 // reasons says why r has no place on any PF when the requests before it are there.
-func reasons(free []Free, requests []Request, answer []int, r Request, soft bool) (reasons []string) {
+func reasons(free []Free, requests []VFRequest, answer []int, r VFRequest, soft bool) (reasons []string) {
 	var names []string
 	for pf, f := range free {
 		names = append(names, f.PF)
@@ -99,7 +99,7 @@ func reasons(free []Free, requests []Request, answer []int, r Request, soft bool
 }
 
 // on returns the requests that are placed on a PF.
-func on(pf int, requests []Request, answer []int) (there []Request) {
+func on(pf int, requests []VFRequest, answer []int) (there []VFRequest) {
 	for i, r := range requests {
 		if answer[i] == pf {
 			there = append(there, r)
@@ -109,7 +109,7 @@ func on(pf int, requests []Request, answer []int) (there []Request) {
 }
 
 // reason says why r has no place on a PF beside others.
-func reason(f Free, others []Request, r Request, soft bool) string {
+func reason(f Free, others []VFRequest, r VFRequest, soft bool) string {
 	left := capacityOf(f)
 	for _, other := range others {
 		left.mbps -= int64(other.VF.MinMbps)
@@ -118,7 +118,7 @@ func reason(f Free, others []Request, r Request, soft bool) string {
 	if why := cmp.Or(refusal(f, r, soft), shortage(left, r)); why != "" {
 		return why
 	}
-	if r.VF.Spread && slices.ContainsFunc(others, func(o Request) bool { return o.VF.Spread && o.VM == r.VM }) {
+	if r.VF.Spread && slices.ContainsFunc(others, func(o VFRequest) bool { return o.VF.Spread && o.VM == r.VM }) {
 		return "has another of the VM's VFs that are to be spread"
 	}
 	return "has room for it, but then not for all others"

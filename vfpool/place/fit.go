@@ -16,7 +16,7 @@ const (
 	never            // it must not go there, or could not if it were alone
 )
 
-func fitOf(f Free, r Request, soft bool) fit {
+func fitOf(f Free, r VFRequest, soft bool) fit {
 	switch {
 	case refusal(f, r, soft) != "" || shortage(capacityOf(f), r) != "":
 		return never
@@ -27,7 +27,7 @@ func fitOf(f Free, r Request, soft bool) fit {
 }
 
 // refusal says why a request must not go to a PF, whatever that has left.
-func refusal(f Free, r Request, soft bool) string {
+func refusal(f Free, r VFRequest, soft bool) string {
 	switch {
 	case r.VF.PF != "" && r.VF.PF != f.PF:
 		return fmt.Sprintf("is not %s", r.VF.PF)
@@ -49,7 +49,7 @@ func node(numa int) string {
 }
 
 // shortage says what a PF with this capacity lacks for a request.
-func shortage(c capacity, r Request) string {
+func shortage(c capacity, r VFRequest) string {
 	switch {
 	case c.vfs < 1:
 		return "has no VF left"

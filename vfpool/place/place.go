@@ -17,9 +17,9 @@ package place
 
 import "github.com/slurm-v/slurm-v/jobspec"
 
-// A Request is one VF that a VM asks for. [Place] reads VM, NUMA and VF; Index and MAC
+// A VFRequest is one VF that a VM asks for. [Place] reads VM, NUMA and VF; Index and MAC
 // are for the lease and the settings of the VF that the request gets.
-type Request struct {
+type VFRequest struct {
 	VM    int // on the node
 	Index int // among the VFs of the VM
 	NUMA  int // node of the VM's CPUs; -1 if they have none or several
@@ -55,7 +55,7 @@ const (
 // three it finds the best placement. With more it may miss the best; and with a
 // dozen that all but fill the PFs it can happen that it finds none though there is
 // one. The error then says so.
-func Place(free []Free, requests []Request, soft bool) ([]int, error) {
+func Place(free []Free, requests []VFRequest, soft bool) ([]int, error) {
 	answer, through := solve(free, requests, soft, goal{work: maxWork})
 	if answer == nil {
 		return nil, explain(free, requests, soft, through)
@@ -65,7 +65,7 @@ func Place(free []Free, requests []Request, soft bool) ([]int, error) {
 
 // solve returns a placement, or nil. If the search was not through, there may be
 // a better one.
-func solve(free []Free, requests []Request, soft bool, g goal) (answer []int, through bool) {
+func solve(free []Free, requests []VFRequest, soft bool, g goal) (answer []int, through bool) {
 	w := wishesOf(free, requests, soft)
 	strict, differs := w.allNear()
 	answer, through = strict.place(g)

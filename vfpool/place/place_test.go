@@ -30,21 +30,21 @@ func with(free []Free, pf int, change func(*Free)) []Free {
 }
 
 // minima returns the VFs of one VM.
-func minima(mbps ...uint32) []Request {
-	var requests []Request
+func minima(mbps ...uint32) []VFRequest {
+	var requests []VFRequest
 	for _, m := range mbps {
-		requests = append(requests, Request{NUMA: -1, VF: jobspec.VF{MinMbps: m}})
+		requests = append(requests, VFRequest{NUMA: -1, VF: jobspec.VF{MinMbps: m}})
 	}
 	return requests
 }
 
 // each returns so many VMs with the same VFs, the first half on NUMA node 0 and
 // the others on 1.
-func each(vms int, vfs ...jobspec.VF) []Request {
-	var requests []Request
+func each(vms int, vfs ...jobspec.VF) []VFRequest {
+	var requests []VFRequest
 	for vm := range vms {
 		for _, vf := range vfs {
-			requests = append(requests, Request{VM: vm, NUMA: vm * 2 / vms, VF: vf})
+			requests = append(requests, VFRequest{VM: vm, NUMA: vm * 2 / vms, VF: vf})
 		}
 	}
 	return requests
@@ -57,7 +57,7 @@ func TestPlace(t *testing.T) {
 	uncapped := func(f *Free) { f.MaxRate = false }
 	tests := map[string]struct {
 		free     []Free
-		requests []Request
+		requests []VFRequest
 		soft     bool
 		want     []int // nil: no fit
 	}{
@@ -77,27 +77,27 @@ func TestPlace(t *testing.T) {
 		"the large hole is kept, though that takes two PFs":  {free: able(20, 5, 5), requests: minima(5, 5), want: []int{1, 2}},
 		"VFs without minima are on few PFs":                  {free: able(9, 5, 7), requests: minima(0, 0, 3, 0), want: []int{1, 1, 1, 1}},
 		"VFs without minima are on the PF that has as many":  {free: with(able(9, 9), 0, fewVFs(2)), requests: minima(0, 0, 0), want: []int{1, 1, 1}},
-		"a PF by its name":                                   {free: able(9, 5), requests: []Request{{VF: jobspec.VF{PF: "p0"}}}, want: []int{0}},
-		"a PF by a name that there is not":                   {free: able(9, 5), requests: []Request{{VF: jobspec.VF{PF: "p2"}}}},
-		"others make room for those that name their PF":      {free: with(able(9, 9), 0, fewVFs(1)), requests: []Request{{}, {VF: jobspec.VF{PF: "p0"}}}, want: []int{1, 0}},
-		"a PF near to the CPUs":                              {free: with(with(able(9, 5), 0, onNode(1)), 1, onNode(0)), requests: []Request{{NUMA: 1, VF: jobspec.VF{MinMbps: 1}}}, want: []int{0}},
-		"a far PF, when the near one is full":                {free: with(with(able(0, 5), 0, onNode(1)), 1, onNode(0)), requests: []Request{{NUMA: 1, VF: jobspec.VF{MinMbps: 1}}}, want: []int{1}},
+		"a PF by its name":                                   {free: able(9, 5), requests: []VFRequest{{VF: jobspec.VF{PF: "p0"}}}, want: []int{0}},
+		"a PF by a name that there is not":                   {free: able(9, 5), requests: []VFRequest{{VF: jobspec.VF{PF: "p2"}}}},
+		"others make room for those that name their PF":      {free: with(able(9, 9), 0, fewVFs(1)), requests: []VFRequest{{}, {VF: jobspec.VF{PF: "p0"}}}, want: []int{1, 0}},
+		"a PF near to the CPUs":                              {free: with(with(able(9, 5), 0, onNode(1)), 1, onNode(0)), requests: []VFRequest{{NUMA: 1, VF: jobspec.VF{MinMbps: 1}}}, want: []int{0}},
+		"a far PF, when the near one is full":                {free: with(with(able(0, 5), 0, onNode(1)), 1, onNode(0)), requests: []VFRequest{{NUMA: 1, VF: jobspec.VF{MinMbps: 1}}}, want: []int{1}},
 		"the most VFs are near":                              {free: with(with(able(9, 20), 0, onNode(1)), 1, onNode(0)), requests: each2(1, minima(9, 3, 3, 3)), want: []int{1, 0, 0, 0}},
-		"it does not matter what is near":                    {free: with(with(able(9, 5), 0, onNode(1)), 1, onNode(0)), requests: []Request{{NUMA: 1, VF: jobspec.VF{MinMbps: 1, NUMA: jobspec.NUMAAny}}}, want: []int{1}},
-		"a PF must be near":                                  {free: with(with(able(0, 5), 0, onNode(1)), 1, onNode(0)), requests: []Request{{NUMA: 1, VF: jobspec.VF{MinMbps: 1, NUMA: jobspec.NUMARequire}}}},
-		"a PF must be near and is":                           {free: with(with(able(9, 5), 0, onNode(1)), 1, onNode(0)), requests: []Request{{NUMA: 1, VF: jobspec.VF{MinMbps: 1, NUMA: jobspec.NUMARequire}}}, want: []int{0}},
-		"a PF must be near, and nobody knows where it is":    {free: able(9), requests: []Request{{NUMA: 1, VF: jobspec.VF{NUMA: jobspec.NUMARequire}}}},
-		"a PF must be near to a VM that is anywhere":         {free: with(able(9), 0, onNode(0)), requests: []Request{{NUMA: -1, VF: jobspec.VF{NUMA: jobspec.NUMARequire}}}},
-		"a PF must be near, and there are no nodes":          {free: able(9), requests: []Request{{NUMA: -1, VF: jobspec.VF{NUMA: jobspec.NUMARequire}}}, want: []int{0}},
-		"a PF that is anywhere is as good as a near one":     {free: with(able(9, 5), 0, onNode(1)), requests: []Request{{NUMA: 1, VF: jobspec.VF{MinMbps: 1}}}, want: []int{1}},
+		"it does not matter what is near":                    {free: with(with(able(9, 5), 0, onNode(1)), 1, onNode(0)), requests: []VFRequest{{NUMA: 1, VF: jobspec.VF{MinMbps: 1, NUMA: jobspec.NUMAAny}}}, want: []int{1}},
+		"a PF must be near":                                  {free: with(with(able(0, 5), 0, onNode(1)), 1, onNode(0)), requests: []VFRequest{{NUMA: 1, VF: jobspec.VF{MinMbps: 1, NUMA: jobspec.NUMARequire}}}},
+		"a PF must be near and is":                           {free: with(with(able(9, 5), 0, onNode(1)), 1, onNode(0)), requests: []VFRequest{{NUMA: 1, VF: jobspec.VF{MinMbps: 1, NUMA: jobspec.NUMARequire}}}, want: []int{0}},
+		"a PF must be near, and nobody knows where it is":    {free: able(9), requests: []VFRequest{{NUMA: 1, VF: jobspec.VF{NUMA: jobspec.NUMARequire}}}},
+		"a PF must be near to a VM that is anywhere":         {free: with(able(9), 0, onNode(0)), requests: []VFRequest{{NUMA: -1, VF: jobspec.VF{NUMA: jobspec.NUMARequire}}}},
+		"a PF must be near, and there are no nodes":          {free: able(9), requests: []VFRequest{{NUMA: -1, VF: jobspec.VF{NUMA: jobspec.NUMARequire}}}, want: []int{0}},
+		"a PF that is anywhere is as good as a near one":     {free: with(able(9, 5), 0, onNode(1)), requests: []VFRequest{{NUMA: 1, VF: jobspec.VF{MinMbps: 1}}}, want: []int{1}},
 		"a driver that cannot reserve":                       {free: with(able(9, 20), 0, slow), requests: minima(1), want: []int{1}},
 		"a driver that cannot reserve, without a minimum":    {free: with(able(9), 0, slow), requests: minima(0), want: []int{0}},
 		"no driver can reserve":                              {free: with(able(9), 0, slow), requests: minima(1)},
 		"no driver can reserve, but it is accounted":         {free: with(able(9), 0, slow), requests: minima(4, 5), soft: true, want: []int{0, 0}},
 		"it is accounted that no driver can reserve so much": {free: with(able(9), 0, slow), requests: minima(5, 5), soft: true},
-		"a driver that cannot cap":                           {free: with(able(9, 20), 0, uncapped), requests: []Request{{VF: jobspec.VF{MaxMbps: 1}}}, want: []int{1}},
-		"no driver can cap":                                  {free: with(able(9), 0, uncapped), requests: []Request{{VF: jobspec.VF{MaxMbps: 1}}}},
-		"no driver can cap, and need not":                    {free: with(able(9), 0, uncapped), requests: []Request{{VF: jobspec.VF{MaxMbps: 1}}}, soft: true, want: []int{0}},
+		"a driver that cannot cap":                           {free: with(able(9, 20), 0, uncapped), requests: []VFRequest{{VF: jobspec.VF{MaxMbps: 1}}}, want: []int{1}},
+		"no driver can cap":                                  {free: with(able(9), 0, uncapped), requests: []VFRequest{{VF: jobspec.VF{MaxMbps: 1}}}},
+		"no driver can cap, and need not":                    {free: with(able(9), 0, uncapped), requests: []VFRequest{{VF: jobspec.VF{MaxMbps: 1}}}, soft: true, want: []int{0}},
 		"VFs to be spread":                                   {free: able(9, 5, 7), requests: each(1, spread(1), spread(1)), want: []int{1, 2}},
 		"more VFs to be spread than PFs":                     {free: able(9, 5), requests: each(1, spread(0), spread(0), spread(0))},
 		"VFs of different VMs need not be spread":            {free: able(9, 5), requests: each(3, spread(1)), want: []int{1, 1, 1}},
@@ -120,7 +120,7 @@ func TestPlace(t *testing.T) {
 func spread(mbps uint32) jobspec.VF { return jobspec.VF{MinMbps: mbps, Spread: true} }
 
 // each2 puts requests on a NUMA node.
-func each2(numa int, requests []Request) []Request {
+func each2(numa int, requests []VFRequest) []VFRequest {
 	for i := range requests {
 		requests[i].NUMA = numa
 	}
@@ -132,7 +132,7 @@ func TestErrors(t *testing.T) {
 	weak := with(with(able(9000, 9000), 0, func(f *Free) { f.MinRate = false }), 1, func(f *Free) { f.MaxRate = false })
 	tests := map[string]struct {
 		free     []Free
-		requests []Request
+		requests []VFRequest
 		want     string
 	}{
 		"one that is too large": {able(9000, 500), each(2, jobspec.VF{MinMbps: 10000}),
@@ -168,7 +168,7 @@ func TestErrors(t *testing.T) {
 // The search is cut short; what it cannot know, it says. Here any three minima
 // leave at least 2 of a PF, which is more than there is to spare.
 func TestErrorWithoutProof(t *testing.T) {
-	var requests []Request
+	var requests []VFRequest
 	for i := range uint32(60) {
 		requests = append(requests, minima(33_001+3*i)...)
 	}

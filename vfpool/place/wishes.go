@@ -32,7 +32,7 @@ func (id identity) at(most fit) []int {
 	return pfs
 }
 
-func wishesOf(free []Free, requests []Request, soft bool) wishes {
+func wishesOf(free []Free, requests []VFRequest, soft bool) wishes {
 	var w wishes
 	for _, f := range free {
 		w.pfs = append(w.pfs, capacityOf(f))
@@ -51,7 +51,7 @@ func wishesOf(free []Free, requests []Request, soft bool) wishes {
 
 // fitsOf returns how a request goes with each PF. If all are far from its VM, none
 // is farther than another.
-func fitsOf(free []Free, r Request, soft bool) string {
+func fitsOf(free []Free, r VFRequest, soft bool) string {
 	var fits []byte
 	for _, f := range free {
 		fits = append(fits, byte(fitOf(f, r, soft)))

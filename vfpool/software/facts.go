@@ -22,7 +22,7 @@ type facts struct {
 	shaped   string // are redirected to ifb
 	ifb      string
 	classed  string // and come to the class there
-	class    shape
+	class    htbClass
 }
 
 // An end is that of the wire.

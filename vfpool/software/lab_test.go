@@ -23,7 +23,7 @@ import (
 type lab struct {
 	t    testing.TB
 	node *netlab.Node
-	pool *Node
+	pool *Bridges
 }
 
 var account = owner.IDs{UID: 1000, GID: 1001}

@@ -58,7 +58,7 @@ func (p pf) makeIFB() (netlink.Link, error) {
 	if err := addQdisc(ifb, netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: ifb.Attrs().Index, Handle: htbRoot, Parent: netlink.HANDLE_ROOT})); err != nil {
 		return nil, err
 	}
-	all := shape{rate: p.speed(), ceil: p.speed(), quantum: leastQuantum} // who has no parent takes no turns
+	all := htbClass{rate: p.speed(), ceil: p.speed(), quantum: leastQuantum} // who has no parent takes no turns
 	if err := setClass(ifb, htbRoot, trunk, all); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func addQdisc(link netlink.Link, qdisc netlink.Qdisc) error {
 	return nil
 }
 
-func setClass(ifb netlink.Link, parent, handle uint32, s shape) error {
+func setClass(ifb netlink.Link, parent, handle uint32, s htbClass) error {
 	// A burst of some milliseconds: a timer that is late costs nothing then.
 	const burst = 0.004
 	bytes := func(rate uint64) uint32 { return uint32(min(float64(rate)*burst, 1<<30)) + leastQuantum }
@@ -182,14 +182,14 @@ func filters(link netlink.Link, parent uint32, priority uint16) (found []*netlin
 }
 
 // class returns the shape of the VF's class; it is false if there is none.
-func class(ifb netlink.Link, index int) (s shape, ok bool, err error) {
+func class(ifb netlink.Link, index int) (s htbClass, ok bool, err error) {
 	classes, err := netdump.Whole(func() ([]netlink.Class, error) { return netlink.ClassList(ifb, 0) })
 	if err != nil {
 		return s, false, fmt.Errorf("list classes of %s: %w", ifb.Attrs().Name, err)
 	}
 	for _, c := range classes {
 		if htb, isHTB := c.(*netlink.HtbClass); isHTB && htb.Handle == leaf(index) {
-			return shape{rate: htb.Rate, ceil: htb.Ceil, quantum: htb.Quantum}, true, nil
+			return htbClass{rate: htb.Rate, ceil: htb.Ceil, quantum: htb.Quantum}, true, nil
 		}
 	}
 	return s, false, nil

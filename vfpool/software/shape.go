@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A shape is what an HTB class is told. HTB gives each class its rate, and what is
+// An htbClass is what an HTB class is told. HTB gives each class its rate, and what is
 // left over to those that want more, in turns of a quantum each.
-type shape struct {
+type htbClass struct {
 	rate, ceil uint64 // bytes per second
 	quantum    uint32 // bytes
 }
@@ -28,8 +28,8 @@ const (
 )
 
 // shape returns the class of a VF with these rates in Mb/s.
-func (p pf) shape(minRate, maxRate uint32) shape {
-	s := shape{rate: max(uint64(minRate)*perMbps, p.share()), ceil: p.speed()}
+func (p pf) shape(minRate, maxRate uint32) htbClass {
+	s := htbClass{rate: max(uint64(minRate)*perMbps, p.share()), ceil: p.speed()}
 	if maxRate != 0 {
 		s.ceil = min(uint64(maxRate)*perMbps, s.ceil)
 	}
@@ -60,14 +60,14 @@ func (p pf) quantum(rate uint64) uint32 {
 
 // minimum and maximum are the inverse of shape. There, no maximum and the PF's
 // rate are the same, and so are no minimum and one up to the share.
-func (p pf) minimum(s shape) uint32 {
+func (p pf) minimum(s htbClass) uint32 {
 	if s.rate <= p.share() {
 		return 0
 	}
 	return uint32(s.rate / perMbps)
 }
 
-func (p pf) maximum(s shape) uint32 {
+func (p pf) maximum(s htbClass) uint32 {
 	if s.ceil == p.speed() {
 		return 0
 	}

@@ -17,18 +17,18 @@ func TestTheClassOfAVF(t *testing.T) {
 	tests := map[string]struct {
 		pf       pf
 		min, max uint32
-		want     shape
+		want     htbClass
 	}{
-		"a minimum, and up to the PF's rate":  {small, 60, 0, shape{7_500_000, 12_500_000, 375_000}},
-		"half of it has half the quantum":     {small, 30, 0, shape{3_750_000, 12_500_000, 187_500}},
-		"a maximum":                           {small, 60, 80, shape{7_500_000, 10_000_000, 375_000}},
-		"a maximum above the PF's rate":       {small, 60, 200, shape{7_500_000, 12_500_000, 375_000}},
-		"no minimum: a share of what is left": {small, 0, 0, shape{41_666, 12_500_000, 2083}},
-		"a maximum below that share":          {declaredPF(1000, 1, 5), 0, 1, shape{125_000, 125_000, 6250}},
-		"a minimum below that share":          {declaredPF(1000, 1, 5), 1, 0, shape{1_250_000, 125_000_000, 62_500}},
-		"many VFs share the reserve":          {fast, 0, 0, shape{9_765_625, 12_500_000_000, 65_536}},
-		"above what 32 bits can say":          {fast, 80_000, 0, shape{10_000_000_000, 12_500_000_000, 67_108_864}},
-		"a quantum of one frame at least":     {declaredPF(10, 16, 5), 0, 0, shape{3906, 1_250_000, 1600}},
+		"a minimum, and up to the PF's rate":  {small, 60, 0, htbClass{7_500_000, 12_500_000, 375_000}},
+		"half of it has half the quantum":     {small, 30, 0, htbClass{3_750_000, 12_500_000, 187_500}},
+		"a maximum":                           {small, 60, 80, htbClass{7_500_000, 10_000_000, 375_000}},
+		"a maximum above the PF's rate":       {small, 60, 200, htbClass{7_500_000, 12_500_000, 375_000}},
+		"no minimum: a share of what is left": {small, 0, 0, htbClass{41_666, 12_500_000, 2083}},
+		"a maximum below that share":          {declaredPF(1000, 1, 5), 0, 1, htbClass{125_000, 125_000, 6250}},
+		"a minimum below that share":          {declaredPF(1000, 1, 5), 1, 0, htbClass{1_250_000, 125_000_000, 62_500}},
+		"many VFs share the reserve":          {fast, 0, 0, htbClass{9_765_625, 12_500_000_000, 65_536}},
+		"above what 32 bits can say":          {fast, 80_000, 0, htbClass{10_000_000_000, 12_500_000_000, 67_108_864}},
+		"a quantum of one frame at least":     {declaredPF(10, 16, 5), 0, 0, htbClass{3906, 1_250_000, 1600}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@
 //     rate, so what one leaves others may have, in proportion to their minima.
 //   - A VLAN. A bridge that filters VLANs is told of it. Beside any other there is
 //     a bridge per tag, which goes out by an 802.1Q device on the bridge's uplink
-//     where the kernel has those, and else stays on this node; [Node.PFs] notes it.
+//     where the kernel has those, and else stays on this node; [Bridges.PFs] notes it.
 //
 // The guests' frames come from the taps to their ports. Each port redirects them to
 // one device of the PF, an IFB, on which the classes are, and from where they come
@@ -39,8 +39,8 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// A Node is the software PFs of this node.
-type Node struct {
+// Bridges are the bridges that the configuration declares to be PFs, the software PFs.
+type Bridges struct {
 	cfg config.VF
 
 	mu      sync.Mutex
@@ -48,21 +48,21 @@ type Node struct {
 }
 
 // Open returns the PFs that the configuration declares.
-func Open(cfg config.VF) *Node {
-	return &Node{cfg: cfg, applied: map[string]device.Settings{}}
+func Open(cfg config.VF) *Bridges {
+	return &Bridges{cfg: cfg, applied: map[string]device.Settings{}}
 }
 
 // PFs returns the PFs by their names. All VFs that one may have do exist: they are
 // no more than names until they are attached.
-func (n *Node) PFs() ([]device.PF, error) {
+func (b *Bridges) PFs() ([]device.PF, error) {
 	var found []device.PF
-	for _, name := range slices.Sorted(maps.Keys(n.cfg.Software)) {
-		p := n.pf(name)
+	for _, name := range slices.Sorted(maps.Keys(b.cfg.Software)) {
+		p := b.pf(name)
 		described, err := p.describe()
 		if err != nil {
 			return nil, fmt.Errorf("software PF %s: %w", name, err)
 		}
-		if described.Unusable.Seen == "" && n.cfg.VLANs != "" {
+		if described.Unusable.Seen == "" && b.cfg.VLANs != "" {
 			if described.Notes, err = p.vlanNotes(); err != nil {
 				return nil, fmt.Errorf("software PF %s: %w", name, err)
 			}
@@ -74,7 +74,7 @@ func (n *Node) PFs() ([]device.PF, error) {
 
 // State returns what the VF is set to, which is nothing unless a job has it, or
 // had and it was not restored.
-func (n *Node) State(ctx context.Context, vf device.VF) (device.State, error) {
+func (b *Bridges) State(ctx context.Context, vf device.VF) (device.State, error) {
 	var seen facts
 	err := again(ctx, func() (err error) {
 		seen, err = read(vf)
@@ -86,21 +86,21 @@ func (n *Node) State(ctx context.Context, vf device.VF) (device.State, error) {
 	if seen.tap.kind == "" && seen.plug.kind == "" {
 		return device.State{}, nil
 	}
-	return device.State{Settings: n.pf(vf.PF).settings(seen)}, nil
+	return device.State{Settings: b.pf(vf.PF).settings(seen)}, nil
 }
 
 // Apply takes down what Attach is to make. An error is about what cannot be made.
-func (n *Node) Apply(ctx context.Context, vf device.VF, want device.Settings) error {
+func (b *Bridges) Apply(ctx context.Context, vf device.VF, want device.Settings) error {
 	err := again(ctx, func() error {
-		_, err := n.port(vf, want)
+		_, err := b.port(vf, want)
 		return err
 	})
 	if err != nil {
 		return about("set", vf, err)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.applied[tapName(vf.PF, vf.Index)] = want
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.applied[tapName(vf.PF, vf.Index)] = want
 	return nil
 }
 
@@ -108,14 +108,14 @@ func (n *Node) Apply(ctx context.Context, vf device.VF, want device.Settings) er
 // wanted. Its tap is root's, whoever owns the job: libvirt opens it for the job's QEMU.
 // If it fails, call Restore. Attach and Restore of VFs of one node must not run at the
 // same time: they share devices.
-func (n *Node) Attach(ctx context.Context, vf device.VF, _ owner.IDs) error {
-	n.mu.Lock()
-	want, ok := n.applied[tapName(vf.PF, vf.Index)]
-	n.mu.Unlock()
+func (b *Bridges) Attach(ctx context.Context, vf device.VF, _ owner.IDs) error {
+	b.mu.Lock()
+	want, ok := b.applied[tapName(vf.PF, vf.Index)]
+	b.mu.Unlock()
 	if !ok {
 		return about("attach", vf, errors.New("its settings were not applied"))
 	}
-	p, err := n.port(vf, want)
+	p, err := b.port(vf, want)
 	if err == nil {
 		err = p.attach(ctx)
 	}
@@ -129,13 +129,13 @@ func (n *Node) Attach(ctx context.Context, vf device.VF, _ owner.IDs) error {
 // what it finds, so that it may be called after any crash, more than once, and for
 // PFs that the configuration does not declare any more. There is nothing of the
 // original that would have to come back.
-func (n *Node) Restore(ctx context.Context, vf device.VF, _ device.State) error {
+func (b *Bridges) Restore(ctx context.Context, vf device.VF, _ device.State) error {
 	if err := restore(ctx, vf); err != nil {
 		return about("restore", vf, err)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.applied, tapName(vf.PF, vf.Index))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.applied, tapName(vf.PF, vf.Index))
 	return nil
 }
 
@@ -151,8 +151,8 @@ type pf struct {
 }
 
 // pf returns the PF of that name; it is empty if it is not declared.
-func (n *Node) pf(name string) pf {
-	return pf{SoftwarePF: n.cfg.Software[name], name: name, reserve: n.cfg.Reserve}
+func (b *Bridges) pf(name string) pf {
+	return pf{SoftwarePF: b.cfg.Software[name], name: name, reserve: b.cfg.Reserve}
 }
 
 func (p pf) describe() (device.PF, error) {
@@ -193,9 +193,9 @@ type port struct {
 }
 
 // port checks that the VF can be what it shall be.
-func (n *Node) port(vf device.VF, want device.Settings) (port, error) {
-	p := port{pf: n.pf(vf.PF), vf: vf, tap: tapName(vf.PF, vf.Index), plug: plugName(vf.PF, vf.Index), want: want}
-	if _, ok := n.cfg.Software[vf.PF]; !ok {
+func (b *Bridges) port(vf device.VF, want device.Settings) (port, error) {
+	p := port{pf: b.pf(vf.PF), vf: vf, tap: tapName(vf.PF, vf.Index), plug: plugName(vf.PF, vf.Index), want: want}
+	if _, ok := b.cfg.Software[vf.PF]; !ok {
 		return p, fmt.Errorf("no software PF of that name is declared; see [vf.software.%s] in the configuration", vf.PF)
 	}
 	var err error

@@ -554,7 +554,7 @@ func TestRestoreFromAnyHalfState(t *testing.T) {
 	steps := []func() error{
 		func() error { _, err := p.seat(); return err },
 		func() (err error) { ifb, err = p.pf.makeIFB(); return err },
-		func() error { return setClass(ifb, trunk, leaf(0), shape{1000, 1000, 1600}) },
+		func() error { return setClass(ifb, trunk, leaf(0), htbClass{1000, 1000, 1600}) },
 		func() error { return p.addClass(ifb) },
 		func() error { return p.filter(seat{}) },
 		func() error { _, err := bridgeport.MakeTap(p.tap); return err },

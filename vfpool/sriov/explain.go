@@ -30,36 +30,36 @@ var noCard = device.Reason{
 	Advice: "switch SR-IOV on in the machine's firmware and in the card's, and load the card's driver; without such a card, VFs can be made of software ([vf.software] of the configuration)",
 }
 
-// Explain is the function of that name, of what [Node.PFs] has returned.
-func (n *Node) Explain(pfs []device.PF, err error) []Finding {
+// Explain is the function of that name, of what [Cards.PFs] has returned.
+func (c *Cards) Explain(pfs []device.PF, err error) []Finding {
 	if err != nil {
 		return []Finding{{Reason: device.Reason{Seen: err.Error(), Advice: "mount sysfs on /sys"}, Fatal: true}}
 	}
 	if len(pfs) == 0 {
 		return []Finding{{Reason: noCard, Fatal: true}}
 	}
-	findings := n.explainIOMMU()
+	findings := c.explainIOMMU()
 	nodeSaysIt := len(findings) > 0
 	for _, pf := range pfs {
 		if !nodeSaysIt || pf.Unusable.Advice != iommuOff.Advice {
-			findings = append(findings, n.explainPF(pf)...)
+			findings = append(findings, c.explainPF(pf)...)
 		}
 	}
-	return append(findings, n.explainVFIO(pfs)...)
+	return append(findings, c.explainVFIO(pfs)...)
 }
 
-func (n *Node) explainIOMMU() []Finding {
-	if len(n.sys.list(n.sys.path("sys/kernel/iommu_groups"))) > 0 {
+func (c *Cards) explainIOMMU() []Finding {
+	if len(c.sys.list(c.sys.path("sys/kernel/iommu_groups"))) > 0 {
 		return nil
 	}
 	return []Finding{{Reason: device.Reason{Seen: "the IOMMU is off", Advice: iommuOff.Advice}, Fatal: true}}
 }
 
-func (n *Node) explainPF(pf device.PF) []Finding {
+func (c *Cards) explainPF(pf device.PF) []Finding {
 	if pf.Unusable.Seen != "" {
 		return []Finding{{pf.Name, pf.Unusable, true}}
 	}
-	findings := append(explainVFs(pf), n.explainDrivers(pf)...)
+	findings := append(explainVFs(pf), c.explainDrivers(pf)...)
 	for _, note := range pf.Notes {
 		findings = append(findings, Finding{pf.Name, note, false})
 	}
@@ -68,9 +68,9 @@ func (n *Node) explainPF(pf device.PF) []Finding {
 
 // explainDrivers looks for VFs that the host has drivers for: taking them away and
 // giving them back takes the drivers seconds.
-func (n *Node) explainDrivers(pf device.PF) []Finding {
+func (c *Cards) explainDrivers(pf device.PF) []Finding {
 	for _, vf := range pf.VFs {
-		if driver := n.sys.target(n.sys.device(vf.PCI), "driver"); driver != "" && driver != vfioPCI {
+		if driver := c.sys.target(c.sys.device(vf.PCI), "driver"); driver != "" && driver != vfioPCI {
 			return []Finding{{PF: pf.Name, Reason: device.Reason{
 				Seen:   fmt.Sprintf("its VFs are bound to the driver %s, from which each job takes them", driver),
 				Advice: fmt.Sprintf("jobs start sooner if, at boot, before the VFs are made: echo 0 > /sys/bus/pci/devices/%s/sriov_drivers_autoprobe", pf.PCI),
@@ -101,8 +101,8 @@ func explainVFs(pf device.PF) (findings []Finding) {
 }
 
 // explainVFIO looks for the driver that hands VFs to VMs.
-func (n *Node) explainVFIO(pfs []device.PF) []Finding {
-	if n.sys.exists(n.sys.driver(vfioPCI, "")) || !slices.ContainsFunc(pfs, func(pf device.PF) bool { return len(pf.VFs) > 0 }) {
+func (c *Cards) explainVFIO(pfs []device.PF) []Finding {
+	if c.sys.exists(c.sys.driver(vfioPCI, "")) || !slices.ContainsFunc(pfs, func(pf device.PF) bool { return len(pf.VFs) > 0 }) {
 		return nil
 	}
 	return []Finding{{Reason: device.Reason{

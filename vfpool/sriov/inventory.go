@@ -18,16 +18,16 @@ const (
 
 // PFs returns the physical functions of network cards that can have VFs, by their
 // PCI addresses.
-func (n *Node) PFs() ([]device.PF, error) {
-	dir := n.sys.path("sys/bus/pci/devices")
+func (c *Cards) PFs() ([]device.PF, error) {
+	dir := c.sys.path("sys/bus/pci/devices")
 	var pfs []device.PF
-	for _, pci := range n.sys.list(dir) {
-		if !n.isPF(pci) {
+	for _, pci := range c.sys.list(dir) {
+		if !c.isPF(pci) {
 			continue
 		}
-		pf := n.function(pci)
-		pf.VFs = n.vfs(pf)
-		pf.Unusable = cmp.Or(pf.Unusable, n.unusable(pf))
+		pf := c.function(pci)
+		pf.VFs = c.vfs(pf)
+		pf.Unusable = cmp.Or(pf.Unusable, c.unusable(pf))
 		pfs = append(pfs, pf)
 	}
 	slices.SortFunc(pfs, func(a, b device.PF) int { return cmp.Compare(a.PCI, b.PCI) })
@@ -38,18 +38,18 @@ func (n *Node) PFs() ([]device.PF, error) {
 // accelerators have VFs too.
 const networkClass = "0x02"
 
-func (n *Node) isPF(pci string) bool {
-	dir := n.sys.device(pci)
-	return n.sys.exists(dir+"/sriov_totalvfs") && strings.HasPrefix(n.sys.text(dir, "class"), networkClass)
+func (c *Cards) isPF(pci string) bool {
+	dir := c.sys.device(pci)
+	return c.sys.exists(dir+"/sriov_totalvfs") && strings.HasPrefix(c.sys.text(dir, "class"), networkClass)
 }
 
 // function reads a PF without its VFs. One that has no network interface is called
 // by its PCI address.
-func (n *Node) function(pci string) device.PF {
-	dir := n.sys.device(pci)
+func (c *Cards) function(pci string) device.PF {
+	dir := c.sys.device(pci)
 	pf := device.PF{
-		Name: n.interfaceOf(pci), Kind: device.SRIOV, PCI: pci, Driver: n.sys.target(dir, "driver"),
-		NUMA: n.sys.number(-1, dir, "numa_node"), TotalVFs: n.sys.number(0, dir, "sriov_totalvfs"),
+		Name: c.interfaceOf(pci), Kind: device.SRIOV, PCI: pci, Driver: c.sys.target(dir, "driver"),
+		NUMA: c.sys.number(-1, dir, "numa_node"), TotalVFs: c.sys.number(0, dir, "sriov_totalvfs"),
 	}
 	if pf.Name == "" {
 		pf.Name = pci
@@ -58,7 +58,7 @@ func (n *Node) function(pci string) device.PF {
 			Advice: fmt.Sprintf("load its driver, or move the interface back from the network namespace it is in (PCI %s, driver %q)", pci, pf.Driver),
 		}
 	}
-	n.readLink(&pf)
+	c.readLink(&pf)
 	pf.Caps = capsOf(pf)
 	pf.Notes = notes(pf)
 	return pf
@@ -83,45 +83,45 @@ func notes(pf device.PF) (notes []device.Reason) {
 
 // interfaceOf returns the network interface of a PF. Cards with two ports in one
 // function have two, cards in switchdev mode one more for every VF.
-func (n *Node) interfaceOf(pci string) string {
-	dir := n.sys.device(pci) + "/net"
-	names := slices.DeleteFunc(n.sys.list(dir), func(name string) bool {
-		port := n.sys.text(dir, name, "phys_port_name")
+func (c *Cards) interfaceOf(pci string) string {
+	dir := c.sys.device(pci) + "/net"
+	names := slices.DeleteFunc(c.sys.list(dir), func(name string) bool {
+		port := c.sys.text(dir, name, "phys_port_name")
 		return strings.Contains(port, "vf") || strings.Contains(port, "sf")
 	})
 	if len(names) == 0 {
 		return ""
 	}
 	return slices.MinFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(n.sys.number(0, dir, a, "dev_port"), n.sys.number(0, dir, b, "dev_port")), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(c.sys.number(0, dir, a, "dev_port"), c.sys.number(0, dir, b, "dev_port")), cmp.Compare(a, b))
 	})
 }
 
-func (n *Node) readLink(pf *device.PF) {
-	dir := n.sys.device(pf.PCI) + "/net/" + pf.Name
+func (c *Cards) readLink(pf *device.PF) {
+	dir := c.sys.device(pf.PCI) + "/net/" + pf.Name
 	const arphrdInfiniband = "32"
-	if n.sys.text(dir, "type") == arphrdInfiniband {
+	if c.sys.text(dir, "type") == arphrdInfiniband {
 		pf.LinkLayer = infiniband
-		n.readPort(pf, n.sys.number(0, dir, "dev_port")+1)
+		c.readPort(pf, c.sys.number(0, dir, "dev_port")+1)
 		return
 	}
 	pf.LinkLayer = ether
-	pf.Up = n.sys.text(dir, "operstate") == "up"
-	if speed := n.sys.number(0, dir, "speed"); pf.Up && speed > 0 {
+	pf.Up = c.sys.text(dir, "operstate") == "up"
+	if speed := c.sys.number(0, dir, "speed"); pf.Up && speed > 0 {
 		pf.Speed = uint32(speed)
 	}
 }
 
 // readPort reads an InfiniBand port: its interface need not be up for its VFs to work.
-func (n *Node) readPort(pf *device.PF, port int) {
-	dir := n.sys.device(pf.PCI) + "/infiniband"
-	names := n.sys.list(dir)
+func (c *Cards) readPort(pf *device.PF, port int) {
+	dir := c.sys.device(pf.PCI) + "/infiniband"
+	names := c.sys.list(dir)
 	if len(names) == 0 {
 		return
 	}
 	dir = fmt.Sprintf("%s/%s/ports/%d", dir, names[0], port)
-	if strings.HasSuffix(n.sys.text(dir, "state"), "ACTIVE") {
-		pf.Up, pf.Speed = true, parseRate(n.sys.text(dir, "rate"))
+	if strings.HasSuffix(c.sys.text(dir, "state"), "ACTIVE") {
+		pf.Up, pf.Speed = true, parseRate(c.sys.text(dir, "rate"))
 	}
 }
 
@@ -135,28 +135,28 @@ func parseRate(text string) uint32 {
 	return uint32(gbps * 1000)
 }
 
-func (n *Node) vfs(pf device.PF) (vfs []device.VF) {
-	dir := n.sys.device(pf.PCI)
-	for index := range n.sys.number(0, dir, "sriov_numvfs") {
-		pci := n.sys.target(dir, fmt.Sprintf("virtfn%d", index))
+func (c *Cards) vfs(pf device.PF) (vfs []device.VF) {
+	dir := c.sys.device(pf.PCI)
+	for index := range c.sys.number(0, dir, "sriov_numvfs") {
+		pci := c.sys.target(dir, fmt.Sprintf("virtfn%d", index))
 		if pci == "" {
 			continue // it goes this moment
 		}
-		vfs = append(vfs, n.vf(pf, index, pci))
+		vfs = append(vfs, c.vf(pf, index, pci))
 	}
 	return vfs
 }
 
-func (n *Node) vf(pf device.PF, index int, pci string) device.VF {
-	dir := n.sys.device(pci)
-	vf := device.VF{PF: pf.Name, Index: index, Kind: device.SRIOV, PCI: pci, Device: pci, NUMA: n.sys.number(-1, dir, "numa_node"), Group: -1}
+func (c *Cards) vf(pf device.PF, index int, pci string) device.VF {
+	dir := c.sys.device(pci)
+	vf := device.VF{PF: pf.Name, Index: index, Kind: device.SRIOV, PCI: pci, Device: pci, NUMA: c.sys.number(-1, dir, "numa_node"), Group: -1}
 	if vf.NUMA < 0 {
 		vf.NUMA = pf.NUMA
 	}
-	if group, err := strconv.Atoi(n.sys.target(dir, "iommu_group")); err == nil {
+	if group, err := strconv.Atoi(c.sys.target(dir, "iommu_group")); err == nil {
 		vf.Group = group
 	}
-	vf.Unusable = cmp.Or(n.unusableGroup(vf), n.usedByHost(pci))
+	vf.Unusable = cmp.Or(c.unusableGroup(vf), c.usedByHost(pci))
 	return vf
 }
 
@@ -167,11 +167,11 @@ var iommuOff = device.Reason{
 
 // unusableGroup says why the VF's IOMMU group cannot be given to a VM: what is in
 // one group can reach one another's memory.
-func (n *Node) unusableGroup(vf device.VF) device.Reason {
+func (c *Cards) unusableGroup(vf device.VF) device.Reason {
 	if vf.Group < 0 {
 		return iommuOff
 	}
-	others := n.sys.list(n.sys.path("sys/kernel/iommu_groups", strconv.Itoa(vf.Group), "devices"))
+	others := c.sys.list(c.sys.path("sys/kernel/iommu_groups", strconv.Itoa(vf.Group), "devices"))
 	others = slices.DeleteFunc(others, func(pci string) bool { return pci == vf.PCI })
 	if len(others) == 0 {
 		return device.Reason{}
@@ -183,14 +183,14 @@ func (n *Node) unusableGroup(vf device.VF) device.Reason {
 }
 
 // usedByHost says what on the host already uses the VF's network interface.
-func (n *Node) usedByHost(pci string) device.Reason {
-	dir := n.sys.device(pci) + "/net"
-	names := n.sys.list(dir)
-	if len(names) == 0 && n.sys.exists(dir) {
+func (c *Cards) usedByHost(pci string) device.Reason {
+	dir := c.sys.device(pci) + "/net"
+	names := c.sys.list(dir)
+	if len(names) == 0 && c.sys.exists(dir) {
 		return device.Reason{Seen: "its network interface is in another network namespace", Advice: "a container has it; end that"}
 	}
 	for _, name := range names {
-		if master := n.sys.target(dir+"/"+name, "master"); master != "" {
+		if master := c.sys.target(dir+"/"+name, "master"); master != "" {
 			return device.Reason{
 				Seen:   fmt.Sprintf("its network interface %s is a port of %s on this host", name, master),
 				Advice: fmt.Sprintf("ip link set %s nomaster", name),
@@ -209,7 +209,7 @@ func some(names []string) string {
 }
 
 // unusable says why none of a PF's VFs can be used.
-func (n *Node) unusable(pf device.PF) device.Reason {
+func (c *Cards) unusable(pf device.PF) device.Reason {
 	switch {
 	case pf.TotalVFs == 0:
 		return device.Reason{
@@ -221,7 +221,7 @@ func (n *Node) unusable(pf device.PF) device.Reason {
 			Seen:   "it has no VFs",
 			Advice: fmt.Sprintf("make them at boot: echo 0 > %[1]s/sriov_drivers_autoprobe; echo %[2]d > %[1]s/sriov_numvfs", "/sys/bus/pci/devices/"+pf.PCI, pf.TotalVFs),
 		}
-	case n.links != nil && n.links.Switchdev(pf.PCI):
+	case c.links != nil && c.links.Switchdev(pf.PCI):
 		return device.Reason{
 			Seen:   "its switch is in switchdev mode, in which VFs are not set through the PF",
 			Advice: fmt.Sprintf("devlink dev eswitch set pci/%s mode legacy", pf.PCI),

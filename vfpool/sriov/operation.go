@@ -14,7 +14,7 @@ import (
 
 // An operation is one call of State, Apply, Attach or Restore for one VF.
 type operation struct {
-	*Node
+	*Cards
 	name  string
 	vf    device.VF
 	pf    device.PF // without its VFs
@@ -22,24 +22,24 @@ type operation struct {
 	taken uint32    // whom /dev/vfio/GROUP was taken from; 0 is nobody
 }
 
-// A step is what a crash may come before or after, and what may be done twice.
-type step struct {
+// An action is what a crash may come before or after, and what may be done twice.
+type action struct {
 	name string
 	do   func(context.Context) error
 }
 
-func (n *Node) begin(name string, vf device.VF) (*operation, error) {
-	o := &operation{Node: n, name: name, vf: vf, pf: device.PF{Name: vf.PF}}
+func (c *Cards) begin(name string, vf device.VF) (*operation, error) {
+	o := &operation{Cards: c, name: name, vf: vf, pf: device.PF{Name: vf.PF}}
 	o.wait()
 	if o.gone() {
 		return nil, o.fail("device", vf.PCI, ErrGone, "")
 	}
-	physfn := n.sys.target(n.sys.device(vf.PCI), "physfn")
-	if at := n.sys.target(n.sys.device(physfn), fmt.Sprintf("virtfn%d", vf.Index)); at != vf.PCI {
+	physfn := c.sys.target(c.sys.device(vf.PCI), "physfn")
+	if at := c.sys.target(c.sys.device(physfn), fmt.Sprintf("virtfn%d", vf.Index)); at != vf.PCI {
 		return nil, o.fail("device", vf.PCI, fmt.Errorf("VF %d of %s is %q", vf.Index, physfn, at), "list the VFs again: they were made anew")
 	}
 	// The interface may have been renamed since the VF was listed.
-	o.pf = n.function(physfn)
+	o.pf = c.function(physfn)
 	if o.pf.Name == physfn && o.pf.Caps != (device.Caps{}) {
 		return nil, o.fail("device", vf.PCI, fs.ErrNotExist, o.pf.Unusable.String())
 	}
@@ -49,7 +49,7 @@ func (n *Node) begin(name string, vf device.VF) (*operation, error) {
 // wait starts the time anew in which a busy card is asked again.
 func (o *operation) wait() { o.until = time.Now().Add(o.Patience) }
 
-func (o *operation) run(ctx context.Context, steps ...step) error {
+func (o *operation) run(ctx context.Context, steps ...action) error {
 	for _, s := range steps {
 		if err := o.one(ctx, s); err != nil {
 			return err
@@ -58,7 +58,7 @@ func (o *operation) run(ctx context.Context, steps ...step) error {
 	return nil
 }
 
-func (o *operation) runAll(ctx context.Context, steps ...step) error {
+func (o *operation) runAll(ctx context.Context, steps ...action) error {
 	var errs []error
 	for _, s := range steps {
 		errs = append(errs, o.one(ctx, s))
@@ -66,7 +66,7 @@ func (o *operation) runAll(ctx context.Context, steps ...step) error {
 	return errors.Join(errs...)
 }
 
-func (o *operation) one(ctx context.Context, s step) error {
+func (o *operation) one(ctx context.Context, s action) error {
 	if err := ctx.Err(); err != nil {
 		return o.fail(s.name, "", err, "it is not done; restore the VF")
 	}
@@ -112,7 +112,7 @@ var errSlow = fmt.Errorf("the kernel did not finish it in %v", slow)
 func (o *operation) write(ctx context.Context, attribute, path, value string) error {
 	err := o.retry(ctx, func() error {
 		done := make(chan error, 1)
-		go func() { done <- o.Host.Write(path, value) }()
+		go func() { done <- o.Kernel.Write(path, value) }()
 		select {
 		case err := <-done:
 			return err

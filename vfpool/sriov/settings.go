@@ -16,10 +16,10 @@ const (
 	noMAC = "02:00:00:00:00:00"
 )
 
-// settings are what the card is told of a VF.
-type settings struct{ *operation }
+// A setter tells the card what a VF is set to.
+type setter struct{ *operation }
 
-func (o settings) can(a Attribute) bool {
+func (o setter) can(a Attribute) bool {
 	c := o.pf.Caps
 	switch a {
 	case MAC:
@@ -38,7 +38,7 @@ func (o settings) can(a Attribute) bool {
 }
 
 // refuse says what of want the card cannot do, before anything is changed.
-func (o settings) refuse(want device.Settings) error {
+func (o setter) refuse(want device.Settings) error {
 	c := o.pf.Caps
 	switch {
 	case want.VLAN != 0 && !c.VLAN:
@@ -55,7 +55,7 @@ func (o settings) refuse(want device.Settings) error {
 	return o.refuseRate(want)
 }
 
-func (o settings) refuseRate(want device.Settings) error {
+func (o setter) refuseRate(want device.Settings) error {
 	from, to := o.pf.Caps.MaxRateFrom, o.pf.Caps.MaxRateTo
 	if to == 0 {
 		to = o.pf.Speed // 0 where the link does not say
@@ -66,12 +66,12 @@ func (o settings) refuseRate(want device.Settings) error {
 	return o.fail("max_tx_rate", fmt.Sprint(want.MaxRate), fmt.Errorf("the driver %s takes %d to %d Mb/s here", o.pf.Driver, from, to), "give a maximum in that range, or none")
 }
 
-func (o settings) unsupported(attribute string) error {
+func (o setter) unsupported(attribute string) error {
 	return &UnsupportedError{PF: o.vf.PF, Driver: o.pf.Driver, Attribute: attribute}
 }
 
 // setting sets one attribute, if the driver has it.
-func (o settings) setting(a Attribute, s device.Settings) func(context.Context) error {
+func (o setter) setting(a Attribute, s device.Settings) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if !o.can(a) || a == MAC && s.MAC == "" {
 			return nil
@@ -86,7 +86,7 @@ func (o settings) setting(a Attribute, s device.Settings) func(context.Context) 
 	}
 }
 
-func (o settings) tell(ctx context.Context, a Attribute, s device.Settings) error {
+func (o setter) tell(ctx context.Context, a Attribute, s device.Settings) error {
 	set := func() error { return o.links.Set(o.pf.Name, o.vf.Index, a, s) }
 	err := o.retry(ctx, set)
 	if a == MAC && isZero(s.MAC) && err != nil && !busy(err) && !o.gone() {
@@ -124,7 +124,7 @@ func onOff(on bool) string {
 }
 
 // read returns what the PF says of the VF, or ErrUnreadable.
-func (o settings) read(ctx context.Context) (s device.Settings, err error) {
+func (o setter) read(ctx context.Context) (s device.Settings, err error) {
 	if o.pf.Caps == (device.Caps{}) {
 		return device.Settings{}, nil // a PF that may not even have a network interface
 	}
@@ -137,11 +137,11 @@ func (o settings) read(ctx context.Context) (s device.Settings, err error) {
 
 // untouched is what a VF is that nobody has set: what is restored where the
 // kernel does not tell.
-func (o settings) untouched() device.Settings {
+func (o setter) untouched() device.Settings {
 	return device.Settings{MAC: zeroMAC, SpoofCheck: o.pf.Caps.SpoofCheck, Link: device.LinkAuto}
 }
 
-func (o settings) readBack(want device.Settings) func(context.Context) error {
+func (o setter) readBack(want device.Settings) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := o.retry(ctx, func() error { return o.compare(ctx, want) })
 		if errors.Is(err, ErrUnreadable) {
@@ -153,7 +153,7 @@ func (o settings) readBack(want device.Settings) func(context.Context) error {
 
 // compare returns errNotYet where they differ: some drivers set a VF only once it
 // has come out of its reset.
-func (o settings) compare(ctx context.Context, want device.Settings) error {
+func (o setter) compare(ctx context.Context, want device.Settings) error {
 	got, err := o.read(ctx)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (o settings) compare(ctx context.Context, want device.Settings) error {
 }
 
 // differences are the attributes that the driver has and that are not as wanted.
-func (o settings) differences(want, got device.Settings) (d []Attribute) {
+func (o setter) differences(want, got device.Settings) (d []Attribute) {
 	for _, a := range attributes {
 		if o.can(a) && !o.same(a, want, got) {
 			d = append(d, a)
@@ -176,7 +176,7 @@ func (o settings) differences(want, got device.Settings) (d []Attribute) {
 	return d
 }
 
-func (o settings) same(a Attribute, want, got device.Settings) bool {
+func (o setter) same(a Attribute, want, got device.Settings) bool {
 	switch a {
 	case MAC:
 		return want.MAC == "" || strings.EqualFold(want.MAC, got.MAC) || isZero(want.MAC) && got.MAC == noMAC

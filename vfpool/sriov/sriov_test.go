@@ -66,7 +66,7 @@ func card(c sriovtest.Card) sriovtest.Card {
 }
 
 // first returns the only card's PF, and its VF 1.
-func first(t *testing.T, n *sriov.Node) (device.PF, device.VF) {
+func first(t *testing.T, n *sriov.Cards) (device.PF, device.VF) {
 	t.Helper()
 	pfs, err := n.PFs()
 	if err != nil || len(pfs) != 1 || len(pfs[0].VFs) != 2 {
@@ -113,7 +113,7 @@ func testOneJob(t *testing.T, fake *sriovtest.Node) {
 }
 
 // checkAttached looks at what a job has been given.
-func checkAttached(t *testing.T, node *sriov.Node, pf device.PF, vf device.VF, want device.Settings) {
+func checkAttached(t *testing.T, node *sriov.Cards, pf device.PF, vf device.VF, want device.Settings) {
 	t.Helper()
 	got, err := node.State(ctx, vf)
 	if err != nil {
@@ -167,7 +167,7 @@ func TestTheTableAgreesWithTheModels(t *testing.T) {
 				want := plain()
 				ask(&want)
 				before := fake.Snapshot(t)
-				refused := fake.Set("eth0", 0, attributes[attribute], want)
+				refused := fake.Links().Set("eth0", 0, attributes[attribute], want)
 				err := node.Apply(ctx, vf, want)
 				var unsupported *sriov.UnsupportedError
 				switch {
@@ -244,19 +244,19 @@ func minimum(rate uint32) func(*device.Settings) {
 	return func(s *device.Settings) { s.MinRate = rate }
 }
 
-// A job is what can fail, or be killed, at any step: the VF of a card, and a call.
-type job struct {
+// A trial is what can fail, or be killed, at any step: the VF of a card, and a call.
+type trial struct {
 	fake     *sriovtest.Node
-	node     *sriov.Node
+	node     *sriov.Cards
 	vf       device.VF
 	before   string
 	original device.State
 	want     device.Settings
 }
 
-func newJob(t *testing.T, c sriovtest.Card) *job {
+func newTrial(t *testing.T, c sriovtest.Card) *trial {
 	t.Helper()
-	j := &job{fake: sriovtest.New(t, c)}
+	j := &trial{fake: sriovtest.New(t, c)}
 	j.node = j.fake.Open()
 	pf, vf := first(t, j.node)
 	j.vf, j.want, j.before = vf, everything(pf.Caps), j.fake.Snapshot(t)
@@ -270,7 +270,7 @@ func newJob(t *testing.T, c sriovtest.Card) *job {
 // calls are each prepared by those before it.
 var calls = []string{"read", "apply", "attach", "restore"}
 
-func (j *job) call(name string) (err error) {
+func (j *trial) call(name string) (err error) {
 	switch name {
 	case "read":
 		_, err = j.node.State(ctx, j.vf)
@@ -285,7 +285,7 @@ func (j *job) call(name string) (err error) {
 }
 
 // upTo makes the calls that come before the one with that name.
-func (j *job) upTo(t *testing.T, name string) {
+func (j *trial) upTo(t *testing.T, name string) {
 	t.Helper()
 	for _, call := range calls[:slices.Index(calls, name)] {
 		if err := j.call(call); err != nil {
@@ -297,7 +297,7 @@ func (j *job) upTo(t *testing.T, name string) {
 	}
 }
 
-func (j *job) checkClean(t *testing.T) {
+func (j *trial) checkClean(t *testing.T) {
 	t.Helper()
 	if err := j.node.Restore(ctx, j.vf, j.original); err != nil {
 		t.Errorf("restore: %v", err)
@@ -317,15 +317,15 @@ var matrixCards = map[string]sriovtest.Card{
 
 // eachEffect makes a call once for everything that it asks of the kernel, with an
 // answer of the test's own. The test leaves the node clean, or without the VF.
-func eachEffect(t *testing.T, test func(t *testing.T, j *job, call string, answer func(func() error))) {
+func eachEffect(t *testing.T, test func(t *testing.T, j *trial, call string, answer func(func() error))) {
 	for name, c := range matrixCards {
 		for _, call := range calls {
 			t.Run(name+" "+call, func(t *testing.T) {
 				t.Parallel()
-				j := newJob(t, card(c))
+				j := newTrial(t, card(c))
 				for k, asked := 0, true; asked; k++ {
 					if !strings.Contains(j.fake.Snapshot(t), "eth0 1 {") {
-						j = newJob(t, card(c))
+						j = newTrial(t, card(c))
 					}
 					j.upTo(t, call)
 					w := &wiretap{job: j, skip: k}
@@ -343,7 +343,7 @@ func eachEffect(t *testing.T, test func(t *testing.T, j *job, call string, answe
 // A wiretap answers in the kernel's stead: what comes after skip others, and
 // whatever else is of the same kind.
 type wiretap struct {
-	job  *job
+	job  *trial
 	skip int
 	op   string
 }
@@ -363,7 +363,7 @@ func (w *wiretap) answer(effect func() error) {
 
 func TestACardThatIsBusyForAMoment(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.EBUSY, unix.EAGAIN} {
-		eachEffect(t, func(t *testing.T, j *job, call string, answer func(func() error)) {
+		eachEffect(t, func(t *testing.T, j *trial, call string, answer func(func() error)) {
 			times := 0
 			answer(func() error {
 				if times++; times <= 2 {
@@ -383,7 +383,7 @@ func TestACardThatIsBusyForAMoment(t *testing.T) {
 func TestAnErrorAtEveryStep(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.EBUSY, unix.EAGAIN, unix.EINVAL} {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
-			eachEffect(t, func(t *testing.T, j *job, call string, answer func(func() error)) {
+			eachEffect(t, func(t *testing.T, j *trial, call string, answer func(func() error)) {
 				failed := false
 				answer(func() error { failed = true; return errno })
 				err := j.call(call)
@@ -415,7 +415,7 @@ func checkError(t *testing.T, err, errno error, must bool) {
 }
 
 func TestAVFThatVanishesAtEveryStep(t *testing.T) {
-	eachEffect(t, func(t *testing.T, j *job, call string, answer func(func() error)) {
+	eachEffect(t, func(t *testing.T, j *trial, call string, answer func(func() error)) {
 		gone := false
 		answer(func() error {
 			if gone {
@@ -445,7 +445,7 @@ func TestADeathAtEveryStep(t *testing.T) {
 		for _, call := range calls[1:] {
 			t.Run(name+" "+call, func(t *testing.T) {
 				t.Parallel()
-				j := newJob(t, card(c))
+				j := newTrial(t, card(c))
 				for k, at := 0, "the first"; at != ""; k++ {
 					j.upTo(t, call)
 					at = j.die(t, call, k)
@@ -461,7 +461,7 @@ func TestADeathAtEveryStep(t *testing.T) {
 
 // die makes a call that ends before its step k, and returns that step's name, ""
 // if it has fewer.
-func (j *job) die(t *testing.T, call string, k int) (at string) {
+func (j *trial) die(t *testing.T, call string, k int) (at string) {
 	type death struct{}
 	defer func() {
 		if r := recover(); r != nil && r != (death{}) {
@@ -481,7 +481,7 @@ func (j *job) die(t *testing.T, call string, k int) (at string) {
 }
 
 // reopen is another process, of which nothing is left of the one before.
-func (j *job) reopen(t *testing.T) {
+func (j *trial) reopen(t *testing.T) {
 	t.Helper()
 	again, err := sriovtest.Reopen(j.fake.Root)
 	if err != nil {
@@ -491,7 +491,7 @@ func (j *job) reopen(t *testing.T) {
 }
 
 func TestRestoreWhileTheVFIsInUse(t *testing.T) {
-	j := newJob(t, card(sriovtest.Card{Driver: "igb", HostDriver: "igbvf"}))
+	j := newTrial(t, card(sriovtest.Card{Driver: "igb", HostDriver: "igbvf"}))
 	j.upTo(t, "restore")
 	release, err := j.fake.Hold(j.vf.PCI)
 	if err != nil {
@@ -521,7 +521,7 @@ func TestRestoreWhileTheVFIsInUse(t *testing.T) {
 
 // A program of the owner's may have the VF open beside QEMU, and would keep it for ever.
 func TestRestoreEndsTheOwnersPrograms(t *testing.T) {
-	j := newJob(t, card(sriovtest.Card{Driver: "igb", HostDriver: "igbvf"}))
+	j := newTrial(t, card(sriovtest.Card{Driver: "igb", HostDriver: "igbvf"}))
 	j.upTo(t, "restore")
 	release, err := j.fake.Hold(j.vf.PCI)
 	if err != nil {
@@ -540,14 +540,14 @@ func TestRestoreEndsTheOwnersPrograms(t *testing.T) {
 }
 
 func TestRestoreEndsNothingWhereTheVFIsFree(t *testing.T) {
-	j := newJob(t, card(sriovtest.Card{Driver: "igb", HostDriver: "igbvf"}))
+	j := newTrial(t, card(sriovtest.Card{Driver: "igb", HostDriver: "igbvf"}))
 	j.upTo(t, "restore")
 	j.fake.OnEnd = func(uid uint32) { t.Errorf("ended programs of %d", uid) }
 	j.checkClean(t)
 }
 
 func TestRestoreOfWhatIsAlreadyRestoredTouchesNothing(t *testing.T) {
-	j := newJob(t, card(sriovtest.Card{Driver: "igb", HostDriver: "igbvf"}))
+	j := newTrial(t, card(sriovtest.Card{Driver: "igb", HostDriver: "igbvf"}))
 	j.upTo(t, "restore")
 	j.checkClean(t)
 	j.fake.OnEffect = func(op string) error {
@@ -560,14 +560,14 @@ func TestRestoreOfWhatIsAlreadyRestoredTouchesNothing(t *testing.T) {
 }
 
 func TestRestoreResetsWhatAGuestHadThoughNoSettingDiffers(t *testing.T) {
-	j := newJob(t, card(sriovtest.Card{Driver: "mlx5_core", HostDriver: "vfio-pci"}))
+	j := newTrial(t, card(sriovtest.Card{Driver: "mlx5_core", HostDriver: "vfio-pci"}))
 	use(t, j.fake, j.vf)
 	j.checkClean(t)
 }
 
 // The link of an igb may go down while a job has a rate, which then stays.
 func TestRestoreOfARateWithoutALink(t *testing.T) {
-	j := newJob(t, card(sriovtest.Card{Driver: "igb"}))
+	j := newTrial(t, card(sriovtest.Card{Driver: "igb"}))
 	j.upTo(t, "restore")
 	j.fake.Change(t, "eth0", func(c *sriovtest.Card) { c.Down = true })
 	err := j.call("restore")
@@ -580,7 +580,7 @@ func TestRestoreOfARateWithoutALink(t *testing.T) {
 }
 
 func TestOtherOriginals(t *testing.T) {
-	j := newJob(t, card(sriovtest.Card{Driver: "mlx5_core", HostDriver: "vfio-pci"}))
+	j := newTrial(t, card(sriovtest.Card{Driver: "mlx5_core", HostDriver: "vfio-pci"}))
 	site := device.Settings{MAC: "02:aa:00:00:00:01", VLAN: 7, QoS: 3, MinRate: 10, MaxRate: 20, Trust: true, Link: device.LinkEnable}
 	if err := errors.Join(j.node.Apply(ctx, j.vf, site), j.node.Attach(ctx, j.vf, owner.IDs{UID: 64055, GID: 109})); err != nil {
 		t.Fatal(err)
@@ -599,13 +599,13 @@ func TestOtherOriginals(t *testing.T) {
 
 func TestAttach(t *testing.T) {
 	t.Run("loads vfio-pci", func(t *testing.T) {
-		j := newJob(t, card(sriovtest.Card{Driver: "igb"}))
+		j := newTrial(t, card(sriovtest.Card{Driver: "igb"}))
 		if err := errors.Join(j.fake.Unload("vfio-pci"), j.call("attach")); err != nil {
 			t.Error(err)
 		}
 	})
 	t.Run("says that vfio-pci is not there", func(t *testing.T) {
-		j := newJob(t, card(sriovtest.Card{Driver: "igb"}))
+		j := newTrial(t, card(sriovtest.Card{Driver: "igb"}))
 		j.fake.OnEffect = func(op string) error {
 			if op == "load" {
 				return errors.New("modprobe: FATAL: Module vfio-pci not found")
@@ -618,7 +618,7 @@ func TestAttach(t *testing.T) {
 		}
 	})
 	t.Run("refuses a VF that is not alone in its group", func(t *testing.T) {
-		j := newJob(t, card(sriovtest.Card{Driver: "igb", OneGroup: true}))
+		j := newTrial(t, card(sriovtest.Card{Driver: "igb", OneGroup: true}))
 		if err := j.call("attach"); err == nil || !strings.Contains(err.Error(), "its IOMMU group 101 has other devices (0000:01:10.0)") {
 			t.Errorf("error = %v", err)
 		}
@@ -626,7 +626,7 @@ func TestAttach(t *testing.T) {
 }
 
 func TestAVFThatIsNoLongerTheSame(t *testing.T) {
-	j := newJob(t, card(sriovtest.Card{Driver: "igb"}))
+	j := newTrial(t, card(sriovtest.Card{Driver: "igb"}))
 	j.vf.Index = 0
 	if err := j.call("apply"); err == nil || !strings.Contains(err.Error(), "list the VFs again") {
 		t.Errorf("error = %v", err)
@@ -634,7 +634,7 @@ func TestAVFThatIsNoLongerTheSame(t *testing.T) {
 }
 
 func TestACanceledApplyIsLeftToRestore(t *testing.T) {
-	j := newJob(t, card(sriovtest.Card{Driver: "igb"}))
+	j := newTrial(t, card(sriovtest.Card{Driver: "igb"}))
 	canceled, cancel := context.WithCancel(ctx)
 	j.node.Before = func(step string) {
 		if step == "apply vlan" {

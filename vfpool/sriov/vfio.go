@@ -24,7 +24,7 @@ type binding struct{ *operation }
 
 // state is what the VF is now.
 func (o binding) state(ctx context.Context) (device.State, error) {
-	card := settings(o)
+	card := setter(o)
 	now, err := card.read(ctx)
 	if errors.Is(err, ErrUnreadable) {
 		now, err = card.untouched(), nil
@@ -33,7 +33,7 @@ func (o binding) state(ctx context.Context) (device.State, error) {
 		return device.State{}, o.fail("settings", "", err, "")
 	}
 	s := device.State{Settings: now, Driver: o.driver(), Override: o.sys.override(o.vf.PCI)}
-	owner, mode, err := o.Host.Owner(o.groupFile())
+	owner, mode, err := o.Kernel.Owner(o.groupFile())
 	if err == nil && s.Driver == vfioPCI {
 		s.Owner, s.Mode = owner, uint32(mode)
 	}
@@ -55,7 +55,7 @@ func (o binding) idle(ctx context.Context) error {
 		return nil
 	}
 	path := o.groupFile()
-	err := o.retry(ctx, func() error { return o.Host.Free(path) })
+	err := o.retry(ctx, func() error { return o.Kernel.Free(path) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -148,7 +148,7 @@ func (o binding) load(driver string) func(context.Context) error {
 		if o.sys.exists(o.sys.driver(driver, "")) {
 			return nil
 		}
-		return o.fail("load", driver, o.Host.Load(driver), fmt.Sprintf("install the kernel's module %s, and load it at boot (/etc/modules-load.d)", driver))
+		return o.fail("load", driver, o.Kernel.Load(driver), fmt.Sprintf("install the kernel's module %s, and load it at boot (/etc/modules-load.d)", driver))
 	}
 }
 
@@ -157,7 +157,7 @@ func (o binding) takeBack(ctx context.Context) error {
 	if o.driver() != vfioPCI {
 		return nil
 	}
-	if owner, _, err := o.Host.Owner(o.groupFile()); err == nil {
+	if owner, _, err := o.Kernel.Owner(o.groupFile()); err == nil {
 		o.taken = owner.UID
 	}
 	err := o.own(owner.IDs{}, groupMode)(ctx)
@@ -174,12 +174,12 @@ const evictPatience = 10 * time.Second
 // open it with, and who keeps it would keep it from others.
 func (o binding) evict(ctx context.Context) error {
 	path := o.groupFile()
-	if o.taken == 0 || o.driver() != vfioPCI || !errors.Is(o.Host.Free(path), unix.EBUSY) {
+	if o.taken == 0 || o.driver() != vfioPCI || !errors.Is(o.Kernel.Free(path), unix.EBUSY) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, evictPatience)
 	defer cancel()
-	_ = o.Host.End(ctx, path, o.taken) // idle tells whether one is left
+	_ = o.Kernel.End(ctx, path, o.taken) // idle tells whether one is left
 	o.wait()
 	return nil
 }
@@ -198,7 +198,7 @@ func (o binding) own(owner owner.IDs, mode fs.FileMode) func(context.Context) er
 		// An old udev, coming to the new file later, would make it root's.
 		_ = o.retry(ctx, func() error { return notYet(o.sys.exists(o.sys.path("run/udev/queue"))) })
 		err := o.retry(ctx, func() error {
-			if err := o.Host.SetOwner(path, owner, mode); err != nil {
+			if err := o.Kernel.SetOwner(path, owner, mode); err != nil {
 				return err
 			}
 			return o.owned(path, owner, mode)
@@ -215,7 +215,7 @@ func notYet(waiting bool) error {
 }
 
 func (o binding) owned(path string, owner owner.IDs, mode fs.FileMode) error {
-	now, has, err := o.Host.Owner(path)
+	now, has, err := o.Kernel.Owner(path)
 	if err == nil && (now != owner || has != mode) {
 		err = fmt.Errorf("it is %d:%d %04o", now.UID, now.GID, has)
 	}

@@ -11,7 +11,7 @@ import (
 // Asks returns the questions that a launch puts to slurmctld about the nodes of a job.
 // Every node of a job with several nodes asks once. The nodes do not learn this from each
 // other, because their messages pass through the user's processes.
-func Asks(c slurm.Client, job uint32) vmlaunch.Slurm {
+func Asks(c slurm.Client, job uint32) vmlaunch.Slurmctld {
 	hosts := func(ctx context.Context, network config.Network) (map[string]string, error) {
 		record, err := c.Job(ctx, job)
 		if err != nil {
@@ -24,5 +24,5 @@ func Asks(c slurm.Client, job uint32) vmlaunch.Slurm {
 		}
 		return hosts, err
 	}
-	return vmlaunch.Slurm{Hosts: hosts, NodeAddrs: c.NodeAddrs}
+	return vmlaunch.Slurmctld{Hosts: hosts, NodeAddrs: c.NodeAddrs}
 }

@@ -20,11 +20,11 @@ func RefuseSharedVLAN(ctx context.Context, c slurm.Client, cfg config.Config, jo
 	if !countsVFs(cfg, job) || vlan == 0 || job.Rank != 0 {
 		return nil
 	}
-	holders, err := c.Holders(ctx)
+	jobs, err := c.ActiveJobs(ctx)
 	if err != nil {
 		return err
 	}
-	other, found := earlierOn(holders, job.ID.Job, cfg.VF.VLAN)
+	other, found := earlierOn(jobs, job.ID.Job, cfg.VF.VLAN)
 	if found {
 		return fmt.Errorf("VLAN %d of this job belongs to job %d, too, which began earlier; "+
 			"submit the job again: with its new number it gets another VLAN", vlan, other)
@@ -33,11 +33,11 @@ func RefuseSharedVLAN(ctx context.Context, c slurm.Client, cfg config.Config, jo
 }
 
 // earlierOn finds a job that has VFs on the same VLAN as job and started earlier.
-func earlierOn(holders []slurm.Holder, job uint32, vlan func(uint32) uint16) (other uint32, found bool) {
+func earlierOn(jobs []slurm.ActiveJob, job uint32, vlan func(uint32) uint16) (other uint32, found bool) {
 	starts := map[uint32]string{}
-	for _, h := range holders {
-		if slurm.AsksForGRES(h.GRES, jobspec.GRESVF) {
-			starts[h.Job] = h.Start
+	for _, j := range jobs {
+		if slurm.AsksForGRES(j.GRES, jobspec.GRESVF) {
+			starts[j.Job] = j.Start
 		}
 	}
 	mine, known := starts[job]

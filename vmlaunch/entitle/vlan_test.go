@@ -26,7 +26,7 @@ func TestEarlierOn(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, found := earlierOn(holders(tt.others+mine), 17, vlan)
+			got, found := earlierOn(jobs(tt.others+mine), 17, vlan)
 			if got != tt.want || found != (tt.want != 0) {
 				t.Errorf("job %d, %v; want %d", got, found, tt.want)
 			}
@@ -34,14 +34,14 @@ func TestEarlierOn(t *testing.T) {
 	}
 }
 
-// holders are written as "JOB START GRES" lines.
-func holders(text string) (all []slurm.Holder) {
+// jobs are written as "JOB START GRES" lines.
+func jobs(text string) (all []slurm.ActiveJob) {
 	for line := range strings.Lines(text) {
-		var h slurm.Holder
-		if _, err := fmt.Sscan(line, &h.Job, &h.Start, &h.GRES); err != nil {
+		var j slurm.ActiveJob
+		if _, err := fmt.Sscan(line, &j.Job, &j.Start, &j.GRES); err != nil {
 			panic(err)
 		}
-		all = append(all, h)
+		all = append(all, j)
 	}
 	return all
 }

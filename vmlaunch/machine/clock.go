@@ -67,18 +67,18 @@ func (m *Machine) glanceAtClock(ctx context.Context) error {
 }
 
 // mendClock makes the VM's kernel use another clock source.
-func (m *Machine) mendClock(ctx context.Context, wrong guest.Rate) (guest.Rate, error) {
-	m.record.Log.Warn("clock is wrong", "vm", m.Plan.Name, "rate", wrong)
+func (m *Machine) mendClock(ctx context.Context, wrong guest.ClockRate) (guest.ClockRate, error) {
+	m.trace.Log.Warn("clock is wrong", "vm", m.Plan.Name, "rate", wrong)
 	rate, err := m.meter.Mend(ctx, wrong)
 	if err == nil {
-		m.record.Log.Info("clock is mended", "vm", m.Plan.Name, "rate", rate)
+		m.trace.Log.Info("clock is mended", "vm", m.Plan.Name, "rate", rate)
 	}
 	return rate, err
 }
 
 // noteClock keeps the rate of the VM's clock for [Machine.Describe]. It logs the first
 // rate, and later ones if the clock source has changed.
-func (m *Machine) noteClock(ctx context.Context, rate guest.Rate) error {
+func (m *Machine) noteClock(ctx context.Context, rate guest.ClockRate) error {
 	source, err := m.Session().ClockSource(ctx)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (m *Machine) noteClock(ctx context.Context, rate guest.Rate) error {
 	m.clockRate = &nodeagent.Clock{Rate: rate.Value(), Error: rate.Error(), Source: source.Current}
 	m.mu.Unlock()
 	if before == nil || before.Source != source.Current {
-		m.record.Log.Info("clock measured", "vm", m.Plan.Name, "rate", rate, "source", source.Current)
+		m.trace.Log.Info("clock measured", "vm", m.Plan.Name, "rate", rate, "source", source.Current)
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (s *Set) watchClock(ctx context.Context, m *Machine) {
 		case isClockError(err):
 			s.loseToClock(m, err)
 		case ctx.Err() == nil && m.Session().Err() == nil:
-			m.record.Log.Warn("clock is not watched any more", "vm", m.Plan.Name, "error", err)
+			m.trace.Log.Warn("clock is not watched any more", "vm", m.Plan.Name, "error", err)
 		}
 		return
 	}

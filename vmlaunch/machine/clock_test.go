@@ -134,7 +134,7 @@ func TestAClockThatBecomesWrong(t *testing.T) {
 	if err := m.measureAgain(t.Context()); err == nil || !isClockError(err) {
 		t.Errorf("error = %v", err)
 	}
-	s.loseToClock(m, &guest.ClockError{Rate: guest.Rate{Low: 3, High: 3}, Source: "tsc"})
+	s.loseToClock(m, &guest.ClockError{Rate: guest.ClockRate{Low: 3, High: 3}, Source: "tsc"})
 	select {
 	case <-s.Gone():
 	default:

@@ -28,8 +28,8 @@ type Machine struct {
 	Domain  *hypervisor.Domain // nil until it is defined
 	Console *Console           // nil until it is open
 
-	record *Record
-	meter  *guest.Meter // of its clock; nil before there is a session
+	trace *Trace
+	meter *guest.Meter // of its clock; nil before there is a session
 
 	mu        sync.Mutex
 	session   *guest.Session
@@ -42,9 +42,9 @@ type Machine struct {
 	restoring bool   // if the VM ends now, the job goes on
 }
 
-// New is the machine of vm. It reports its stages and its end to record.
-func New(vm plan.VM, record *Record) *Machine {
-	return &Machine{Plan: vm, record: record, address: vm.Address}
+// New is the machine of vm. It reports its stages and its end to trace.
+func New(vm plan.VM, trace *Trace) *Machine {
+	return &Machine{Plan: vm, trace: trace, address: vm.Address}
 }
 
 // Close ends the session and the recording of the console. The VM keeps running.
@@ -149,25 +149,25 @@ func (m *Machine) Enter(stage string) {
 // Pass is [Machine.Enter] without telling the user: the stage is so short that it would be
 // over when the user reads of it.
 func (m *Machine) Pass(stage string) {
-	now := m.record.Clock.Now()
+	now := m.trace.Clock.Now()
 	m.mu.Lock()
 	if m.state != "" {
 		m.stages = append(m.stages, nodeagent.Stage{Name: m.state, Start: m.since, End: now})
 	}
 	m.state, m.since = stage, now
 	m.mu.Unlock()
-	m.record.Log.Info("stage", "vm", m.Plan.Name, "stage", stage)
+	m.trace.Log.Info("stage", "vm", m.Plan.Name, "stage", stage)
 }
 
 // Tell tells the user which stage the VM is in.
 func (m *Machine) Tell(stage string) {
-	m.record.Progress(vmstep.Progress{VM: m.Plan.Number, Stage: stage, Millis: m.record.Clock.Now().Milliseconds()})
+	m.trace.Progress(vmstep.Progress{VM: m.Plan.Number, Stage: stage, Millis: m.trace.Clock.Now().Milliseconds()})
 }
 
 // Adopt keeps the address that the guest has got from the DHCP server of the site's
 // network. If the plan has an address, it ignores the guest's report.
 func (m *Machine) Adopt(report guest.Report, network string) error {
-	m.record.Log.Info("guest reported", "vm", m.Plan.Name, "report", report)
+	m.trace.Log.Info("guest reported", "vm", m.Plan.Name, "report", report)
 	if m.Plan.Address.IsValid() {
 		return nil
 	}

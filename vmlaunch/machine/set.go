@@ -15,8 +15,8 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// A Record is what people get to know of a launch.
-type Record struct {
+// A Trace is what people get to know of a launch.
+type Trace struct {
 	Log      *slog.Logger
 	Clock    *Stopwatch
 	Progress func(vmstep.Progress) // called from several goroutines
@@ -26,7 +26,7 @@ type Record struct {
 
 // Open starts the job's log on this node, in the directory dir. The user can read it later.
 // Messages before Open are lost.
-func (r *Record) Open(dir string) (err error) {
+func (r *Trace) Open(dir string) (err error) {
 	if r.file, err = CreateLog(filepath.Join(dir, "agent.log")); err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (r *Record) Open(dir string) (err error) {
 
 // A Set is the VMs of one job on one node.
 type Set struct {
-	*Record
+	*Trace
 
 	Plan     plan.Plan
 	Machines []*Machine
@@ -50,11 +50,11 @@ type Set struct {
 // NewSet returns the VMs of a plan. None of them runs yet.
 func NewSet(p plan.Plan, clock *Stopwatch, progress func(vmstep.Progress)) *Set {
 	s := &Set{
-		Record: &Record{Log: slog.New(slog.DiscardHandler), Clock: clock, Progress: progress},
-		Plan:   p, gone: make(chan struct{}),
+		Trace: &Trace{Log: slog.New(slog.DiscardHandler), Clock: clock, Progress: progress},
+		Plan:  p, gone: make(chan struct{}),
 	}
 	for _, vm := range p.VMs {
-		s.Machines = append(s.Machines, New(vm, s.Record))
+		s.Machines = append(s.Machines, New(vm, s.Trace))
 	}
 	return s
 }

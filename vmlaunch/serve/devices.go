@@ -110,7 +110,7 @@ func (d *devices) begin(dev *ivshmemDevice, r nodeagent.Request) {
 	if earlier != nil {
 		earlier.end()
 	}
-	if r.VM == nodeagent.ByPlacement {
+	if r.VM == nodeagent.ByDistribution {
 		u.tasks = r.LocalTasks
 		u.vm, u.loads = spread(r.LocalTasks, d.loads())
 	}
@@ -150,8 +150,8 @@ func (u *use) live() bool {
 	return u.over.Err() == nil && (u.running > 0 || u.begun < u.tasks)
 }
 
-// place returns the index of the VM on this node for a task of the run.
-func (u *use) place(r nodeagent.Request) (int, error) {
+// vmOf returns the index of the VM on this node for a task of the run.
+func (u *use) vmOf(r nodeagent.Request) (int, error) {
 	dist, err := pmi.ParseDistribution(r.Distribution)
 	if err != nil {
 		return 0, err

@@ -17,7 +17,7 @@ import (
 
 // request is the request of the relay of task id among tasks local tasks.
 func request(c nodeagent.Claim, id, tasks int) nodeagent.Request {
-	return nodeagent.Request{Op: nodeagent.OpExec, VM: nodeagent.ByPlacement, LocalID: id, LocalTasks: tasks, Claim: &c}
+	return nodeagent.Request{Op: nodeagent.OpExec, VM: nodeagent.ByDistribution, LocalID: id, LocalTasks: tasks, Claim: &c}
 }
 
 func claimOn(device int, number uint64) nodeagent.Claim {
@@ -209,7 +209,7 @@ func TestPlacesOfConcurrentRuns(t *testing.T) {
 			r := request(c, i, tasks)
 			r.Distribution = dist
 			u := entered(t, d, r)
-			vm, err := u.place(r)
+			vm, err := u.vmOf(r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +239,7 @@ func TestPlacesOfConcurrentRuns(t *testing.T) {
 	check("when both are", []int{1}, fourth)
 
 	u := entered(t, d, request(claimOn(4, 5), 0, 2))
-	if _, err := u.place(request(claimOn(4, 5), 0, 3)); err == nil {
+	if _, err := u.vmOf(request(claimOn(4, 5), 0, 3)); err == nil {
 		t.Error("tasks that do not agree have a place")
 	}
 }

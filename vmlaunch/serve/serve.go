@@ -238,10 +238,10 @@ func (s *Server) serveClaimed(ctx context.Context, conn *nodeagent.Conn, r nodea
 
 // machineOf finds the VM of a program whose run has claimed a device.
 func (s *Server) machineOf(use *use, r nodeagent.Request) (*machine.Machine, error) {
-	if r.VM != nodeagent.ByPlacement {
+	if r.VM != nodeagent.ByDistribution {
 		return s.chooseMachine(r)
 	}
-	index, err := use.place(r)
+	index, err := use.vmOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +275,7 @@ func (s *Server) runProgram(ctx context.Context, conn *nodeagent.Conn, m *machin
 
 // chooseMachine finds the VM for a request.
 func (s *Server) chooseMachine(r nodeagent.Request) (*machine.Machine, error) {
-	if r.VM != nodeagent.ByPlacement {
+	if r.VM != nodeagent.ByDistribution {
 		for _, m := range s.set.Machines {
 			if m.Plan.Number == r.VM {
 				return m, nil

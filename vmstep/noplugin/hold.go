@@ -38,7 +38,7 @@ func hold(ctx context.Context, socket string) error {
 
 // untilEnded returns when the agent leaves. Once ctx has ended, it returns when the
 // programs have ended, but after the time programs at the latest.
-func untilEnded(ctx context.Context, holder *nodeagent.Holder, programs time.Duration) error {
+func untilEnded(ctx context.Context, holder *nodeagent.Hold, programs time.Duration) error {
 	defer context.AfterFunc(ctx, func() {
 		time.AfterFunc(programs, func() { _ = holder.Close() })
 	})()
@@ -55,7 +55,7 @@ func programTime(killWait time.Duration) time.Duration {
 
 // killWait asks Slurm for its KillWait. If Slurm does not answer, it is Slurm's default.
 func killWait(ctx context.Context) time.Duration {
-	settings, _ := slurm.User(os.Environ()).Settings(ctx)
+	settings, _ := slurm.User(os.Environ()).Conf(ctx)
 	return settings.KillWait()
 }
 

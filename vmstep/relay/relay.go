@@ -26,12 +26,12 @@ type Task struct {
 
 	// Size returns the size of the task's terminal; it is called when the size has changed.
 	// nil means no terminal.
-	Size func() guest.Size
+	Size func() guest.WindowSize
 
 	// PMI is the descriptor from PMI_FD; nil without PMI. Rank is the program's place among
 	// the programs of its job.
 	PMI  io.ReadWriteCloser
-	Rank pmi.Job
+	Rank pmi.Layout
 }
 
 // confirmation bounds how long the task waits for the guest to confirm that nothing of the

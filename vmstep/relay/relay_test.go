@@ -204,7 +204,7 @@ func TestPMIPassesThroughAndNamesVMs(t *testing.T) {
 	go talkPMI(server)
 	var stdout, stderr bytes.Buffer
 	task := Task{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, PMI: ours,
-		Rank: pmi.Job{Ranks: 8, VMsPerNode: 2, Distribution: pmi.DistBlock}}
+		Rank: pmi.Layout{Ranks: 8, VMsPerNode: 2, Distribution: pmi.DistBlock}}
 	p := newVM(t).start(t, `
 		ask() { echo "$1" >&$PMI_FD; read -r answer <&$PMI_FD; echo "$answer"; }
 		ask 'cmd=init pmi_version=1 pmi_subversion=1'

@@ -15,8 +15,8 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// A Claim holds an IVShmem device of the job for a slurm-v-run.
-type Claim struct {
+// A Claimant is the task that holds an IVShmem device of the job for a slurm-v-run.
+type Claimant struct {
 	Agent
 	NoWait bool // fail if all devices are claimed
 }
@@ -27,7 +27,7 @@ var errRunEnded = errors.New("slurm-v-run has ended")
 // Run writes to standard output when the run has a device, and holds the device until the
 // end of standard input, which is the end of slurm-v-run. Signals do not end it: signals to
 // the whole job are meant for its programs.
-func (c Claim) Run() error {
+func (c Claimant) Run() error {
 	signal.Notify(make(chan os.Signal, 1)) // catches all signals and ignores them
 	ctx, end := context.WithCancelCause(context.Background())
 	go func() {
@@ -49,7 +49,7 @@ func (c Claim) Run() error {
 }
 
 // hold claims a device and holds it to the end.
-func (c Claim) hold(ctx context.Context) error {
+func (c Claimant) hold(ctx context.Context) error {
 	client, err := c.await(ctx)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ import (
 type Exec struct {
 	Agent
 	Distribution string // how tasks are spread over VMs: block or cyclic
-	VM           int    // number in the job, or [nodeagent.ByPlacement]
+	VM           int    // number in the job, or [nodeagent.ByDistribution]
 	Terminal     bool   // give the program a terminal
 	Mpirun       bool   // give it the environment of an mpirun that starts its tasks by ssh
 	Claim        string // the run's claim on an IVShmem device; "" for none
@@ -165,12 +165,12 @@ func (e Exec) reachVM(ctx context.Context) (*guest.Session, nodeagent.Reply, err
 		}
 		request.Claim = &claim
 	}
-	if e.VM == nodeagent.ByPlacement {
-		place, err := slurm.TaskOf(os.Getenv)
+	if e.VM == nodeagent.ByDistribution {
+		task, err := slurm.TaskOf(os.Getenv)
 		if err != nil {
 			return nil, nodeagent.Reply{}, err
 		}
-		request.LocalID, request.LocalTasks = place.LocalID, place.LocalTasks
+		request.LocalID, request.LocalTasks = task.LocalID, task.LocalTasks
 	}
 	client, err := e.await(ctx)
 	if err != nil {
@@ -215,7 +215,7 @@ func (e Exec) joinPMI(r *relay.Task, reply nodeagent.Reply) error {
 	if err != nil || fd < 3 {
 		return fmt.Errorf("PMI_FD=%q is not a descriptor", text)
 	}
-	place, err := slurm.TaskOf(os.Getenv)
+	task, err := slurm.TaskOf(os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -225,8 +225,8 @@ func (e Exec) joinPMI(r *relay.Task, reply nodeagent.Reply) error {
 	}
 	unix.CloseOnExec(fd)
 	r.PMI = os.NewFile(uintptr(fd), "PMI")
-	r.Rank = pmi.Job{
-		Ranks:        place.Ranks,
+	r.Rank = pmi.Layout{
+		Ranks:        task.Ranks,
 		VMsPerNode:   len(reply.Node.VMs),
 		VM:           reply.VM.Index,
 		Distribution: pmi.Distribution(e.Distribution),
@@ -242,9 +242,9 @@ func (e Exec) useTerminal(r *relay.Task, c *guest.Command) (restore func(), err 
 	if err != nil {
 		return nil, fmt.Errorf("--terminal: standard input is no terminal: %w", err)
 	}
-	r.Size = func() guest.Size {
+	r.Size = func() guest.WindowSize {
 		columns, rows, _ := term.GetSize(stdin)
-		return guest.Size{Rows: uint16(rows), Columns: uint16(columns)}
+		return guest.WindowSize{Rows: uint16(rows), Columns: uint16(columns)}
 	}
 	size := r.Size()
 	c.Terminal = &size

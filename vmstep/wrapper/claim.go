@@ -56,19 +56,19 @@ type claimer struct {
 // to become srun. The step notices the end of this process, however it ends, by the end of
 // its standard input.
 func (c *claimer) claim() (nodeagent.Claim, error) {
-	h := holder{command: c.command}
-	if err := h.start(); err != nil {
+	step := claimStep{command: c.command}
+	if err := step.start(); err != nil {
 		return nodeagent.Claim{}, err
 	}
-	claim, err := vmstep.AwaitClaim(h.says, func() {
+	claim, err := vmstep.AwaitClaim(step.says, func() {
 		c.waited = true
 		c.say("waiting for an IVShmem device: all %d are claimed by other slurm-v-run of this job", c.devices)
 	})
 	if err == nil {
-		err = h.keep()
+		err = step.keep()
 	}
 	if err != nil {
-		h.end()
+		step.end()
 	}
 	return claim, err
 }
@@ -93,16 +93,16 @@ func claimError(err error) error {
 	return fmt.Errorf("claim an IVShmem device: %w", err)
 }
 
-// A holder is the srun of the step that claims. It has a session of its own, so neither
+// A claimStep is the srun of the step that claims. It has a session of its own, so neither
 // Ctrl-C nor the end of the terminal reaches it.
-type holder struct {
+type claimStep struct {
 	command []string
 	srun    *exec.Cmd
 	life    *os.File // writes to its standard input; open as long as the claim is wanted
 	says    *os.File // reads its output
 }
 
-func (h *holder) start() error {
+func (s *claimStep) start() error {
 	in, life, err := os.Pipe()
 	if err != nil {
 		return err
@@ -113,30 +113,30 @@ func (h *holder) start() error {
 		return errors.Join(err, life.Close())
 	}
 	defer out.Close()
-	h.life, h.says = life, says
-	h.srun = &exec.Cmd{
-		Path: h.command[0], Args: h.command, Env: vmstep.StepEnv(os.Environ()), Dir: "/",
+	s.life, s.says = life, says
+	s.srun = &exec.Cmd{
+		Path: s.command[0], Args: s.command, Env: vmstep.StepEnv(os.Environ()), Dir: "/",
 		Stdin: in, Stdout: out, Stderr: out, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-	err = h.srun.Start()
+	err = s.srun.Start()
 	// Nobody reads the output once this process has become srun; a full pipe must not block
-	// the holder.
+	// the step.
 	return errors.Join(err, unix.SetNonblock(int(out.Fd()), true))
 }
 
-// keep keeps both pipes open when this process becomes srun: the holder would otherwise be
+// keep keeps both pipes open when this process becomes srun: the claimStep would otherwise be
 // killed by its next write.
-func (h *holder) keep() error {
-	_, err := unix.Dup(int(h.life.Fd()))
+func (s *claimStep) keep() error {
+	_, err := unix.Dup(int(s.life.Fd()))
 	if err == nil {
-		_, err = unix.Dup(int(h.says.Fd()))
+		_, err = unix.Dup(int(s.says.Fd()))
 	}
 	return err
 }
 
 // end ends the step and waits for its end, so that the next step may start at once.
-func (h *holder) end() {
-	_ = h.life.Close()
-	_ = h.srun.Wait()
-	_ = h.says.Close()
+func (s *claimStep) end() {
+	_ = s.life.Close()
+	_ = s.srun.Wait()
+	_ = s.says.Close()
 }

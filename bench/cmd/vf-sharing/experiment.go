@@ -68,7 +68,7 @@ const (
 // A bed is the two nodes of an experiment and the link between them.
 type bed struct {
 	near, far *netlab.Node
-	vfs       *software.Node
+	vfs       *software.Bridges
 	mac       net.HardwareAddr // of the far node
 }
 

@@ -65,7 +65,7 @@ func probePorts(networks map[string]config.Network) map[string]string {
 		if network.Type != config.NetworkJob {
 			continue
 		}
-		if holder, taken := vmnet.PortHolder(uint16(network.VXLANPort)); taken {
+		if holder, taken := vmnet.HolderOf(uint16(network.VXLANPort)); taken {
 			holders[name] = holder.String()
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
-// A Machine is one whose power fails.
-type Machine struct {
+// A Computer is one whose power fails.
+type Computer struct {
 	// Before is called before each sync. Tests cut the power there.
 	Before func()
 	// Fail is what a sync of the file returns instead of being done; nil is a disk
@@ -34,21 +34,21 @@ type Machine struct {
 // content is what a file has on disk for sure, and what it reads as.
 type content struct{ synced, written []byte }
 
-// New returns a machine. Its chances depend on seed alone.
-func New(seed uint64) *Machine {
-	return &Machine{
+// New returns a computer. Its chances depend on seed alone.
+func New(seed uint64) *Computer {
+	return &Computer{
 		Before: func() {}, Fail: func(*os.File) error { return nil },
 		random: rand.New(rand.NewPCG(seed, 0)),
 		synced: map[uint64][]byte{}, names: map[string]map[string]content{},
 	}
 }
 
-// Disk returns the machine's disk.
-func (m *Machine) Disk() durable.Disk { return durable.Disk{Sync: m.sync} }
+// Disk returns the computer's disk.
+func (c *Computer) Disk() durable.Disk { return durable.Disk{Sync: c.sync} }
 
-func (m *Machine) sync(file *os.File) error {
-	m.Before()
-	if err := m.Fail(file); err != nil {
+func (c *Computer) sync(file *os.File) error {
+	c.Before()
+	if err := c.Fail(file); err != nil {
 		return err
 	}
 	info, err := file.Stat()
@@ -56,17 +56,17 @@ func (m *Machine) sync(file *os.File) error {
 		return err
 	}
 	if info.IsDir() {
-		m.names[file.Name()], err = m.read(file.Name())
+		c.names[file.Name()], err = c.read(file.Name())
 		return err
 	}
-	m.synced[inode(info)], err = os.ReadFile(file.Name())
+	c.synced[inode(info)], err = os.ReadFile(file.Name())
 	return err
 }
 
 func inode(info fs.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Ino }
 
 // read returns the regular files in dir.
-func (m *Machine) read(dir string) (map[string]content, error) {
+func (c *Computer) read(dir string) (map[string]content, error) {
 	entries, err := os.ReadDir(dir)
 	files := map[string]content{}
 	for _, e := range entries {
@@ -74,28 +74,28 @@ func (m *Machine) read(dir string) (map[string]content, error) {
 		text, readErr := os.ReadFile(filepath.Join(dir, e.Name()))
 		err = errors.Join(err, infoErr, readErr)
 		if err == nil && info.Mode().IsRegular() {
-			files[e.Name()] = content{m.synced[inode(info)], text}
+			files[e.Name()] = content{c.synced[inode(info)], text}
 		}
 	}
 	return files, err
 }
 
 // Cut fills the directory after with what a power cut at this moment may leave of dir.
-func (m *Machine) Cut(dir, after string) error {
-	now, err := m.read(dir)
+func (c *Computer) Cut(dir, after string) error {
+	now, err := c.read(dir)
 	if err != nil {
 		return err
 	}
-	before := m.names[dir]
+	before := c.names[dir]
 	all := maps.Clone(now)
 	maps.Copy(all, before)
 	for name := range all {
-		state := []map[string]content{before, now}[m.random.IntN(2)]
+		state := []map[string]content{before, now}[c.random.IntN(2)]
 		file, exists := state[name]
 		if !exists {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(after, name), m.mix(file), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(after, name), c.mix(file), 0o600); err != nil {
 			return err
 		}
 	}
@@ -103,14 +103,14 @@ func (m *Machine) Cut(dir, after string) error {
 }
 
 // mix returns what the disk may have of a file.
-func (m *Machine) mix(c content) []byte {
+func (c *Computer) mix(file content) []byte {
 	const sector = 512
-	sizes := []int{len(c.synced), len(c.written)}
-	mixed := make([]byte, sizes[m.random.IntN(2)])
-	copy(mixed, c.synced)
-	for at := 0; at < min(len(mixed), len(c.written)); at += sector {
-		if m.random.IntN(2) == 0 {
-			copy(mixed[at:min(at+sector, len(mixed))], c.written[at:])
+	sizes := []int{len(file.synced), len(file.written)}
+	mixed := make([]byte, sizes[c.random.IntN(2)])
+	copy(mixed, file.synced)
+	for at := 0; at < min(len(mixed), len(file.written)); at += sector {
+		if c.random.IntN(2) == 0 {
+			copy(mixed[at:min(at+sector, len(mixed))], file.written[at:])
 		}
 	}
 	return mixed

@@ -21,8 +21,11 @@ const vfioPCI = "vfio-pci"
 // busyTimes is how often a card that is slow says so after a reset.
 const busyTimes = 2
 
+// kernel is the [sriov.Kernel] of a node.
+type kernel struct{ *Node }
+
 // Write is what the kernel does when something is written to sysfs.
-func (n *Node) Write(path, value string) error {
+func (n kernel) Write(path, value string) error {
 	file := filepath.Base(path)
 	if err := n.effect("write " + file); err != nil {
 		return &fs.PathError{Op: "write", Path: path, Err: err}
@@ -44,7 +47,7 @@ func (n *Node) Write(path, value string) error {
 	}
 }
 
-func (n *Node) overrideTo(path, driver string) error {
+func (kernel) overrideTo(path, driver string) error {
 	if driver == "" {
 		driver = "(null)"
 	}
@@ -58,7 +61,7 @@ func replace(path, text string) error {
 	return firstError(os.WriteFile(next, []byte(text), 0o644), os.Rename(next, path))
 }
 
-func (n *Node) reset(pci string) error {
+func (n kernel) reset(pci string) error {
 	if n.held(pci) {
 		return unix.EDEADLK // the kernel would do it, under the guest's feet
 	}
@@ -75,7 +78,7 @@ func (n *Node) reset(pci string) error {
 }
 
 // probe lets the driver that may have the device have it.
-func (n *Node) probe(pci string) error {
+func (n kernel) probe(pci string) error {
 	if _, err := os.Stat(n.device(pci)); err != nil {
 		return unix.EINVAL
 	}
@@ -114,7 +117,7 @@ func (n *Node) chooseMAC(pci string) error {
 	return n.save(pci, v)
 }
 
-func (n *Node) unbind(pci, driver string) error {
+func (n kernel) unbind(pci, driver string) error {
 	if link, _ := os.Readlink(n.device(pci, "driver")); filepath.Base(link) != driver {
 		return unix.ENODEV
 	}
@@ -132,16 +135,8 @@ type group struct {
 	Mode  fs.FileMode
 }
 
-func (n *Node) groupFile(pci string) string {
-	link, err := os.Readlink(n.device(pci, "iommu_group"))
-	if err != nil {
-		return n.path("dev/vfio/none")
-	}
-	return n.path("dev/vfio", filepath.Base(link))
-}
-
 // Owner is the owner of /dev/vfio/GROUP.
-func (n *Node) Owner(path string) (owner.IDs, fs.FileMode, error) {
+func (n kernel) Owner(path string) (owner.IDs, fs.FileMode, error) {
 	var g group
 	text, err := os.ReadFile(path)
 	if err == nil {
@@ -151,7 +146,7 @@ func (n *Node) Owner(path string) (owner.IDs, fs.FileMode, error) {
 }
 
 // SetOwner changes it.
-func (n *Node) SetOwner(path string, owner owner.IDs, mode fs.FileMode) error {
+func (n kernel) SetOwner(path string, owner owner.IDs, mode fs.FileMode) error {
 	if err := n.effect("own"); err != nil {
 		return &fs.PathError{Op: "chown", Path: path, Err: err}
 	}
@@ -160,22 +155,6 @@ func (n *Node) SetOwner(path string, owner owner.IDs, mode fs.FileMode) error {
 	}
 	return writeJSON(path, group{owner, mode})
 }
-
-// Hold is a QEMU that uses the VF, until release is called or the process ends.
-func (n *Node) Hold(pci string) (release func(), err error) {
-	lock, err := durable.TryLock(n.groupFile(pci), 0)
-	if err != nil {
-		return nil, err
-	}
-	v, err := n.load(pci)
-	if err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	v.Dirty = true
-	return func() { lock.Close() }, n.save(pci, v)
-}
-
-func (n *Node) held(pci string) bool { return busy(n.groupFile(pci)) }
 
 func busy(path string) bool {
 	lock, err := durable.TryLock(path, 0)
@@ -186,7 +165,7 @@ func busy(path string) bool {
 }
 
 // Free is EBUSY while the VF is held.
-func (n *Node) Free(path string) error {
+func (n kernel) Free(path string) error {
 	err := n.effect("open")
 	if err == nil && busy(path) {
 		err = unix.EBUSY
@@ -199,7 +178,7 @@ func (n *Node) Free(path string) error {
 }
 
 // End tells the test who is to die.
-func (n *Node) End(_ context.Context, _ string, uid uint32) error {
+func (n kernel) End(_ context.Context, _ string, uid uint32) error {
 	err := n.effect("end")
 	if err == nil && n.OnEnd != nil {
 		n.OnEnd(uid)
@@ -208,14 +187,9 @@ func (n *Node) End(_ context.Context, _ string, uid uint32) error {
 }
 
 // Load makes a driver's directory.
-func (n *Node) Load(module string) error {
+func (n kernel) Load(module string) error {
 	if err := n.effect("load"); err != nil {
 		return err
 	}
 	return n.write("", "sys/bus/pci/drivers", module, "unbind")
-}
-
-// Unload takes a driver away that nothing is bound to.
-func (n *Node) Unload(module string) error {
-	return os.RemoveAll(n.path("sys/bus/pci/drivers", module))
 }

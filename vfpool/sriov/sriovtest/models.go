@@ -119,8 +119,11 @@ func sixteenBits(_ *Node, _ Card, _ int, s *device.Settings) error {
 	return nil
 }
 
+// rtnetlink is the [sriov.Links] of a node.
+type rtnetlink struct{ *Node }
+
 // Set is what a driver does when told by rtnetlink.
-func (n *Node) Set(pf string, index int, a sriov.Attribute, s device.Settings) error {
+func (n rtnetlink) Set(pf string, index int, a sriov.Attribute, s device.Settings) error {
 	if err := n.effect("set " + string(a)); err != nil {
 		return err
 	}
@@ -143,7 +146,7 @@ func (n *Node) Set(pf string, index int, a sriov.Attribute, s device.Settings) e
 	if c.Switchdev || rule == nil {
 		return unix.EOPNOTSUPP
 	}
-	if err := rule(n, c, index, &s); err != nil {
+	if err := rule(n.Node, c, index, &s); err != nil {
 		return err
 	}
 	v.take(a, s)
@@ -168,7 +171,7 @@ func (v *vf) take(a sriov.Attribute, s device.Settings) {
 }
 
 // Settings is what rtnetlink says of a VF.
-func (n *Node) Settings(pf string, index int) (device.Settings, error) {
+func (n rtnetlink) Settings(pf string, index int) (device.Settings, error) {
 	if err := n.effect("read"); err != nil {
 		return device.Settings{}, err
 	}
@@ -187,7 +190,7 @@ func (n *Node) Settings(pf string, index int) (device.Settings, error) {
 }
 
 // Switchdev is what devlink says of a card.
-func (n *Node) Switchdev(pci string) bool {
+func (n rtnetlink) Switchdev(pci string) bool {
 	return slices.ContainsFunc(n.cards, func(c Card) bool { return c.PCI == pci && c.Switchdev })
 }
 

@@ -10,6 +10,7 @@ package sriovtest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slurm-v/slurm-v/vfpool/device"
+	"github.com/slurm-v/slurm-v/internal/durable"
 	"github.com/slurm-v/slurm-v/vfpool/sriov"
 )
 
@@ -43,9 +44,10 @@ type Card struct {
 	PCI string // given by New, in the order of the cards
 }
 
-// A Node is a made-up machine. It is the Links and the Host of its sriov.Node.
+// A Node is a made-up node with these cards. The kernel's answers for its
+// [sriov.Cards] are in two types of their own, kernel and rtnetlink.
 type Node struct {
-	Root  string
+	tree
 	cards []Card
 
 	// OnEffect is called before everything that the kernel is asked to do or to
@@ -60,7 +62,7 @@ type Node struct {
 // New makes a node with these cards below a directory of the test's.
 func New(t testing.TB, cards ...Card) *Node {
 	t.Helper()
-	n := &Node{Root: t.TempDir()}
+	n := &Node{tree: tree{Root: t.TempDir()}}
 	for i, c := range cards {
 		n.cards = append(n.cards, c.complete(i))
 	}
@@ -87,16 +89,19 @@ func Reopen(root string) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{Root: root}
+	n := &Node{tree: tree{Root: root}}
 	return n, json.Unmarshal(text, &n.cards)
 }
 
 // Open returns what is tested. It loses patience soon.
-func (n *Node) Open() *sriov.Node {
-	node := sriov.Open(n.Root, n)
-	node.Host, node.Patience = n, time.Millisecond
-	return node
+func (n *Node) Open() *sriov.Cards {
+	cards := sriov.Open(n.Root, n.Links())
+	cards.Kernel, cards.Patience = kernel{n}, time.Millisecond
+	return cards
 }
+
+// Links is what the drivers of the node's cards do when told by rtnetlink, and say.
+func (n *Node) Links() sriov.Links { return rtnetlink{n} }
 
 // Snapshot says in a line per VF all that a job could leave behind.
 func (n *Node) Snapshot(t testing.TB) string {
@@ -168,55 +173,25 @@ func (n *Node) Vanish(pci string) error {
 	return firstError(err, os.RemoveAll(n.device(pci)), os.Remove(n.stateFile(pci)))
 }
 
-func (n *Node) path(elements ...string) string {
-	return filepath.Join(append([]string{n.Root}, elements...)...)
-}
-
-func (n *Node) device(pci string, file ...string) string {
-	return n.path(append([]string{"sys/bus/pci/devices", pci}, file...)...)
-}
-
-// A vf is what the fake remembers of one that sysfs does not show.
-type vf struct {
-	Settings device.Settings
-	Dirty    bool // a guest has left something in it
-	Busy     int  // times that it will say so
-}
-
-func (n *Node) stateFile(pci string) string { return n.path("vfs", pci+".json") }
-
-func (n *Node) load(pci string) (v vf, err error) {
-	text, err := os.ReadFile(n.stateFile(pci))
+// Hold is a QEMU that uses the VF, until release is called or the process ends.
+func (n *Node) Hold(pci string) (release func(), err error) {
+	lock, err := durable.TryLock(n.groupFile(pci), 0)
 	if err != nil {
-		return v, err
+		return nil, err
 	}
-	return v, json.Unmarshal(text, &v)
+	v, err := n.load(pci)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	v.Dirty = true
+	return func() { lock.Close() }, n.save(pci, v)
 }
 
-func (n *Node) save(pci string, v vf) error { return writeJSON(n.stateFile(pci), v) }
+func (n *Node) held(pci string) bool { return busy(n.groupFile(pci)) }
 
-// writeJSON is one write of one length, in place: the process may be killed before
-// or after it, and a guest may have the file open.
-func writeJSON(path string, value any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(file, "%-400s", text)
-	return firstError(err, file.Close())
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+// Unload takes a driver away that nothing is bound to.
+func (n *Node) Unload(module string) error {
+	return os.RemoveAll(n.path("sys/bus/pci/drivers", module))
 }
 
 func (n *Node) effect(op string) error {
@@ -226,7 +201,7 @@ func (n *Node) effect(op string) error {
 	return n.OnEffect(op)
 }
 
-// vfs of one card, by address.
+// cardOf returns the card of a VF, by the VF's address, and its index there.
 func (n *Node) cardOf(pci string) (Card, int, bool) {
 	for _, c := range n.cards {
 		for i := range c.VFs {
@@ -237,6 +212,3 @@ func (n *Node) cardOf(pci string) (Card, int, bool) {
 	}
 	return Card{}, 0, false
 }
-
-var _ sriov.Links = (*Node)(nil)
-var _ sriov.Host = (*Node)(nil)

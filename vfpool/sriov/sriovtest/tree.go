@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/slurm-v/slurm-v/vfpool/device"
@@ -31,20 +30,6 @@ func (n *Node) build() error {
 func (n *Node) saveCards() error {
 	text, err := json.Marshal(n.cards)
 	return firstError(err, n.write(string(text), "cards.json"))
-}
-
-// write makes a file and the directories that it is in.
-func (n *Node) write(text string, elements ...string) error {
-	path := n.path(elements...)
-	return firstError(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
-}
-
-func (n *Node) link(to string, elements ...string) error {
-	path := n.path(elements...)
-	if err := firstError(os.MkdirAll(filepath.Dir(path), 0o755), os.RemoveAll(path)); err != nil {
-		return err
-	}
-	return os.Symlink(to, path)
 }
 
 func (n *Node) buildPF(c Card) error {

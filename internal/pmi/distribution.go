@@ -25,7 +25,7 @@ func ParseDistribution(text string) (Distribution, error) {
 // VMOf returns the index of the VM, among the vms of a node, that runs the
 // task with the given local id (SLURM_LOCALID) of localTasks tasks on the
 // node. Blocks differ by one task at most and the first VMs get the larger
-// ones. It is the one placement rule: the node agent starts tasks by it and
+// ones. It is the one rule of distribution: the node agent starts tasks by it and
 // [Mapping.ToVMs] tells MPI of it.
 func VMOf(localID, localTasks, vms int, dist Distribution) int {
 	if dist == DistCyclic {

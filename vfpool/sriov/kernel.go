@@ -15,8 +15,8 @@ import (
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
-// A Host is what of the machine's files is more than text. Paths are absolute.
-type Host interface {
+// A Kernel is what of the node's files is more than text. Paths are absolute.
+type Kernel interface {
 	// Write writes a value to a file of sysfs, which acts on it.
 	Write(path, value string) error
 
@@ -35,7 +35,7 @@ type Host interface {
 	Load(module string) error
 }
 
-// kernel is the real Host.
+// kernel is the real Kernel.
 type kernel struct{}
 
 // Write ends the line: an empty value would not be written at all.
