@@ -18,10 +18,10 @@ import (
 
 const vfioPCI = "vfio-pci"
 
-// busyTimes is how often a card that is slow says so after a reset.
+// busyTimes is how often a slow card answers that it is busy after a reset.
 const busyTimes = 2
 
-// Write is what the kernel does when something is written to sysfs.
+// Write does what the kernel does when a value is written to sysfs.
 func (n *Node) Write(path, value string) error {
 	file := filepath.Base(path)
 	if err := n.effect("write " + file); err != nil {
@@ -51,8 +51,8 @@ func (n *Node) overrideTo(path, driver string) error {
 	return replace(path, driver+"\n")
 }
 
-// replace writes a file as the kernel would its own: the process may be killed
-// before or after, and never between.
+// replace writes a file atomically, as the kernel does: the process may be killed before
+// or after, but not in between.
 func replace(path, text string) error {
 	next := path + ".next"
 	return firstError(os.WriteFile(next, []byte(text), 0o644), os.Rename(next, path))
@@ -60,7 +60,7 @@ func replace(path, text string) error {
 
 func (n *Node) reset(pci string) error {
 	if n.held(pci) {
-		return unix.EDEADLK // the kernel would do it, under the guest's feet
+		return unix.EDEADLK // the kernel would reset the VF while the guest uses it
 	}
 	v, err := n.load(pci)
 	if err != nil {
@@ -74,7 +74,7 @@ func (n *Node) reset(pci string) error {
 	return n.save(pci, v)
 }
 
-// probe lets the driver that may have the device have it.
+// probe binds the device to the driver that may have it.
 func (n *Node) probe(pci string) error {
 	if _, err := os.Stat(n.device(pci)); err != nil {
 		return unix.EINVAL
@@ -85,7 +85,7 @@ func (n *Node) probe(pci string) error {
 		driver = c.HostDriver
 	}
 	if _, err := os.Stat(n.path("sys/bus/pci/drivers", driver)); err != nil || driver == "" {
-		return nil // as the kernel: nobody took it, which is no error
+		return nil // as in the kernel, a device without a driver is not an error
 	}
 	if _, err := os.Readlink(n.device(pci, "driver")); err == nil {
 		return nil
@@ -103,7 +103,7 @@ func (n *Node) bind(pci, driver string) error {
 	return firstError(n.write("", "sys/bus/pci/devices", pci, "net", "v"+pci[5:], "operstate"), n.chooseMAC(pci))
 }
 
-// chooseMAC is what drivers of VFs do that have none; the PF then says the same.
+// chooseMAC does what drivers of VFs without a MAC do: they choose one. The PF shows it.
 func (n *Node) chooseMAC(pci string) error {
 	c, i, ok := n.cardOf(pci)
 	v, err := n.load(pci)
@@ -125,8 +125,8 @@ func (n *Node) unbind(pci, driver string) error {
 	return firstError(os.RemoveAll(n.device(pci, "net")), os.Remove(n.device(pci, "driver")))
 }
 
-// A group is what the file of an IOMMU group says in this tree: its owner, which
-// the tests, not being root, could not set.
+// A group is the content of an IOMMU group's file in this tree: its owner, which the
+// tests could not set without being root.
 type group struct {
 	Owner owner.IDs
 	Mode  fs.FileMode
@@ -140,7 +140,7 @@ func (n *Node) groupFile(pci string) string {
 	return n.path("dev/vfio", filepath.Base(link))
 }
 
-// Owner is the owner of /dev/vfio/GROUP.
+// Owner returns the owner of /dev/vfio/GROUP.
 func (n *Node) Owner(path string) (owner.IDs, fs.FileMode, error) {
 	var g group
 	text, err := os.ReadFile(path)
@@ -150,7 +150,7 @@ func (n *Node) Owner(path string) (owner.IDs, fs.FileMode, error) {
 	return g.Owner, g.Mode, err
 }
 
-// SetOwner changes it.
+// SetOwner changes the owner of /dev/vfio/GROUP.
 func (n *Node) SetOwner(path string, owner owner.IDs, mode fs.FileMode) error {
 	if err := n.effect("own"); err != nil {
 		return &fs.PathError{Op: "chown", Path: path, Err: err}
@@ -161,7 +161,7 @@ func (n *Node) SetOwner(path string, owner owner.IDs, mode fs.FileMode) error {
 	return writeJSON(path, group{owner, mode})
 }
 
-// Hold is a QEMU that uses the VF, until release is called or the process ends.
+// Hold uses the VF as a QEMU does, until release is called or the process ends.
 func (n *Node) Hold(pci string) (release func(), err error) {
 	lock, err := durable.TryLock(n.groupFile(pci), 0)
 	if err != nil {
@@ -185,7 +185,7 @@ func busy(path string) bool {
 	return errors.Is(err, durable.ErrLocked)
 }
 
-// Free is EBUSY while the VF is held.
+// Free returns EBUSY while the VF is held.
 func (n *Node) Free(path string) error {
 	err := n.effect("open")
 	if err == nil && busy(path) {
@@ -198,7 +198,7 @@ func (n *Node) Free(path string) error {
 	return err
 }
 
-// End tells the test who is to die.
+// End tells the test whose programs are to die.
 func (n *Node) End(_ context.Context, _ string, uid uint32) error {
 	err := n.effect("end")
 	if err == nil && n.OnEnd != nil {
@@ -207,7 +207,7 @@ func (n *Node) End(_ context.Context, _ string, uid uint32) error {
 	return err
 }
 
-// Load makes a driver's directory.
+// Load makes the directory of a driver.
 func (n *Node) Load(module string) error {
 	if err := n.effect("load"); err != nil {
 		return err
@@ -215,7 +215,7 @@ func (n *Node) Load(module string) error {
 	return n.write("", "sys/bus/pci/drivers", module, "unbind")
 }
 
-// Unload takes a driver away that nothing is bound to.
+// Unload removes a driver to which nothing is bound.
 func (n *Node) Unload(module string) error {
 	return os.RemoveAll(n.path("sys/bus/pci/drivers", module))
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/sriov"
 )
 
-// A rule is a driver's answer to being told one attribute of a VF. It may change
-// what the driver makes of it.
+// A rule is a driver's answer to a request to set one attribute of a VF. It may change
+// the settings that the driver stores.
 type rule func(n *Node, c Card, vf int, s *device.Settings) error
 
-// A model is a driver of PFs. An attribute without a rule is EOPNOTSUPP, as of a
-// driver without that function.
+// A model is a driver of PFs. Setting an attribute without a rule fails with EOPNOTSUPP,
+// as with a driver that lacks the function.
 type model struct {
 	set      map[sriov.Attribute]rule
-	ownMAC   bool  // the VF's driver chooses a MAC where there is none, and the PF shows it
-	afterFLR error // what it says for a while after a reset
+	ownMAC   bool  // the VF's driver chooses a missing MAC, and the PF shows it
+	afterFLR error // its answer for a while after a reset
 }
 
 func (c Card) model() string {
@@ -45,7 +45,7 @@ var models = map[string]model{
 	"acme":                 {set: map[sriov.Attribute]rule{sriov.MAC: mac}},
 }
 
-// ethernet is m with everything but what the driver is without.
+// ethernet returns m with rules for all attributes except the omitted ones.
 func ethernet(rate rule, m model, without ...sriov.Attribute) model {
 	m.set = map[sriov.Attribute]rule{
 		sriov.MAC: mac, sriov.VLAN: yes, sriov.SpoofCheck: yes, sriov.Trust: yes, sriov.LinkState: yes, sriov.Rates: rate,
@@ -97,7 +97,7 @@ func ixgbeRate(_ *Node, c Card, _ int, s *device.Settings) error {
 	return nil
 }
 
-// iceRate is the only one that adds the minima up.
+// iceRate models ice, the only driver that adds the minima up.
 func iceRate(n *Node, c Card, vf int, s *device.Settings) error {
 	if s.MinRate != 0 && c.DCB {
 		return unix.EOPNOTSUPP
@@ -119,7 +119,7 @@ func sixteenBits(_ *Node, _ Card, _ int, s *device.Settings) error {
 	return nil
 }
 
-// Set is what a driver does when told by rtnetlink.
+// Set does what a driver does when rtnetlink sets an attribute.
 func (n *Node) Set(pf string, index int, a sriov.Attribute, s device.Settings) error {
 	if err := n.effect("set " + string(a)); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (n *Node) Set(pf string, index int, a sriov.Attribute, s device.Settings) e
 		return firstError(n.save(c.VF(index), v), models[c.model()].afterFLR)
 	}
 	if a == sriov.Rates && s.MaxRate != 0 && s.MinRate > s.MaxRate {
-		return unix.EINVAL // rtnetlink itself
+		return unix.EINVAL // rtnetlink itself refuses this
 	}
 	rule := models[c.model()].set[a]
 	if c.Switchdev || rule == nil {
@@ -167,7 +167,7 @@ func (v *vf) take(a sriov.Attribute, s device.Settings) {
 	}
 }
 
-// Settings is what rtnetlink says of a VF.
+// Settings returns what rtnetlink reports of a VF.
 func (n *Node) Settings(pf string, index int) (device.Settings, error) {
 	if err := n.effect("read"); err != nil {
 		return device.Settings{}, err
@@ -181,12 +181,12 @@ func (n *Node) Settings(pf string, index int) (device.Settings, error) {
 	}
 	v, err := n.load(c.VF(index))
 	if err != nil {
-		return device.Settings{}, unix.EAGAIN // the kernel leaves it out
+		return device.Settings{}, unix.EAGAIN // the kernel omits it from its list
 	}
 	return v.Settings, nil
 }
 
-// Switchdev is what devlink says of a card.
+// Switchdev returns what devlink reports of a card.
 func (n *Node) Switchdev(pci string) bool {
 	return slices.ContainsFunc(n.cards, func(c Card) bool { return c.PCI == pci && c.Switchdev })
 }

@@ -1,10 +1,10 @@
-// Package sriovtest makes nodes with SR-IOV network cards, for tests: a tree of
-// files as sysfs and /dev have it, the kernel's answers to what is written there,
-// and for each driver a model of what it lets a PF tell its VFs.
+// Package sriovtest makes nodes with SR-IOV network cards, for tests. A node has a tree
+// of files as in sysfs and /dev, the kernel's reactions to values written there, and for
+// each driver a model of the settings that it accepts for VFs.
 //
-// All state is in the tree, so that several processes, and those that come after a
-// killed one, see the same node ([Reopen]). [Node.OnEffect] makes any of the
-// kernel's answers an error.
+// All state is in the tree, so that several processes, and the successor of a killed one,
+// see the same node ([Reopen]). [Node.OnEffect] can turn any of the kernel's answers into
+// an error.
 package sriovtest
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/sriov"
 )
 
-// A Card is one PF. The zero value of what is left out works.
+// A Card is one PF. Fields that are left out have usable defaults.
 type Card struct {
 	Name       string // of its interface
 	Driver     string
@@ -29,15 +29,15 @@ type Card struct {
 	Speed      uint32 // in Mb/s; 0 is 10000
 	Down       bool
 	NUMA       int
-	TotalVFs   int // 0 is VFs
+	TotalVFs   int // that it could have; 0 is VFs
 	VFs        int
-	HostDriver string // that the VFs are bound to, "" for none
+	HostDriver string // that the VFs are bound to; "" without a driver
 
 	OneGroup   bool // all its VFs are in one IOMMU group
 	NoIOMMU    bool
 	Switchdev  bool
 	Unreadable bool // the kernel cannot list its VFs
-	DCB        bool // data centre bridging is on, with which ice takes no minimum
+	DCB        bool // data centre bridging is on: ice then takes no minimum
 	NoZeroMAC  bool // an old driver, which refuses the zero MAC
 
 	PCI string // given by New, in the order of the cards
@@ -48,16 +48,16 @@ type Node struct {
 	Root  string
 	cards []Card
 
-	// OnEffect is called before everything that the kernel is asked to do or to
-	// say, "set vlan", "read", "write reset", "own", "open", "end", "load"; its error is
-	// the kernel's answer.
+	// OnEffect is called before each request to the kernel, with the request's name: "set
+	// vlan", "read", "write reset", "own", "open", "end", "load". Its error is the
+	// kernel's answer.
 	OnEffect func(op string) error
 
-	// OnEnd is called when the programs of a user that have a VF open are to end.
+	// OnEnd is called when the programs of user uid that have a VF open should end.
 	OnEnd func(uid uint32)
 }
 
-// New makes a node with these cards below a directory of the test's.
+// New makes a node with these cards in a temporary directory of the test.
 func New(t testing.TB, cards ...Card) *Node {
 	t.Helper()
 	n := &Node{Root: t.TempDir()}
@@ -81,7 +81,7 @@ func (c Card) complete(i int) Card {
 	return c
 }
 
-// Reopen returns the node that another process has made below root.
+// Reopen returns the node that another process has made at root.
 func Reopen(root string) (*Node, error) {
 	text, err := os.ReadFile(filepath.Join(root, "cards.json"))
 	if err != nil {
@@ -91,14 +91,14 @@ func Reopen(root string) (*Node, error) {
 	return n, json.Unmarshal(text, &n.cards)
 }
 
-// Open returns what is tested. It loses patience soon.
+// Open returns the node under test. Its Patience is short.
 func (n *Node) Open() *sriov.Node {
 	node := sriov.Open(n.Root, n)
 	node.Host, node.Patience = n, time.Millisecond
 	return node
 }
 
-// Snapshot says in a line per VF all that a job could leave behind.
+// Snapshot lists, in a line per VF, everything that a job could leave behind.
 func (n *Node) Snapshot(t testing.TB) string {
 	t.Helper()
 	var lines []string
@@ -121,7 +121,7 @@ func (n *Node) describe(pci string) string {
 	return fmt.Sprintf("%+v dirty=%v driver=%q override=%q group=%s", v.Settings, v.Dirty, filepath.Base(driver), override, bytes.TrimSpace(group))
 }
 
-// VF is the PCI address of a card's VF.
+// VF returns the PCI address of a card's VF.
 func (c Card) VF(index int) string {
 	var bus int
 	if _, err := fmt.Sscanf(c.PCI, "0000:%x:", &bus); err != nil {
@@ -141,7 +141,7 @@ func (n *Node) Card(name string) Card {
 	panic("no card " + name)
 }
 
-// Change changes a card that is there: its link, its driver's mood.
+// Change changes an existing card, for instance its link.
 func (n *Node) Change(t testing.TB, name string, change func(*Card)) {
 	t.Helper()
 	for i := range n.cards {
@@ -157,7 +157,7 @@ func (n *Node) Change(t testing.TB, name string, change func(*Card)) {
 	}
 }
 
-// Vanish takes a VF away, as when its card is reset.
+// Vanish removes a VF, as when its card is reset.
 func (n *Node) Vanish(pci string) error {
 	link, err := os.Readlink(n.device(pci, "iommu_group"))
 	if err == nil {
@@ -176,11 +176,11 @@ func (n *Node) device(pci string, file ...string) string {
 	return n.path(append([]string{"sys/bus/pci/devices", pci}, file...)...)
 }
 
-// A vf is what the fake remembers of one that sysfs does not show.
+// A vf is the state of a VF that sysfs does not show.
 type vf struct {
 	Settings device.Settings
 	Dirty    bool // a guest has left something in it
-	Busy     int  // times that it will say so
+	Busy     int  // how often it will still answer that it is busy
 }
 
 func (n *Node) stateFile(pci string) string { return n.path("vfs", pci+".json") }
@@ -195,8 +195,8 @@ func (n *Node) load(pci string) (v vf, err error) {
 
 func (n *Node) save(pci string, v vf) error { return writeJSON(n.stateFile(pci), v) }
 
-// writeJSON is one write of one length, in place: the process may be killed before
-// or after it, and a guest may have the file open.
+// writeJSON writes value in place, in one write of a fixed length: the process may be
+// killed before or after it, and a guest may have the file open.
 func writeJSON(path string, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
