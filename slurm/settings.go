@@ -39,18 +39,17 @@ func (s Settings) List(name string) []string {
 	return strings.FieldsFunc(s[name], func(r rune) bool { return r == ',' || r == ';' })
 }
 
-// Has reports whether the word is among those of a value.
+// Has reports whether a value's list contains the word.
 func (s Settings) Has(name, word string) bool { return slices.Contains(s.List(name), word) }
 
-// Seconds returns a value such as "60 sec".
+// Seconds returns the number in a value such as "60 sec".
 func (s Settings) Seconds(name string) (int, bool) {
 	number, _, _ := strings.Cut(s[name], " ")
 	n, err := strconv.Atoi(number)
 	return n, err == nil
 }
 
-// KillWait returns the time from TERM to KILL; where it is not among the settings it is
-// Slurm's default.
+// KillWait returns the time from TERM to KILL, or Slurm's default if it is not set.
 func (s Settings) KillWait() time.Duration {
 	if seconds, ok := s.Seconds("KillWait"); ok {
 		return time.Duration(seconds) * time.Second
