@@ -15,11 +15,11 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/sriov/sriovtest"
 )
 
-// A machine is a node that lacks nothing, as files and programs' answers; a test
-// takes something away or adds it.
+// A machine is a complete node, made of files and programs' answers; a test removes or
+// adds something.
 type machine struct {
 	root     string
-	programs map[string]string // by the command line; a missing one fails
+	programs map[string]string // output by command line; a missing program fails
 	asRoot   bool
 }
 
@@ -48,7 +48,7 @@ func newMachine(t *testing.T) *machine {
 	m.write(t, "conf", "", 0o644)
 	m.write(t, "etc/slurm/plugstack.conf", "required /lib/slurmv.so\n", 0o644)
 	m.plugin(t, 22, 5, 8)
-	m.slurmd(t, "n1", 4102444800) // started in 2100: after the plugin was made
+	m.slurmd(t, "n1", 4102444800) // started in 2100, after the plugin was made
 	return m
 }
 
@@ -93,7 +93,7 @@ func (m *machine) link(t *testing.T, target, file string) {
 	}
 }
 
-// hugePages gives the machine pages of so many KiB, and mounts a file system of some.
+// hugePages gives the machine huge pages of kib KiB, and mounts a file system of them.
 func (m *machine) hugePages(t *testing.T, kib int, mounted string) {
 	t.Helper()
 	m.write(t, fmt.Sprintf("sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages", kib), "8\n", 0o644)
@@ -101,7 +101,7 @@ func (m *machine) hugePages(t *testing.T, kib int, mounted string) {
 	m.write(t, "proc/mounts", "shm /dev/shm tmpfs rw 0 0\nnone /dev/hugepages hugetlbfs rw,pagesize="+mounted+" 0 0\n", 0o644)
 }
 
-// cards puts network cards with SR-IOV into the machine, in place of its own sysfs.
+// cards gives the machine the sysfs of network cards with SR-IOV.
 func (m *machine) cards(t *testing.T, cards ...sriovtest.Card) {
 	t.Helper()
 	m.remove(t, "sys")
@@ -111,7 +111,7 @@ func (m *machine) cards(t *testing.T, cards ...sriovtest.Card) {
 	}
 }
 
-// plugin installs a library with the one symbol that matters.
+// plugin installs a library that has only the symbol that check reads.
 func (m *machine) plugin(t *testing.T, a, b, c uint32) {
 	t.Helper()
 	library, err := compile(a<<16 | b<<8 | c)
@@ -142,7 +142,7 @@ func compile(version uint32) ([]byte, error) {
 	return compiled[version], err
 }
 
-// slurmd puts a daemon into /proc which started at boot plus 100 s.
+// slurmd adds a daemon to /proc that started 100 s after boot.
 func (m *machine) slurmd(t *testing.T, node string, boot int64) {
 	t.Helper()
 	m.write(t, "proc/stat", fmt.Sprintf("cpu 1 2\nbtime %d\n", boot), 0o644)
@@ -202,8 +202,8 @@ func different(results []Result) []string {
 func TestCheck(t *testing.T) {
 	tests := map[string]struct {
 		change func(*testing.T, *machine)
-		want   []string // all that is not ok
-		seen   string   // in what the last of them has seen
+		want   []string // all results that are not ok
+		seen   string   // text in Seen of the last of them
 	}{
 		"a node that lacks nothing": {func(*testing.T, *machine) {}, []string{"skipped SR-IOV"}, "no network device"},
 		"who is not root cannot try things": {func(_ *testing.T, m *machine) { m.asRoot = false },
