@@ -38,7 +38,7 @@ func report(results []result) string {
 	return text.String()
 }
 
-// smallest is the result for messages of that size, or of the next larger one.
+// smallest returns the result for messages of at least that size.
 func smallest(results []result, bytes int) result {
 	for _, r := range results {
 		if r.bytes >= bytes {

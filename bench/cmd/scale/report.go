@@ -22,7 +22,7 @@ Milliseconds per VM, by how many VMs are launched and reclaimed at once. The las
 
 `
 
-// comparison begins the names of what Slurm-V does not do.
+// comparison is the prefix of the names of things that Slurm-V does not do.
 const comparison = "for comparison"
 
 // partNames has the parts in the order of the table.
@@ -72,7 +72,7 @@ func partsTable(text *strings.Builder, p parts) {
 	}
 }
 
-// growth is by how much a VM takes longer among the most than among 16.
+// growth returns how many times longer a VM takes among the most VMs than among 16.
 func (p parts) growth(name string) float64 {
 	counts := p.counts()
 	return p[name][counts[len(counts)-1]] / p[name][16]

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A phase is iterations in which the same senders send.
+// A phase is a range of iterations in which the same senders send.
 type phase struct{ first, last int }
 
 func phases() (found []phase) {
