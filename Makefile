@@ -11,14 +11,14 @@ INCLUDEDIR  ?= $(PREFIX)/include
 MANDIR      ?= $(DATADIR)/man
 STATEDIR    ?= /var/lib/slurmv/%n
 DESTDIR     ?=
-# Where the site's own slurm/spank.h lies: a plugin fits one release of Slurm.
+# The directory of the site's own slurm/spank.h: a plugin fits only one release of Slurm.
 SLURM_INCLUDE ?= /usr/include
 
 BUILD   ?= build
 GO      ?= go
 CC      ?= cc
 CFLAGS  ?= -O2 -g
-# 0.1.0+COMMIT, with -dirty for uncommitted changes. A tarball has no .git: there it is 0.1.0.
+# 0.1.0+COMMIT, with -dirty if there are uncommitted changes. Without .git, as in a tarball, 0.1.0.
 RELEASE := 0.1.0
 COMMIT  := $(shell test -e .git && git describe --always --dirty --exclude='*' 2>/dev/null)
 VERSION := $(RELEASE)$(COMMIT:%=+%)
@@ -26,10 +26,10 @@ VERSION := $(RELEASE)$(COMMIT:%=+%)
 MODULE  := github.com/slurm-v/slurm-v
 CONF    := $(SYSCONFDIR)/slurm-v/slurmv.toml
 LDFLAGS := -s -w -X $(MODULE)/config.Path=$(CONF) -X $(MODULE)/config.Libexec=$(LIBEXECDIR) -X $(MODULE)/config.Version=$(VERSION)
-# libvirt is loaded when it is used: submit hosts need not have it.
+# libvirt is loaded at run time: submit hosts need not have it.
 TAGS    := libvirt_dlopen
 
-# The paths are compiled in, so other paths are another build.
+# The paths are compiled in, so changed paths need another build.
 $(shell mkdir -p $(BUILD); echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' | cmp -s - $(BUILD)/settings || echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' > $(BUILD)/settings)
 
 GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*' -not -path './bench/*') config/slurmv.toml images/start-guest.sh $(wildcard internal/report/*.css) go.mod go.sum
@@ -43,7 +43,7 @@ all: build
 
 build: $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/slurmv-guest $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(LUA) $(BUILD)/docs
 
-# Man pages and completions are made from the commands themselves.
+# Man pages and completions are generated from the commands.
 $(BUILD)/docs: $(BUILD)/slurmv $(BUILD)/slurm-v-run
 	rm -rf $@
 	$(BUILD)/slurmv gen-docs $@
@@ -52,7 +52,7 @@ $(BUILD)/docs: $(BUILD)/slurmv $(BUILD)/slurm-v-run
 $(PROGRAMS:%=$(BUILD)/%): $(BUILD)/%: $(GO_SOURCES) $(BUILD)/settings
 	$(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
-# The guest's is static: it depends on nothing in the image.
+# The guest's agent is static, so that it needs no library of the image.
 $(BUILD)/slurmv-guest: $(GO_SOURCES) $(BUILD)/settings
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X $(MODULE)/config.Version=$(VERSION)' -o $@ $(GUEST_PKG)
 
@@ -65,7 +65,7 @@ $(BUILD)/slurmv.so: $(SHIM) $(BUILD)/settings
 	  -DSLURMV_AGENT='"$(LIBEXECDIR)/slurmv-agent"' -DSLURMV_CONFIG='"$(CONF)"' -DSLURMV_STATE='"$(STATEDIR)"' \
 	  -Wl,--unresolved-symbols=ignore-all -Wl,--version-script=spank/spank.map -o $@ $(filter %.c,$(SHIM)) -ldl
 
-# Each is complete, since a site installs either alone.
+# Each script contains the common rules, since a site may install only one of them.
 $(LUA): $(BUILD)/%.lua: spank/lua/%.lua.in spank/lua/rules.lua
 	sed -e '/^@RULES@$$/{' -e 'r spank/lua/rules.lua' -e 'd' -e '}' $< > $@
 
@@ -76,7 +76,7 @@ install: build
 	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(SYSCONFDIR)/slurm-v $(DESTDIR)$(DATADIR)/slurm-v
 	install -m 755 $(BUILD)/slurm-v-run $(BUILD)/slurmv $(DESTDIR)$(BINDIR)
 	install -m 755 $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest $(DESTDIR)$(LIBEXECDIR)
-	# An unchanged plugin keeps its time: a newer one means that slurmd must be restarted.
+	# -C keeps the time of an unchanged plugin: slurmv check compares it with slurmd's start.
 	install -C -m 755 $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(DESTDIR)$(LIBDIR)
 	install -m 644 $(LUA) $(DESTDIR)$(DATADIR)/slurm-v
 	install -D -m 644 ivshmem/slurmv_ivshmem.h $(DESTDIR)$(INCLUDEDIR)/slurmv_ivshmem.h
@@ -91,7 +91,7 @@ install: build
 clean:
 	rm -rf $(BUILD)
 
-# What `make test` does beside the cluster's scenarios.
+# The parts of `make test` other than the scenarios on the cluster.
 
 # All shell of the repository: programs by their first line, and the parts that a program
 # PROGRAM sources from PROGRAM.d, which are checked in its context.
@@ -118,7 +118,7 @@ lint: $(LINT)
 	shellcheck -x $(SCRIPTS)
 	shellcheck -x -a $(patsubst %.d/,%,$(sort $(dir $(SHELL_PARTS))))
 
-# CHANGELOG.md joins the fragments of the releases; CONTRIBUTING.md says how one is made.
+# CHANGELOG.md joins the fragments of the releases; CONTRIBUTING.md says how to write one.
 .PHONY: changelog
 changelog:
 	scripts/changelog >CHANGELOG.md
@@ -127,9 +127,8 @@ unit:
 	$(GO) test -race -tags $(TAGS) ./...
 	$(GO) test -C bench -race -tags $(TAGS) ./...
 
-# Virtual functions with a real kernel and its drivers, on an emulated node. That kernel
-# has 802.1Q, too, which not every machine's has: the tests of VLANs that skip elsewhere
-# run there.
+# Virtual functions with a real kernel and its drivers, on an emulated node. Its kernel also has 802.1Q, which
+# some machines lack: VLAN tests that skip there run here.
 .PHONY: sriov
 sriov: $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest
 	CGO_ENABLED=0 $(GO) test -c -tags $(TAGS),sriov -o $(BUILD)/sriovnode.test ./test/sriovnode
@@ -138,12 +137,12 @@ sriov: $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest
 	  scripts/sriov-node run -- sh -c 'modprobe tun && $(BUILD)/software.test -test.v -test.run VLAN && \
 	    exec $(BUILD)/sriovnode.test -test.v -test.timeout 1h'
 
-# Each defence is taken out once, and its test must fail: test/mutants says more.
+# Removes each defence once; its test must then fail. See test/mutants.
 .PHONY: mutants
 mutants:
 	$(GO) run -tags $(TAGS) ./test/mutants -tags $(TAGS) $(if $(SAMPLE),-sample $(SAMPLE)) $(if $(KIND),-kind $(KIND)) $(if $(RUN),-run '$(RUN)')
 
-# What takes long. The cycles have a cluster of their own.
+# Tests that take long. The cycles have their own cluster.
 .PHONY: soak soak-cycles
 soak: soak-cycles
 	$(GO) test -tags $(TAGS),soak -count 1 -timeout 2h ./vfpool/lease
@@ -152,18 +151,18 @@ soak: soak-cycles
 soak-cycles:
 	scripts/soak
 
-# How fast VMs come up: docs/benchmarks.md. The machine should have nothing else to do.
+# Measures how fast VMs start: docs/benchmarks.md. The machine should have nothing else to do.
 .PHONY: bench
 bench: packages
 	bench/launch $(PARTS)
 
-# What many VMs and nodes cost, without guests: docs/scale.md. The machine should have
-# nothing else to do.
+# Measures the cost of many VMs and nodes, without guests: docs/scale.md. The machine should have nothing else
+# to do.
 .PHONY: bench-scale
 bench-scale: packages
 	bench/scale
 
-# The suite, as continuous integration runs it.
+# The suite in continuous integration.
 test: packages
 	scripts/test
 
@@ -171,7 +170,7 @@ demo: packages
 	scripts/cluster up
 	scripts/demo
 
-# What VMs cost applications; on a machine with KVM against bare nodes, too.
+# Measures what VMs cost applications, with KVM also in comparison with bare nodes.
 .PHONY: bench-apps
 bench-apps: packages
 	scripts/cluster up

@@ -1,12 +1,12 @@
 // Package config reads the one configuration file of Slurm-V.
 //
-// [Load] turns the file into a [Config]: a plain value with every default
-// filled in and every value checked. A key nobody knows is an error, so that a
-// misspelt limit cannot silently be no limit. The commented slurmv.toml beside
-// this file states every key with its default.
+// [Load] turns the file into a [Config]: a plain value with every default filled in and
+// every value checked. An unknown key is an error, so that a misspelt limit does not
+// silently become no limit. The commented slurmv.toml beside this file states every key
+// with its default.
 //
-// A Config says what the site allows and prefers. What one job asks for is
-// package jobspec.
+// A Config says what the site allows and prefers. Package jobspec has the request of a
+// job.
 package config
 
 import (
@@ -21,20 +21,20 @@ import (
 	"strings"
 )
 
-// What an installation is, set at build time with -ldflags -X.
+// Properties of the installation, set at build time with -ldflags -X.
 var (
 	Path    = "/etc/slurm-v/slurmv.toml"   // the configuration file
-	Libexec = "/usr/local/libexec/slurm-v" // the programs that users do not call
-	Version = "unreleased"                 // 0.1.0+COMMIT, if the Makefile built it
+	Libexec = "/usr/local/libexec/slurm-v" // directory of the programs that users do not call
+	Version = "unreleased"                 // the Makefile sets 0.1.0+COMMIT
 )
 
-// Commented is the file that make install puts in place: every key, with its
+// Commented is the file that make install puts in place. It has every key, with its
 // default and a comment.
 //
 //go:embed slurmv.toml
 var Commented string
 
-// maxFile bounds what is read, in bytes: a configuration is a few kilobytes.
+// maxFile bounds the size of the file, in bytes: a configuration is a few kilobytes.
 const maxFile = 1 << 20
 
 // A Config is what the site has decided. Its fields are the sections of the file.
@@ -56,8 +56,8 @@ type Config struct {
 // Paths are the directories on a node. %n in them is the node's name in Slurm;
 // [Config.StateDir] and [Config.RunDir] replace it.
 type Paths struct {
-	State string `toml:"state"` // survives a reboot: journals, overlays
-	Run   string `toml:"run"`   // does not: sockets, locks
+	State string `toml:"state"` // journals and overlays, which survive a reboot
+	Run   string `toml:"run"`   // sockets and locks, which do not survive a reboot
 }
 
 // Limits are the largest values a job may ask for.
@@ -76,12 +76,12 @@ type Limits struct {
 	ProgramsPerVM  int  `toml:"programs_per_vm"` // running at once
 }
 
-// Defaults are the values of options that a job does not give.
+// Defaults are the values of options that a job leaves out.
 type Defaults struct {
 	VCPUPerVM    int    `toml:"vcpu_per_vm"`
 	MemoryPerVM  Size   `toml:"memory_per_vm"`
-	DiskSize     Size   `toml:"disk_size"` // 0: the size that the image has
-	Image        string `toml:"image"`     // absolute path, name in the catalogue, or none
+	DiskSize     Size   `toml:"disk_size"` // 0: the size of the image
+	Image        string `toml:"image"`     // absolute path, name in the catalogue, or "" for none
 	Network      string `toml:"network"`
 	IVShmemSize  Size   `toml:"ivshmem_size"`
 	ReadyTimeout int    `toml:"ready_timeout"` // seconds
@@ -90,26 +90,25 @@ type Defaults struct {
 
 // Images says where images come from.
 type Images struct {
-	// Directories are those in which images, and the files that they are
-	// based on, may lie.
+	// Directories are where images, and the files that they are based on, may lie.
 	Directories []string         `toml:"directories"`
-	Mode        ImageMode        `toml:"mode"`       // unless the job says so
-	CacheDir    string           `toml:"cache_dir"`  // of a node; "" is below its state directory
+	Mode        ImageMode        `toml:"mode"`       // of jobs that do not choose
+	CacheDir    string           `toml:"cache_dir"`  // of a node; "" is a directory below its state directory
 	CacheSize   Size             `toml:"cache_size"` // of all copies; 0 is half of the file system
 	Catalogue   map[string]Image `toml:"catalogue"`  // by the name that --vm-image gives
 }
 
-// ImageMode is how VMs get at their image.
+// ImageMode is how VMs access their image.
 type ImageMode string
 
 // The values of ImageMode.
 const (
-	ImageDirect ImageMode = "direct" // they read it where it lies
-	ImageCache  ImageMode = "cache"  // they read a copy on the node, which jobs share
-	ImageCopy   ImageMode = "copy"   // each VM has a copy of its own
+	ImageDirect ImageMode = "direct" // VMs read the image where it lies
+	ImageCache  ImageMode = "cache"  // VMs read a copy on the node, which its jobs share
+	ImageCopy   ImageMode = "copy"   // each VM has its own copy
 )
 
-// ImageModes are all of them.
+// ImageModes lists all modes.
 var ImageModes = []ImageMode{ImageDirect, ImageCache, ImageCopy}
 
 // An Image is one entry of the site's catalogue.
@@ -117,12 +116,12 @@ type Image struct {
 	Path string `toml:"path"`
 }
 
-// Slurm says how the VMs' CPUs and memory come into a job's request.
+// Slurm says how the VMs' CPUs and memory get into a job's request.
 type Slurm struct {
-	Bin          string    `toml:"bin"` // directory of Slurm's commands; "" is where root's PATH has them
+	Bin          string    `toml:"bin"` // directory of Slurm's commands; "" searches root's PATH
 	Resources    Resources `toml:"resources"`
-	QEMUOverhead Size      `toml:"qemu_overhead"` // per VM, beside the guest's memory
-	GRES         bool      `toml:"gres"`          // it counts VFs: GresTypes has vf and vfbw
+	QEMUOverhead Size      `toml:"qemu_overhead"` // per VM, in addition to the guest's memory
+	GRES         bool      `toml:"gres"`          // Slurm counts VFs: GresTypes has vf and vfbw
 }
 
 // Resources says who adds the VMs' CPUs and memory to the request.
@@ -139,29 +138,29 @@ const (
 type Network struct {
 	Type NetworkType `toml:"type"`
 
-	// Of a job's own network.
+	// For a job's own network.
 	Subnet    string `toml:"subnet"`     // IPv4 prefix that VM addresses are computed in
-	Underlay  string `toml:"underlay"`   // prefix that the node's address lies in; "" is the default route's
-	Peers     string `toml:"peers"`      // who the job's other nodes are there; see PeersAny, PeerHost
+	Underlay  string `toml:"underlay"`   // prefix that contains the node's address; "" takes the default route's address
+	Peers     string `toml:"peers"`      // addresses of the job's other nodes there; see PeersAny, PeerHost
 	VXLANPort int    `toml:"vxlan_port"` // UDP
 
-	// Of a bridge that the node has.
+	// For a bridge that the node has.
 	Bridge    string `toml:"bridge"`
 	Addresses string `toml:"addresses"`
 }
 
-// PeersAny takes every address of the underlay for a node's.
+// PeersAny takes every address of the underlay for the address of a node.
 const PeersAny = "any"
 
-// PeerHost returns the host name by which a node has its underlay address: its own, if
-// the network does not say.
+// PeerHost returns the host name that resolves to a node's underlay address: the node's
+// own name unless the network has a pattern.
 func (n Network) PeerHost(node string) string {
 	return strings.ReplaceAll(cmp.Or(n.Peers, "%n"), "%n", node)
 }
 
-// VXLANPort is the UDP port of a network that names none. Only root may take one below
-// 1024, or any user could keep VM jobs off a node by taking it first. This one has no
-// name at IANA, and RPC programs, which take any from 600 on, do not come there.
+// VXLANPort is the default UDP port. Any user could take a port from 1024 on first and so
+// keep VM jobs off a node; only root may take one below. IANA has not assigned port 299,
+// and RPC programs take ports from 600 on.
 const VXLANPort = 299
 
 // NetworkType is the kind of a Network.
@@ -169,32 +168,32 @@ type NetworkType string
 
 // The values of NetworkType.
 const (
-	NetworkJob    NetworkType = "job"    // connects the VMs of one job, and nothing else
-	NetworkBridge NetworkType = "bridge" // a bridge that the administrator made on every node
+	NetworkJob    NetworkType = "job"    // connects only the VMs of one job
+	NetworkBridge NetworkType = "bridge" // a bridge that the administrator has made on every node
 )
 
-// IVShmem says of what the memory is that VMs share.
+// IVShmem configures the memory that VMs share.
 type IVShmem struct {
-	HugePage Size `toml:"huge_page"` // size of its pages; 0 is ordinary ones
+	HugePage Size `toml:"huge_page"` // size of its pages; 0 for ordinary pages
 }
 
-// QEMU says how virtual machines are run.
+// QEMU configures how virtual machines run.
 type QEMU struct {
-	Emulator string `toml:"emulator"` // absolute path; "" is the one libvirt finds
+	Emulator string `toml:"emulator"` // absolute path; "" lets libvirt find it
 	Machine  string `toml:"machine"`
 	Accel    Accel  `toml:"accel"`
-	CPU      string `toml:"cpu"` // model; "" fits the accelerator
+	CPU      string `toml:"cpu"` // model; "" takes one that fits the accelerator
 }
 
-// Launch says how the VMs of a job come up on a node.
+// Launch configures how the VMs of a job start on a node.
 type Launch struct {
-	Parallel int `toml:"parallel"` // that start and boot at once; 0 goes by the node's CPUs
+	Parallel int `toml:"parallel"` // VMs that start and boot at once; 0 computes it from the node's CPUs
 }
 
-// Measure makes a launch slower, to measure what each of its parts is worth.
+// Measure makes a launch slower, to measure how much each optimisation gains.
 type Measure struct {
 	Serial    bool `toml:"serial"`     // one VM after another
-	NoOverlap bool `toml:"no_overlap"` // what the VMs share is made one after another, and before them
+	NoOverlap bool `toml:"no_overlap"` // make what the VMs share one by one, and before the VMs
 }
 
 // Accel is how QEMU runs guest code.
@@ -240,9 +239,9 @@ func defaultNetwork(kind NetworkType) Network {
 	return Network{Type: kind}
 }
 
-// Load reads the file at path, or at [Path] if path is empty. A site may do
-// without the file at Path and has the defaults then; any other path is
-// somebody's explicit wish, and a missing file there is an error.
+// Load reads the file at path, or at [Path] if path is empty. The file at [Path] may be
+// missing: the site then has the defaults. Any other path was given explicitly, so a
+// missing file there is an error.
 func Load(path string) (Config, error) {
 	if path == "" {
 		path = Path
@@ -284,9 +283,8 @@ func (c Config) ImageCache(node string) string {
 	return expand(c.Images.CacheDir, node)
 }
 
-// expand puts the node's name into path. A Slurm node name is one path element
-// already; one that is not comes from a forged environment and must not lead
-// elsewhere.
+// expand replaces %n in path by the node's name. A name that is not a single path element
+// is forged, as Slurm allows none, and must not lead outside.
 func expand(path, node string) string {
 	name := strings.Map(func(r rune) rune {
 		if r == '/' || r < ' ' {

@@ -22,8 +22,8 @@ func TestCommentedFileGivesExactlyTheDefaults(t *testing.T) {
 	}
 }
 
-// A key that the file leaves out has its default too, so the test above would
-// not miss it.
+// A key that the file leaves out has its default, too, so the test above would not notice
+// the omission.
 func TestCommentedFileStatesEveryKey(t *testing.T) {
 	stated := func(key string) bool {
 		for line := range strings.Lines(Commented) {
@@ -317,8 +317,8 @@ func TestNodeDirectories(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, the answer is an error of one line that names the
-// file, or a configuration that another program may rely on.
+// For any bytes, the answer is a one-line error that names the file, or a configuration
+// that other programs can rely on.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(Commented))
 	f.Add([]byte("[network.lan]\ntype = \"bridge\"\nbridge = \"br0\""))

@@ -11,10 +11,10 @@ import (
 
 // A statedKey is a key or the name of a section where it stands in a file.
 //
-// The library's parser is not part of its stable API. The decoder, which is, does not
-// do (tried with 2.2.4): it takes VM_PER_NODE for vm_per_node, its errors about values
-// of a wrong type name no key, and those about [[network.lan]] and qemu.cpu.model not
-// even a line.
+// Only the library's decoder has a stable API, not this parser. But the decoder does not
+// suffice (tried with 2.2.4): it takes VM_PER_NODE for vm_per_node; its errors about
+// values of a wrong type name no key; its errors about [[network.lan]] and qemu.cpu.model
+// do not even have a line.
 type statedKey struct {
 	path         []string // from the top of the file
 	line, column int      // from 1
@@ -68,7 +68,7 @@ func keyOf(parser *unstable.Parser, node *unstable.Node, section []string) state
 	return key
 }
 
-// lastBefore returns the key whose value stands at a position, nil if there is none.
+// lastBefore returns the key whose value is at a position, or nil.
 func lastBefore(keys []statedKey, line, column int) *statedKey {
 	var last *statedKey
 	for i, key := range keys {
@@ -85,7 +85,7 @@ func (k statedKey) String() string { return Quote(strings.Join(k.path, ".")) }
 // kind returns the type of the key's value, nil if the key is unknown.
 func (k statedKey) kind() reflect.Type { return typeAt(k.path) }
 
-// check refuses a key that is unknown, and a list where sections have names.
+// check refuses an unknown key, and a list where named sections belong.
 func (k statedKey) check() error {
 	switch {
 	case k.kind() == nil:
@@ -96,7 +96,7 @@ func (k statedKey) check() error {
 	return nil
 }
 
-// unknown says what may stand where an unknown key does.
+// unknown says which keys are allowed in place of an unknown one.
 func (k statedKey) unknown() string {
 	section := k.path[:len(k.path)-1]
 	for typeAt(section) == nil {

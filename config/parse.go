@@ -11,9 +11,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Parse reads the text of a configuration. name stands for it in errors, which
-// read "NAME:LINE: KEY: what is wrong", without LINE where a value is well
-// formed but not allowed.
+// Parse reads the text of a configuration. Errors read "NAME:LINE: KEY: what is wrong",
+// or without LINE if a value is well formed but not allowed.
 func Parse(name string, data []byte) (Config, error) {
 	var anything map[string]any
 	if err := toml.Unmarshal(data, &anything); err != nil {
@@ -35,7 +34,7 @@ func Parse(name string, data []byte) (Config, error) {
 	return cfg, nil
 }
 
-// decode lays the file over the defaults.
+// decode fills the values of the file into the defaults.
 func decode(data []byte, stated []statedKey) (Config, error) {
 	cfg := Default()
 	decoder := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields()
@@ -58,9 +57,9 @@ func decode(data []byte, stated []statedKey) (Config, error) {
 	return cfg, nil
 }
 
-// setUnstated gives a section that the site has named the defaults of those keys
-// that the file does not state. They could not be there before the file is read:
-// they hang on other keys, and the decoder forgets what an inline table replaces.
+// setUnstated sets the keys of a named section that the file does not state to their
+// defaults. This works only after decoding: some defaults depend on other keys, and the
+// decoder discards what an inline table replaces.
 func setUnstated[T any](section *T, defaults T, stated map[string]bool, path ...string) {
 	to, from := reflect.ValueOf(section).Elem(), reflect.ValueOf(defaults)
 	for i, key := range fieldKeys(to.Type()) {
@@ -78,7 +77,8 @@ func pathsOf(keys []statedKey) map[string]bool {
 	return paths
 }
 
-// joinPath makes one text of a path, whose parts may contain dots.
+// joinPath makes one text of a path. Its separator differs from ".", which parts may
+// contain.
 func joinPath(path []string) string { return strings.Join(path, "\x00") }
 
 // explain turns the decoder's error into a sentence that names file, line and key.
@@ -99,7 +99,8 @@ func explain(name string, stated []statedKey, err error) error {
 	return fmt.Errorf("%s:%d: %s: %s", name, line, key, text)
 }
 
-// printable is for the decoder's messages, which cite the file as it is.
+// printable replaces characters that would disturb a terminal: the decoder's messages
+// quote the file.
 func printable(r rune) rune {
 	if unicode.IsGraphic(r) {
 		return r
@@ -107,7 +108,7 @@ func printable(r rune) rune {
 	return unicode.ReplacementChar
 }
 
-// kindWord says what a key wants in words that are not Go's.
+// kindWord names the type that a key takes, in words for users who do not know Go.
 func kindWord(kind reflect.Type) string {
 	switch kind.Kind() {
 	case reflect.Int:

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A Rate is a bandwidth in Mb/s, the unit that drivers are told. Unlike sizes,
-// rates are decimal, as the speeds of links are: a g is 1000 Mb/s.
+// A Rate is a bandwidth in Mb/s, the unit of drivers. Unlike sizes, rates are decimal, as
+// link speeds are: a g is 1000 Mb/s.
 type Rate uint32
 
 // MaxRate bounds every Rate (10 Tb/s), far above any card, so that sums over the

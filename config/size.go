@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Size is an amount of memory or disk in MiB, the unit Slurm counts memory in.
+// A Size is an amount of memory or disk in MiB, Slurm's unit of memory.
 type Size int64
 
 // MaxSize bounds every Size (1 EiB), so that sums and products of sizes and
@@ -41,7 +41,7 @@ func ParseSize(text string) (Size, error) {
 	return Size(n * unit / kib['M']), nil
 }
 
-// parseDigits is strconv.ParseInt without signs, which no size or number here may have.
+// parseDigits is strconv.ParseInt, but refuses signs.
 func parseDigits(text string) (int64, error) {
 	if strings.Trim(text, "0123456789") != "" {
 		return 0, strconv.ErrSyntax
@@ -49,10 +49,10 @@ func parseDigits(text string) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// MiB returns the size as the number that Slurm and libvirt are given.
+// MiB returns the size as a number for Slurm and libvirt.
 func (s Size) MiB() int64 { return int64(s) }
 
-// PowerOfTwo reports whether the size is one, as a PCI memory region must be.
+// PowerOfTwo reports whether the size is a power of two, as a PCI memory region must be.
 func (s Size) PowerOfTwo() bool { return s > 0 && s&(s-1) == 0 }
 
 // String returns the shortest text that ParseSize reads back, such as "8G".
@@ -77,8 +77,8 @@ func (s *Size) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Quote returns a value as messages show it: as it is, or quoted and shortened
-// where it is empty, long or would disturb a terminal.
+// Quote returns a value for messages. If it is empty, long or would disturb a terminal,
+// it is quoted and shortened.
 func Quote(value string) string {
 	const longest = 80
 	if len(value) > longest {

@@ -30,7 +30,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// firstOf returns the first error, so that a section reads as a list of checks.
+// firstOf returns the first error. With it, a section's checks read as a list.
 func firstOf(faults ...error) error {
 	for _, fault := range faults {
 		if fault != nil {
@@ -98,7 +98,7 @@ func (l Limits) validate() error {
 // bridge that they are plugged into.
 const MaxIVShmem = 31
 
-// MinMemory is the least memory of a VM: below it no Linux guest comes up.
+// MinMemory is the least memory of a VM: no Linux guest boots with less.
 const MinMemory Size = 64
 
 func (c Config) validateDefaults() error {
@@ -203,8 +203,8 @@ func (n Network) validate(key string) error {
 	return oneOf(key+".type", n.Type, NetworkJob, NetworkBridge)
 }
 
-// vmSubnet wants room for a VM and for the network and broadcast addresses, and
-// no more than the 14 bits of VM numbers could ever fill many times over.
+// vmSubnet checks that a network has room for a VM and for the network and broadcast
+// addresses, and that it is not far larger than the 14 bits of VM numbers can use.
 func vmSubnet(key, text string) error {
 	prefix, err := netip.ParsePrefix(text)
 	switch {
@@ -238,8 +238,8 @@ func peers(key, text string) error {
 	return nil
 }
 
-// CheckInterface refuses what cannot be the name of a network interface. It
-// allows what the kernel does, less what would need quoting.
+// CheckInterface refuses a text that cannot be the name of a network interface. It also
+// refuses names that the kernel allows but that would need quoting.
 func CheckInterface(name string) error {
 	if len(name) > 15 || !interfacePattern().MatchString(name) {
 		return fmt.Errorf("%s is not an interface name; use 1 to 15 letters, digits, '.', '_' and '-'", Quote(name))
@@ -273,8 +273,8 @@ func (q QEMU) validate() error {
 
 func (l Launch) validate() error { return within("launch.parallel", l.Parallel, 0, 1024) }
 
-// The patterns are compiled when they are needed: programs that only have this package's
-// version start faster.
+// The patterns are compiled on first use: programs that only need this package's version
+// start faster.
 var (
 	entryPattern     = compiled(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 	interfacePattern = compiled(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
@@ -352,13 +352,13 @@ func meaningless[T comparable](key string, value T, kind NetworkType) error {
 	return nil
 }
 
-// MaxText bounds, in bytes, every text that a site or a user may give: the
-// longest path the kernel takes.
+// MaxText bounds, in bytes, every text from a site or a user: it is the longest path that
+// the kernel takes.
 const MaxText = 4095
 
-// CheckText refuses what no path, name or other value needs and what would
-// disturb a terminal, a log or a message: control and other invisible
-// characters, bytes that are not UTF-8, more than [MaxText] bytes.
+// CheckText refuses characters that no path, name or other value needs and that would
+// disturb a terminal, a log or a message: control and other invisible characters, bytes
+// that are not UTF-8. It also refuses more than [MaxText] bytes.
 func CheckText(text string) error {
 	switch {
 	case len(text) > MaxText:

@@ -9,23 +9,23 @@ import (
 
 // VF says which virtual functions jobs may have, and how.
 type VF struct {
-	PFs     []string `toml:"pfs"` // names of those that may be used; none is every one that has VFs
+	PFs     []string `toml:"pfs"` // names of those that may be used; empty for every PF that has VFs
 	Mode    VFMode   `toml:"mode"`
 	Reserve int      `toml:"reserve"` // percent of a PF's speed that is kept for the node
-	VLANs   string   `toml:"vlans"`   // "FIRST-LAST", of which each job gets one; "" is none
-	Subnet  string   `toml:"subnet"`  // IPv4 prefix in which VFs get addresses; "" is none
-	Requeue bool     `toml:"requeue"` // a job that does not fit on a node after all
+	VLANs   string   `toml:"vlans"`   // "FIRST-LAST", of which each job gets one; "" for no VLANs
+	Subnet  string   `toml:"subnet"`  // IPv4 prefix in which VFs get addresses; "" for no addresses
+	Requeue bool     `toml:"requeue"` // requeue a job whose VFs do not fit on a node after all
 	// Software has the bridges that stand for PFs, by the PF's name.
 	Software map[string]SoftwarePF `toml:"software"`
 }
 
-// VFMode is what is done about a setting that a PF's driver cannot make.
+// VFMode is what happens if a PF's driver cannot make a setting.
 type VFMode string
 
 // The values of VFMode.
 const (
 	VFStrict VFMode = "strict" // the VF is refused
-	VFSoft   VFMode = "soft"   // a minimum is kept count of, and no more
+	VFSoft   VFMode = "soft"   // a minimum is only counted
 )
 
 // A SoftwarePF is a bridge whose taps are VFs.
@@ -33,13 +33,13 @@ type SoftwarePF struct {
 	Bridge string `toml:"bridge"`
 	Rate   Rate   `toml:"rate"` // of all its VFs together
 	VFs    int    `toml:"vfs"`
-	NUMA   int    `toml:"numa"` // -1 is none
+	NUMA   int    `toml:"numa"` // -1 for no node
 }
 
 func defaultSoftwarePF() SoftwarePF { return SoftwarePF{VFs: 16, NUMA: -1} }
 
-// VLANRange returns the first and the last tag that jobs get. It is false if
-// there are none, or if VLANs, unlike that of a Config from [Parse], is no range.
+// VLANRange returns the first and the last tag that jobs get. It is false if there are
+// none. It is also false if VLANs is not a range, which [Parse] refuses.
 func (v VF) VLANRange() (first, last uint16, ok bool) {
 	from, to, isRange := strings.Cut(v.VLANs, "-")
 	first, last = vlanTag(from), vlanTag(to)
@@ -49,9 +49,8 @@ func (v VF) VLANRange() (first, last uint16, ok bool) {
 	return first, last, true
 }
 
-// VLAN returns the tag of a job's VFs, 0 for untagged. It is the same on every
-// node. Two jobs have the same one if their ids are a multiple of the number of
-// tags apart.
+// VLAN returns the tag of a job's VFs, 0 for untagged. It is the same on every node. Two
+// jobs get the same tag if their ids differ by a multiple of the number of tags.
 func (v VF) VLAN(job uint32) uint16 {
 	first, last, ok := v.VLANRange()
 	if !ok {
@@ -60,7 +59,7 @@ func (v VF) VLAN(job uint32) uint16 {
 	return first + uint16(job%(uint32(last-first)+1))
 }
 
-// vlanTag returns 0, which is no VLAN, for what is no tag. 4095 is reserved.
+// vlanTag returns 0, which is no VLAN, if text is not a tag. 4095 is reserved.
 func vlanTag(text string) uint16 {
 	n, err := parseDigits(text)
 	if err != nil || n > 4094 {

@@ -2,26 +2,25 @@ package config
 
 import "fmt"
 
-// Warm is about templates: saved VMs, of which others are restored instead of being
-// booted.
+// Warm configures templates: saved VMs, from which others are restored instead of booted.
 type Warm struct {
-	Size        Size `toml:"size"`         // that all templates of a node may have together
+	Size        Size `toml:"size"`         // of all templates of a node together
 	MountSlots  int  `toml:"mount_slots"`  // mounts that a VM from a template can have
-	DeviceSlots int  `toml:"device_slots"` // virtual functions that it can have
+	DeviceSlots int  `toml:"device_slots"` // virtual functions that a VM from a template can have
 	Automatic   bool `toml:"automatic"`    // a job that finds no template makes one
 }
 
-// Start is how VMs come up.
+// Start is how VMs start.
 type Start string
 
 // The values of Start.
 const (
-	StartAuto Start = "auto" // from a template where there is one that fits, else by booting
-	StartWarm Start = "warm" // from a template, which is made first if there is none
+	StartAuto Start = "auto" // from a template if one fits, else by booting
+	StartWarm Start = "warm" // from a template, which the node makes first if it has none
 	StartCold Start = "cold" // by booting
 )
 
-// Check refuses a text that is no Start.
+// Check refuses a text that is not a Start.
 func (s Start) Check() error {
 	switch s {
 	case StartAuto, StartWarm, StartCold:

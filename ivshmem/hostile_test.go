@@ -14,7 +14,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
-// aRegionOf makes a region of a user's, as root.
+// aRegionOf makes, as root, a region that belongs to a user.
 func aRegionOf(t *testing.T, n Regions, as owner.IDs) Region {
 	t.Helper()
 	if me.UID != 0 {
@@ -27,8 +27,8 @@ func aRegionOf(t *testing.T, n Regions, as owner.IDs) Region {
 	return r
 }
 
-// A process with a lease on a file, or one that runs it, keeps others from opening it.
-// A reclaim neither waits for that nor fails by it.
+// A process that has a lease on a file, or runs it, keeps others from opening the file. A
+// reclaim must neither wait for that process nor fail because of it.
 func TestRemoveOfWhatAProcessKeeps(t *testing.T) {
 	tests := map[string]func(t *testing.T, path string){
 		"by nothing": func(*testing.T, string) {},
@@ -72,7 +72,8 @@ func TestRemoveOfWhatAProcessKeeps(t *testing.T) {
 	}
 }
 
-// What a lease keeps is removed by its name alone, so the name must be of a region.
+// A file with a lease on it is removed by its name alone, so it must be the name of a
+// region.
 func TestRemoveOfAKeptFileOfSomebodyElse(t *testing.T) {
 	n := someNode(t)
 	r := aRegionOf(t, n, owner.IDs{UID: nobody, GID: nobody})
@@ -84,8 +85,8 @@ func TestRemoveOfAKeptFileOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// A file can be as large as the file system allows, and everything in one of huge pages
-// counts as data: what is wiped is what the region has, or what has memory.
+// A file can be as large as the file system allows, and every hole in a file of huge
+// pages counts as data. Wiping is limited to the region's size, or to what has memory.
 func TestWipeIsBounded(t *testing.T) {
 	const end = 1 << 40
 	for name, size := range map[string]int64{"the size is known": size, "it is not": 0} {

@@ -15,12 +15,12 @@ import (
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
-// mountTable lists the mounts that the caller sees.
+// mountTable lists the mounts that the calling thread sees.
 const mountTable = "/proc/thread-self/mounts"
 
-// OnHugePages returns the region made of huge pages of so many bytes, of the first
-// hugetlbfs that everybody may pass through: QEMU, which runs as the job's owner,
-// has to. An error says why it can only be of ordinary ones.
+// OnHugePages returns the region made of huge pages of page bytes. They are from the
+// first hugetlbfs that everybody may pass through, as QEMU runs as the job's owner. An
+// error says why the region must have ordinary pages.
 func (r Region) OnHugePages(page int64) (Region, error) {
 	if r.Size < page {
 		return r, fmt.Errorf("%s is less than a huge page of %s", inMiB(r.Size), inMiB(page))
@@ -34,8 +34,8 @@ func (r Region) OnHugePages(page int64) (Region, error) {
 	return r, err
 }
 
-// HugePages finds the directory whose files are made of huge pages of so many bytes.
-// mounts is in the form of /proc/mounts, of the node whose files are below root.
+// HugePages finds the directory whose files are made of huge pages of page bytes. mounts
+// is in the form of /proc/mounts. The node's files are below root.
 func HugePages(root, mounts string, page int64) (dir string, err error) {
 	closed := ""
 	for _, m := range hugeMounts(mounts) {
@@ -55,7 +55,7 @@ type hugeMount struct {
 	page config.Size
 }
 
-// hugeMounts are all hugetlbfs. The kernel writes the size of their pages as
+// hugeMounts returns all hugetlbfs. The kernel writes the size of their pages as
 // pagesize=2M or pagesize=1024M.
 func hugeMounts(mounts string) (all []hugeMount) {
 	for line := range strings.Lines(mounts) {
@@ -75,8 +75,8 @@ func hugeMounts(mounts string) (all []hugeMount) {
 }
 
 // createHuge makes the region of huge pages, with a link to it in /dev/shm. The link
-// is root's: in a directory with the sticky bit nobody else can put something in its
-// place, and the kernel follows it for everybody (fs.protected_symlinks).
+// belongs to root: in a directory with the sticky bit no user can replace it, and the
+// kernel follows it for every user (fs.protected_symlinks).
 func (rs Regions) createHuge(ctx context.Context, r Region, as owner.IDs, numa int) (*RegionFile, error) {
 	m, err := makeFile(ctx, r.hugeFile(), r.Size, as, numa)
 	if err != nil {
@@ -88,11 +88,11 @@ func (rs Regions) createHuge(ctx context.Context, r Region, as owner.IDs, numa i
 	return m, nil
 }
 
-// hugeFile is where the region's memory is, if it has huge pages.
+// hugeFile returns the path of the region's memory if it has huge pages.
 func (r Region) hugeFile() string { return filepath.Join(r.Huge, r.Name) }
 
-// noPages reports whether the node has too few huge pages left, or the job may not
-// have so many.
+// noPages reports whether the node has too few huge pages left, or the job may not use as
+// many.
 func noPages(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.ENOMEM)
 }

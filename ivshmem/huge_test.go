@@ -62,7 +62,7 @@ func hugeRegion(t *testing.T, n Regions) Region {
 	return r
 }
 
-// left lists what there is of a region.
+// left lists the files that exist of a region.
 func left(n Regions, r Region) (files []string) {
 	for _, path := range []string{n.path(r), r.hugeFile()} {
 		if _, err := os.Lstat(path); err == nil {
@@ -105,7 +105,7 @@ func TestRemoveFindsWhateverWasMade(t *testing.T) {
 	}
 }
 
-// A link to somewhere else is nobody's region.
+// A link that leads elsewhere is not a region.
 func TestRemoveFollowsNoOtherLink(t *testing.T) {
 	n := someNode(t)
 	r := hugeRegion(t, n)
@@ -124,8 +124,8 @@ func TestRemoveFollowsNoOtherLink(t *testing.T) {
 	}
 }
 
-// onHugePages makes a region on a hugetlbfs of its own, which has so many pages at most,
-// and runs a function with it, which may say why it cannot tell.
+// onHugePages makes a region on a new hugetlbfs of at most pages pages, and calls run
+// with it. If run cannot test anything, it returns the reason.
 func onHugePages(t *testing.T, pages int, run func(n Regions, r Region, m *RegionFile) (skip string)) {
 	t.Helper()
 	n := someNode(t)
@@ -177,7 +177,7 @@ func checkHugeRegion(t *testing.T, n Regions, r Region, m *RegionFile) {
 	if got.Mode != unix.S_IFREG|0o600 || got.Uid != me.UID || got.Size != size || got.Blksize != hugePage {
 		t.Errorf("mode %o, owner %d, %d bytes in blocks of %d", got.Mode, got.Uid, got.Size, got.Blksize)
 	}
-	memory := mapped(t, n, r) // by the link, as QEMU does
+	memory := mapped(t, n, r) // through the link, as QEMU maps it
 	if !allZero(memory) {
 		t.Error("not zero")
 	}

@@ -1,21 +1,19 @@
 // Package ivshmem makes the memory that the VMs of a job on one node share.
 //
-// A region is a file in /dev/shm, or a link there to one of huge pages. QEMU maps it as a PCI device (IVShmem) of each
-// VM: device k of all VMs of the job on the node is one [Region], and no other
-// job's VM has it. [Regions] makes them, finds what was left of them, and
-// removes them; a [RegionFile] is one that is open. Which regions a job has is in its
-// journal, before the files exist.
+// A region is a file in /dev/shm, or a link there to a file of huge pages. QEMU maps it
+// as a PCI device (IVShmem) of each VM: device k of all VMs of the job on the node is one
+// [Region], and no other job's VM has it. [Regions] makes them, finds leftover ones, and
+// removes them; a [RegionFile] is an open one. The job's journal lists its regions before
+// their files exist.
 //
-// Anybody may write to /dev/shm. So a region has a name that nobody can know
-// before, is made only where nothing is, stays root's until all of its memory is
-// there, and later counts as the region only if it is still a plain file of its
-// owner's. Its owner can do with it what he can do in his VMs, and nobody else
-// anything.
+// Every user may write to /dev/shm. So a region has a name that cannot be guessed and
+// replaces no existing file. It belongs to root until all of its memory is allocated, and
+// later counts as the region only if it is still a plain file of its owner. The owner can
+// do with it what they can do in their VMs; other users can do nothing.
 //
-// All memory of a region is taken when it is made, in the job's cgroup: a job
-// that has too little learns it then, and not by the death of a VM. It is zero
-// then, is overwritten with zeros by [RegionFile.Wipe], and once more before it goes
-// back.
+// All memory of a region is allocated when the region is made, and charged to the job's
+// cgroup. A job with too little memory fails then, and not later by the death of a VM.
+// The memory is zero at first. [RegionFile.Wipe] zeroes it again, and so does [Node.Remove].
 package ivshmem
 
 import (
@@ -33,7 +31,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
-// Dir is where regions are: libvirt looks for the memory of a <shmem> nowhere else.
+// Dir is the directory of regions: libvirt looks for the memory of a <shmem> only here.
 const Dir = "/dev/shm"
 
 // Regions are the regions of one node.
@@ -42,17 +40,17 @@ type Regions struct{ dir, node string }
 // Open returns the regions of the node whose journals are below state.
 func Open(state, node string) Regions { return Regions{Dir, nodeHash(state, node)} }
 
-// A Region is one, before, while and after it exists. It is what a journal keeps.
+// A Region describes a region before, while and after it exists. Journals store it.
 type Region struct {
 	Name  string `json:"name"`           // of the file
-	Index int    `json:"index"`          // of the device that it is in every VM
+	Index int    `json:"index"`          // of the device in every VM
 	Size  int64  `json:"size"`           // bytes
-	Huge  string `json:"huge,omitempty"` // where its file of huge pages is, or was to be; "" is none
+	Huge  string `json:"huge,omitempty"` // directory of its file of huge pages, even if it has ordinary ones; "" if not asked for
 }
 
-// Create makes the region, of the memory of NUMA node numa if that is not -1 and
-// has enough. If the node has too few huge pages it is made of ordinary ones, as
-// [RegionFile.Ordinary] tells. If Create fails, call Remove.
+// Create makes the region, with memory of NUMA node numa unless that is -1 or has too
+// little. If the node has too few huge pages, the region has ordinary ones, and
+// [RegionFile.Ordinary] says so. If Create fails, call Remove.
 func (rs Regions) Create(ctx context.Context, r Region, as owner.IDs, numa int) (*RegionFile, error) {
 	m, err := rs.create(ctx, r, as, numa)
 	if err != nil {
@@ -81,7 +79,7 @@ func (rs Regions) create(ctx context.Context, r Region, as owner.IDs, numa int) 
 	return m, nil
 }
 
-// makeFile makes a file of memory where nothing is.
+// makeFile makes a file of memory. An existing file is an error.
 func makeFile(ctx context.Context, path string, size int64, as owner.IDs, numa int) (*RegionFile, error) {
 	m, err := newFile(path, size)
 	if err != nil {
@@ -93,7 +91,7 @@ func makeFile(ctx context.Context, path string, size int64, as owner.IDs, numa i
 	return m, nil
 }
 
-// newFile makes a file of a size, in which there is no memory yet, where nothing is.
+// newFile makes a file of a size, without memory yet. An existing file is an error.
 func newFile(path string, size int64) (*RegionFile, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -105,7 +103,7 @@ func newFile(path string, size int64) (*RegionFile, error) {
 	return &RegionFile{file: file, size: size}, nil
 }
 
-// prepare gives the file its memory and only then its owner, who could otherwise
+// prepare gives the file its memory first and its owner last, since the owner could
 // meddle with it.
 func (f *RegionFile) prepare(ctx context.Context, as owner.IDs, numa int) error {
 	if err := onNode(numa, func() error { return f.allocate(ctx) }); err != nil {
@@ -115,14 +113,14 @@ func (f *RegionFile) prepare(ctx context.Context, as owner.IDs, numa int) error 
 }
 
 func (f *RegionFile) giveTo(as owner.IDs) error {
-	if err := f.file.Chmod(0o600); err != nil { // whatever the umask is
+	if err := f.file.Chmod(0o600); err != nil { // independent of the umask
 		return err
 	}
 	return f.file.Chown(int(as.UID), int(as.GID))
 }
 
-// Reserve makes a region without memory, for a VM that is to have the device and does not
-// write to it. If Reserve fails, call Remove.
+// Reserve makes a region without memory, for a VM that has the device but does not write
+// to it. If Reserve fails, call Remove.
 func (rs Regions) Reserve(r Region, as owner.IDs) error {
 	m, err := newFile(filepath.Join(rs.dir, r.Name), r.Size)
 	if err != nil {
@@ -131,10 +129,10 @@ func (rs Regions) Reserve(r Region, as owner.IDs) error {
 	return errors.Join(m.giveTo(as), m.Close())
 }
 
-// step is how much is done between two looks at the context, in bytes.
+// step is the number of bytes handled between two checks of the context.
 const step = 64 << 20
 
-// allocate takes all of the memory, which the kernel clears.
+// allocate allocates all of the memory, which the kernel clears.
 func (f *RegionFile) allocate(ctx context.Context) error {
 	for at := int64(0); at < f.size; at += step {
 		if ctx.Err() != nil {
@@ -160,7 +158,7 @@ func (f *RegionFile) noRoom() error {
 
 func inMiB(bytes int64) config.Size { return config.Size(bytes >> 20) }
 
-// retry does what a signal may interrupt, such as one of Go's own.
+// retry repeats a call that was interrupted by a signal, such as one of Go's own.
 func retry(do func() error) error {
 	for {
 		if err := do(); !errors.Is(err, unix.EINTR) {
@@ -169,12 +167,12 @@ func retry(do func() error) error {
 	}
 }
 
-// ErrForeign matches the refusal of a file that is not, or no longer, a region of
-// the owner that it should be of.
+// ErrForeign matches the refusal of a file that is not, or no longer, a region of the
+// expected owner.
 var ErrForeign = errors.New("not a region of that owner")
 
-// Remove wipes and removes a region, which must be uid's or have got no owner yet.
-// One that is not there is removed. QEMU must be gone.
+// Remove wipes and removes a region, which must belong to uid or have no owner yet.
+// Removing a missing region succeeds. QEMU must have ended.
 func (rs Regions) Remove(ctx context.Context, r Region, uid uint32) error {
 	err := rs.remove(ctx, r, uid)
 	if err != nil {
@@ -183,8 +181,8 @@ func (rs Regions) Remove(ctx context.Context, r Region, uid uint32) error {
 	return nil
 }
 
-// remove looks for the region in both places: whoever made it may have died before or
-// after it turned to ordinary pages.
+// remove looks for both a file of huge pages and one of ordinary pages: the process that
+// made the region may have died before or after it changed to ordinary pages.
 func (rs Regions) remove(ctx context.Context, r Region, uid uint32) error {
 	if _, ok := parseName(r.Name); !ok {
 		return ErrForeign
@@ -203,8 +201,8 @@ func (rs Regions) remove(ctx context.Context, r Region, uid uint32) error {
 	return cmp.Or(removeFile(ctx, r.hugeFile(), uid, r.Size), ordinary)
 }
 
-// removeFile wipes size bytes of a file and removes it; if size is 0, as many as it
-// has memory for. Its owner can have made it as large as they like.
+// removeFile wipes size bytes of a file and removes it. If size is 0, it wipes as much as
+// the file has memory for: its owner can give it any length.
 func removeFile(ctx context.Context, path string, uid uint32, size int64) error {
 	m, err := openRegion(path, uid, size)
 	switch {
@@ -219,8 +217,8 @@ func removeFile(ctx context.Context, path string, uid uint32, size int64) error 
 	if err := m.Wipe(ctx); err != nil {
 		return err
 	}
-	// A process of the owner's may have the file open, or another name for it:
-	// what it holds is then an empty file.
+	// The owner may have another name for the file, or a process that has it open:
+	// truncate it, so that they keep an empty file.
 	if err := m.file.Truncate(0); err != nil {
 		return err
 	}
@@ -233,10 +231,10 @@ func removeFile(ctx context.Context, path string, uid uint32, size int64) error 
 // errKept matches a file that a process keeps root from opening.
 var errKept = errors.New("a process has a lease on it, or runs it as a program")
 
-// removeKept removes the name of a file that cannot be wiped now: to wait for a user's
-// process takes as long as they please. The memory goes with the last who has it open.
-// Should they exchange the file meanwhile, it is another one of theirs that goes: in a
-// directory with the sticky bit they can move no others.
+// removeKept removes the name of a file that cannot be wiped now: the user's process may
+// hold its lease for ever. The last process that has the file open frees its memory. If
+// the user replaces the file meanwhile, it is their own file that is lost: in a directory
+// with the sticky bit they can move no other.
 func removeKept(path string, uid uint32) error {
 	var info unix.Stat_t
 	if err := unix.Lstat(path, &info); err != nil {
@@ -248,8 +246,8 @@ func removeKept(path string, uid uint32) error {
 	return os.Remove(path)
 }
 
-// openRegion opens what may be a region, of which size bytes count. Its owner could
-// have put anything in its place, even a name of somebody else's file.
+// openRegion opens a file that may be a region, of which size bytes count. Its owner
+// could have replaced it by anything, even by a hard link to another user's file.
 func openRegion(path string, uid uint32, size int64) (*RegionFile, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	switch {
@@ -270,9 +268,10 @@ func openRegion(path string, uid uint32, size int64) (*RegionFile, error) {
 	return &RegionFile{file: file, size: min(info.Size, cmp.Or(size, info.Blocks*512))}, nil
 }
 
-// isRegion reports whether a file can be a region of uid's, or one that is half made
-// and still root's. A file of root's with a second name is not: where the kernel lets
-// them (fs.protected_hardlinks), users make names for files that are not theirs.
+// isRegion reports whether a file can be a region that belongs to uid, or one that is
+// half made and belongs to root. A file of root with a second name is not a region: if
+// the kernel allows it (fs.protected_hardlinks is 0), users can make names for files of
+// others.
 func isRegion(info unix.Stat_t, uid uint32) bool {
 	if info.Mode&unix.S_IFMT != unix.S_IFREG {
 		return false

@@ -34,10 +34,10 @@ const (
 	anyNode = -1
 )
 
-// me owns the regions of the tests: only root can give files away.
+// me owns the regions of the tests, since only root can give files away.
 var me = owner.IDs{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
 
-// someNode has its regions in a directory of /dev/shm.
+// someNode returns a node whose regions are in a new directory of /dev/shm.
 func someNode(t *testing.T) Regions {
 	t.Helper()
 	dir, err := os.MkdirTemp(Dir, "slurmv-test-")
@@ -61,7 +61,7 @@ func make1(t *testing.T, n Regions, index int) (Region, *RegionFile) {
 	return r, m
 }
 
-// mapped is the region as a VM sees it.
+// mapped maps the region, as a VM sees it.
 func mapped(t *testing.T, n Regions, r Region) []byte {
 	t.Helper()
 	file, err := os.OpenFile(n.path(r), os.O_RDWR, 0)
@@ -88,7 +88,7 @@ func stat(t *testing.T, path string) *syscall.Stat_t {
 	return info.Sys().(*syscall.Stat_t)
 }
 
-// What is reserved has a size, an owner and no memory, and is removed as all others.
+// A reserved region has a size, an owner and no memory, and is removed like all others.
 func TestReserve(t *testing.T) {
 	n := someNode(t)
 	r := n.New(job, 0, 1<<40)
@@ -126,7 +126,7 @@ func TestNamesTellApart(t *testing.T) {
 			t.Errorf("%s has the same name: %s", name, got)
 		}
 	}
-	// All but the random part is what leftovers are found by.
+	// Leftovers are found by the name without its random part.
 	said, ok := parseName(first)
 	if want := (parts{here.node, job, 0}); !ok || said != want {
 		t.Errorf("%s is read as %+v, want %+v", first, said, want)
@@ -162,7 +162,7 @@ func TestRegionIsTheOwnersAloneAndAllThere(t *testing.T) {
 	}
 }
 
-// What stands in the place of a region was there before and is not ours.
+// A file that is in the place of a region is foreign and must stay.
 func TestCreateTakesNothingThatIsThere(t *testing.T) {
 	tests := map[string]func(path string) error{
 		"a file":            func(path string) error { return os.WriteFile(path, []byte("x"), 0o666) },
@@ -239,7 +239,7 @@ func TestRemoveLeavesNothingToSomebodyWhoHasItOpen(t *testing.T) {
 	n := someNode(t)
 	r, m := make1(t, n, 0)
 	as := me
-	if me.UID == 0 { // what is root's may have one name only
+	if me.UID == 0 { // a file of root may have only one name
 		as = owner.IDs{UID: nobody, GID: nobody}
 	}
 	mapped(t, n, r)[0] = 1
@@ -306,7 +306,7 @@ func TestRemoveRefusesForeignFiles(t *testing.T) {
 		})
 	}
 	_ = os.Remove(secret)
-	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil { // of that as, so it is the name alone
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil { // the user owns this file, so only its name is wrong
 		t.Fatal(err)
 	}
 	if err := n.Remove(t.Context(), Region{Name: "secret"}, me.UID); !errors.Is(err, ErrForeign) {
@@ -376,12 +376,12 @@ func TestCreateSaysThatThereIsNoRoom(t *testing.T) {
 	})
 }
 
-// inOwnMounts runs a function with mounts of its own.
+// inOwnMounts calls run in a mount namespace of its own.
 func inOwnMounts(t *testing.T, run func()) {
 	t.Helper()
 	done := make(chan string)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		defer close(done)
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			done <- "no mount namespace of its own; run as root: " + err.Error()
@@ -418,7 +418,7 @@ func TestWhoeverCancelsIsHeard(t *testing.T) {
 	}
 }
 
-// The last node is the one that the kernel takes memory of least by itself.
+// The test asks for the last node: without a policy, the kernel takes memory there last.
 func TestMemoryIsOfTheNUMANode(t *testing.T) {
 	text, err := os.ReadFile("/sys/devices/system/node/has_memory")
 	if err != nil {
@@ -469,8 +469,8 @@ func memoryPolicy(t *testing.T, address unsafe.Pointer, flags uintptr) (mode int
 	return int(is), all[0]
 }
 
-// Its owner can shorten a region at any time: what is not there is not wiped, and the
-// agent does not die of it.
+// The owner can shorten a region at any time. Wipe skips the part that is gone, and the
+// agent does not die of SIGBUS.
 func TestWipeOfWhatTheOwnerHasCutOff(t *testing.T) {
 	n := someNode(t)
 	r, m := make1(t, n, 0)

@@ -15,20 +15,20 @@ import (
 
 // A RegionFile is a region that this process has open, whatever becomes of its name.
 type RegionFile struct {
-	Ordinary error // why it has ordinary pages though it was to have huge ones; nil if not so
+	Ordinary error // why it has ordinary pages instead of huge ones; nil if it has the pages asked for
 
 	file *os.File
 	size int64
 }
 
-// Close lets go of the region, which stays.
+// Close closes the region, which continues to exist.
 func (f *RegionFile) Close() error { return f.file.Close() }
 
-// Wipe overwrites with zeros what was ever written to: memory that was allocated and
-// never touched is a hole of the file. The memory itself stays:
-// VMs have it mapped, and a VF of theirs has it pinned, so that a page which is
-// exchanged for a fresh one would be two different ones from then on. What its owner
-// has added behind the region's end, which can be without one, was never a VM's.
+// Wipe overwrites everything that was ever written to with zeros; allocated memory that
+// was never touched is a hole of the file. The pages stay, because VMs have them mapped
+// and a VF of theirs may have them pinned: after replacing a page, VM and VF would see
+// different ones. Wipe ignores what the owner has added behind the region's end, which no
+// VM ever saw.
 func (f *RegionFile) Wipe(ctx context.Context) error {
 	for at := int64(0); ; {
 		from, to, err := sparse.NextData(f.file, at)
@@ -42,8 +42,8 @@ func (f *RegionFile) Wipe(ctx context.Context) error {
 	}
 }
 
-// zero clears a part of the memory, window by window: more of it mapped would count
-// as this process's own.
+// zero clears a part of the memory in windows: larger mappings would count as memory of
+// this process.
 func (f *RegionFile) zero(ctx context.Context, from, to int64) error {
 	var has unix.Statfs_t
 	if err := retry(func() error { return unix.Fstatfs(int(f.file.Fd()), &has) }); err != nil {
@@ -62,8 +62,8 @@ func (f *RegionFile) zero(ctx context.Context, from, to int64) error {
 	return nil
 }
 
-// zeroWindow maps the memory, as files of huge pages cannot be written to in another
-// way. It does not reserve pages that somebody has punched out of the file.
+// zeroWindow maps the memory, because files of huge pages cannot be written to. With
+// MAP_NORESERVE it reserves no pages in place of those that were punched out of the file.
 func (f *RegionFile) zeroWindow(at, size, page int64) error {
 	memory, err := unix.Mmap(int(f.file.Fd()), at, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
@@ -72,9 +72,9 @@ func (f *RegionFile) zeroWindow(at, size, page int64) error {
 	return errors.Join(clearPages(memory, page), unix.Munmap(memory))
 }
 
-// clearPages has the kernel write the zeros. A page that the file's owner has cut off
-// meanwhile is an error to the kernel, and would be the death of a process that writes
-// there itself; nothing is in it.
+// clearPages has the kernel write the zeros. The owner may cut the file off meanwhile:
+// the kernel then returns an error for the missing page, while a write by this process
+// would kill it. A missing page has no content, so it is skipped.
 func clearPages(memory []byte, page int64) error {
 	zeros, err := os.Open("/dev/zero")
 	if err != nil {
@@ -94,10 +94,10 @@ func clearPages(memory []byte, page int64) error {
 	return nil
 }
 
-// onNode does something that takes memory, which the kernel gives it from a NUMA node
-// while that has any. Memory elsewhere is slower and as good, so that this cannot be
-// done is no error. Files of huge pages have no policy of their own, as those of
-// /dev/shm could: it is the thread's, and ends with it.
+// onNode calls do, which allocates memory, with NUMA node node preferred. Memory of other
+// nodes is slower but works, so a failure to set the policy is no error. The policy is
+// set for the thread and ends with it, because files of huge pages, unlike those of
+// /dev/shm, have no policy of their own.
 func onNode(node int, do func() error) error {
 	const preferred, bits = 1, 64
 	if node < 0 || node >= bits {
@@ -105,7 +105,7 @@ func onNode(node int, do func() error) error {
 	}
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		mask := uint64(1) << node
 		_, _, _ = unix.Syscall(unix.SYS_SET_MEMPOLICY, preferred, uintptr(unsafe.Pointer(&mask)), bits+1)
 		done <- do()

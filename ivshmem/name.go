@@ -18,18 +18,18 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// nodeHash stands for a node of a cluster in names: several slurmd, and several
-// clusters, can have one /dev/shm. The directory of the journals tells clusters
-// apart, as it must be another one for each; what a job says about its cluster has
-// been in its user's hands.
+// nodeHash returns a text that stands for a node of a cluster in names: nodes of several
+// clusters, and several slurmd, can share one /dev/shm. The directory of the journals,
+// which must differ between clusters, tells clusters apart; the user could have forged
+// what a job says about its cluster.
 func nodeHash(state, node string) string {
 	sum := sha256.Sum256([]byte(state + "\x00" + node))
 	return fmt.Sprintf("%x", sum[:8])
 }
 
-// New returns the region that device index of the job's VMs is to be. Its last
-// part is for nobody to guess: who made a file of that name first could keep the
-// job from starting.
+// New returns the region for device index of the job's VMs. The last part of its name is
+// random: a user who guesses the name could make the file first and keep the job from
+// starting.
 func (rs Regions) New(job journal.ID, index int, size int64) Region {
 	name := fmt.Sprintf("slurmv-%s-%s-%d-%s", rs.node, job, index, strings.ToLower(rand.Text()))
 	return Region{Name: name, Index: index, Size: size}
@@ -37,7 +37,7 @@ func (rs Regions) New(job journal.ID, index int, size int64) Region {
 
 var namePattern = regexp.MustCompile(`^slurmv-([0-9a-f]{16})-([0-9]+\.[0-9]+)-([0-9]+)-[a-z2-7]{26}$`)
 
-// parts are what a region's name says.
+// parts are the parts of a region's name.
 type parts struct {
 	node  string
 	job   journal.ID
@@ -56,13 +56,14 @@ func parseName(name string) (parts, bool) {
 
 // A Found is a file that looks like a region of the node.
 type Found struct {
-	Region Region // its name, and where it is
+	Region Region // its name, and its directory of huge pages
 	Job    journal.ID
-	UID    uint32 // whose file it is
+	UID    uint32 // owner of the file
 }
 
-// List returns what looks like a region of the node, by name and kind; of very many,
-// some. The name alone proves nothing: anybody may have made the file, but only of his own.
+// List returns the files whose name and kind are those of regions of the node, or some of
+// very many. The name alone proves nothing, since every user can make such files; but
+// they can make them only as their own.
 func (rs Regions) List() ([]Found, error) {
 	all, err := rs.listIn(rs.dir, "")
 	mounts, mountsErr := os.ReadFile(mountTable)
@@ -80,10 +81,11 @@ func (rs Regions) List() ([]Found, error) {
 	return all, nil
 }
 
-// maxFound bounds what is listed, as anybody can make files that look like regions.
+// maxFound bounds the list, since every user can make files that look like regions.
 const maxFound = 10000
 
-// listIn lists the files of a directory, which is that of huge pages if huge is not "".
+// listIn lists the regions in a directory. huge is that directory if it is a hugetlbfs,
+// else "".
 func (rs Regions) listIn(dir, huge string) (all []Found, err error) {
 	d, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,9 +121,8 @@ func (rs Regions) regionsAmong(entries []fs.DirEntry, huge string) (all []Found)
 	return all
 }
 
-// looksLikeRegion returns the owner of a plain file with one name. With a second
-// one it could be anybody's, on a kernel that lets users make names for the files
-// of others.
+// looksLikeRegion returns the owner of a plain file with one name. A file with a second
+// name could belong to anybody: some kernels let users make names for files of others.
 func looksLikeRegion(e fs.DirEntry) (uid uint32, ok bool) {
 	info, err := e.Info()
 	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&^0o600 != 0 {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whoever holds pages of a region, as a VF does that may write to them, keeps them when
-// the file is cut off. A pipe stands for it here: what is in it are the pages.
+// A VF that may write to a region has its pages pinned, and keeps them when the file is
+// truncated. A pipe that contains the pages stands for the VF here.
 func TestRemoveLeavesNothingInPagesThatAreHeld(t *testing.T) {
 	n := someNode(t)
 	r, _ := make1(t, n, 0)
@@ -29,7 +29,7 @@ func TestRemoveLeavesNothingInPagesThatAreHeld(t *testing.T) {
 	}
 }
 
-// hold returns the reading end of a pipe that holds the page.
+// hold returns the read end of a pipe that contains the page.
 func hold(t *testing.T, page []byte) *os.File {
 	t.Helper()
 	out, in, err := os.Pipe()

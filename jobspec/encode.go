@@ -11,13 +11,12 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 )
 
-// maxEncoded bounds the text of a Spec, in bytes. The longest that option
-// values can give is well below it, and it is below the 128 KiB that the kernel
-// lets a variable have.
+// maxEncoded bounds the text of a Spec, in bytes. The longest option values give much
+// less. The kernel allows a variable 128 KiB.
 const maxEncoded = 96 << 10
 
-// maxCount bounds every number of things that Decode lets through, and
-// [config.MaxSize] every size, so that what is computed from them cannot overflow.
+// maxCount bounds every count that Decode accepts, and [config.MaxSize] every size, so
+// that computations with them cannot overflow.
 const maxCount = 1 << 16
 
 // Encode returns the Spec as one line of JSON. Decode(s.Encode()) is s for every
@@ -27,7 +26,7 @@ func (s Spec) Encode() string {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(s); err != nil {
-		panic(err) // numbers, texts and truth values always have a JSON form
+		panic(err) // numbers, texts and booleans always have a JSON form
 	}
 	return strings.TrimSuffix(text.String(), "\n")
 }
@@ -54,7 +53,7 @@ func Decode(text string) (Spec, error) {
 	return spec, nil
 }
 
-// noncePattern is what crypto/rand.Text returns, with room.
+// noncePattern matches what crypto/rand.Text returns, and somewhat longer texts.
 var noncePattern = regexp.MustCompile(`^[A-Z2-7]{0,64}$`)
 
 func (s Spec) bounded() error {

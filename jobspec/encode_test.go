@@ -77,8 +77,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// The longest values that all options together may have still make a text that
-// Decode takes.
+// The longest values of all options together still make a text that Decode accepts.
 func TestTheLongestSpecCanTravel(t *testing.T) {
 	long := func(prefix string, n int) string { return prefix + strings.Repeat(`"`, n-len(prefix)) }
 	values := map[string]string{
@@ -87,7 +86,7 @@ func TestTheLongestSpecCanTravel(t *testing.T) {
 		"sriov":    "63:min=9999999,max=9999999,pf=enp225s0f1np10x,numa=require",
 	}
 	cfg := site()
-	cfg.Limits.VFPerVM = 63 // the most that a site can allow
+	cfg.Limits.VFPerVM = 63 // the highest limit that a site can set
 	spec, err := ParseIn(long("/b", config.MaxText), values, noEnv, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -99,8 +98,8 @@ func TestTheLongestSpecCanTravel(t *testing.T) {
 	checkRoundTrip(t, spec, cfg)
 }
 
-// Whatever is typed, Parse refuses it with one printable line, or makes a Spec
-// that travels unchanged and that a node accepts.
+// Whatever the user types, Parse either refuses it with one printable line, or makes a
+// Spec that travels unchanged and that a node accepts.
 func FuzzParse(f *testing.F) {
 	f.Add("2", "4", "8G", "20G", "rocky9", "1:min=10g+2:max=5g", "2:32M", "campus", "/data:/mnt:ro,/x", "u.yaml", "60", "/home/u")
 	f.Add("2", "", "", "0", "../i", `[{"min_tx_rate":1}]`, "0", "", "none,/a", "/u", "", "/")
@@ -109,7 +108,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, vms, vcpus, memory, disk, image, sriov, ivshmem, network, mount, userData, timeout, dir string) {
 		values := map[string]string{"vm-per-node": vms}
 		for i, value := range []string{vcpus, memory, disk, image, sriov, ivshmem, network, mount, userData, timeout} {
-			if value != "" { // an option that is not given
+			if value != "" { // "" stands for an option that is not given
 				values[Options[i+1].Name] = value
 			}
 		}
@@ -124,8 +123,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Whatever arrives at a node, Decode refuses it or has read all of it, and
-// nothing that is computed from it overflows.
+// Whatever arrives at a node, Decode either refuses it or reads all of it, and no
+// computation with the result overflows.
 func FuzzDecode(f *testing.F) {
 	f.Add(plain().Encode())
 	f.Add(strings.Replace(plain().Encode(), `"sriov":{}`, `"sriov":{"vfs":[{},{"min":10000,"numa":"any","spread":true}]}`, 1))

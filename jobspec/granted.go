@@ -10,13 +10,13 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// Granted reports whether a submission itself asks for the CPUs, the memory and the
-// VFs that r says each node needs, for sites where no Lua script adds them.
+// Granted reports whether a submission itself asks for the CPUs, the memory and the VFs
+// that each node needs according to r. It is for sites where no Lua script adds them.
 //
-// It counts only what Slurm promises for every node of the job; 16 tasks on two
-// nodes may be 15 and 1. The error has the lines to add to the batch script and
-// names what must go for them to have their effect. The node compares once more
-// with what Slurm really gave.
+// Granted counts only what Slurm promises for every node of the job; 16 tasks on two
+// nodes may be 15 and 1. The error has the lines to add to the batch script, and names
+// the options to remove so that the lines take effect. The node later compares with what
+// Slurm has really given.
 func Granted(r Resources, sub slurm.Submission) error {
 	short := shortage{sub: sub, need: r, cpus: sub.CPUs(), mib: sub.MemoryMiB(r.CPUsPerNode)}
 	if short.cpus >= r.CPUsPerNode && short.mib >= r.MemoryMiBPerNode && !short.ofVFs() {
@@ -33,7 +33,7 @@ type shortage struct {
 	mib  int64
 }
 
-// ofVFs reports whether VFs or their bandwidth are short, which are in one option.
+// ofVFs reports whether VFs or their bandwidth are short; --gres asks for both.
 func (s shortage) ofVFs() bool {
 	list := s.sub.GRES()
 	return s.need.VFsCounted && (slurm.RequestedGRES(list, GRESVF) < int64(s.need.VFsPerNode) || slurm.RequestedGRES(list, GRESVFBW) < s.need.VFMbpsPerNode)
@@ -52,7 +52,7 @@ func (s shortage) Error() string {
 	return text + "add to the batch script:\n" + strings.Join(lines, "\n")
 }
 
-// missing returns what is short in words and as lines of a batch script.
+// missing returns what is short, in words and as lines of a batch script.
 func (s shortage) missing() (needs, lines []string) {
 	if s.cpus < s.need.CPUsPerNode {
 		needs = append(needs, fmt.Sprintf("%d CPUs", s.need.CPUsPerNode))
@@ -78,10 +78,10 @@ func (r Resources) vfWords() string {
 	return words
 }
 
-// plainGRES is an item that Slurm takes and that needs no quotes.
+// plainGRES matches an item that Slurm accepts and that needs no quotes.
 var plainGRES = regexp.MustCompile(`^[A-Za-z0-9_.:=/-]+$`)
 
-// otherGRES returns what the user's own --gres has beside the VFs.
+// otherGRES returns the items other than VFs in the user's own --gres.
 func (s shortage) otherGRES() []string {
 	return slices.DeleteFunc(slurm.GRESItems(s.sub.GRES()), func(item string) bool {
 		name := slurm.GRESName(item)
@@ -97,8 +97,8 @@ func joinAnd(words []string) string {
 	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
-// inTheWay names the options with which the missing lines would be void, or refused by
-// Slurm. The submission may not have all of them.
+// inTheWay names options that would cancel the missing lines, or make Slurm refuse them.
+// The submission need not have all of these options.
 func (s shortage) inTheWay() (names []string) {
 	if s.cpus < s.need.CPUsPerNode {
 		names = append(names, "mincpus")

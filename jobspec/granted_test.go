@@ -19,7 +19,7 @@ func variablesOf(pairs ...string) func(string) string {
 	}
 }
 
-// submitted is a submission by this command line, own name first.
+// submitted returns the submission by this command line, which begins with the command.
 func submitted(argv []string, script string, env func(string) string) slurm.Submission {
 	return slurm.ReadCommandLine(argv, OptionNames()...).Submission(script, env)
 }
@@ -191,8 +191,8 @@ func TestGrantedVFs(t *testing.T) {
 	}
 }
 
-// However odd a submission is, following the error's advice is enough: without
-// the options it names and with the lines it gives, the job is granted.
+// However odd a submission is, following the error's advice is enough: with the lines
+// added and the named options removed, the job is granted.
 func FuzzGranted(f *testing.F) {
 	f.Add("sbatch\n-O\n-c3\n--mem=1G\nx.sh", "#SBATCH --mem-per-cpu=1G\n#SBATCH -n 4", "2", uint8(8))
 	f.Add("salloc\n-Hc4\n--exclusive=user\n:", "", "1G", uint8(1))

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// The names by which Slurm counts VFs and their bandwidth in Mb/s. It reads k, m,
-// g, t and p behind a number as powers of 1024, so a rate is never given to it
-// with a suffix.
+// Slurm's names for VFs and their bandwidth in Mb/s. Slurm reads k, m, g, t and p behind
+// a number as powers of 1024, so rates are written to it without a suffix.
 const (
 	GRESVF   = "vf"
 	GRESVFBW = "vfbw"
 )
 
-// gres returns what to ask Slurm for, such as "vf:4,vfbw:80000", with the other
-// items of a list that the user has already.
+// gres returns a request to Slurm, such as "vf:4,vfbw:80000", joined with the other items
+// of the user's own request.
 func (r Resources) gres(others ...string) string {
 	items := slices.Concat(others, []string{fmt.Sprintf("%s:%d", GRESVF, r.VFsPerNode)})
 	if r.VFMbpsPerNode > 0 {

@@ -1,14 +1,14 @@
-// Package jobspec is what a job asks for: the texts of the --vm-* options and
-// the value, a [Spec], that they become.
+// Package jobspec defines the request of a job: the texts of the --vm-* options and the
+// value, a [Spec], that they become.
 //
-// [Options] is the one table of the options; everything that offers or explains
-// them is made from it. [Parse] turns texts into a Spec where the job is
-// submitted. The Spec travels to the nodes as the text of [Spec.Encode], through
-// the hands of the user, so a node takes nothing from it before [Decode] and
-// [Spec.Validate] have accepted it against the node's own configuration.
+// [Options] is the only table of the options; everything that offers or explains them is
+// made from it. [Parse] turns texts into a Spec when the job is submitted. The Spec
+// travels to the nodes as the text of [Spec.Encode]. The user can change that text, so a
+// node uses nothing of it until [Decode] and [Spec.Validate] have accepted it against the
+// node's own configuration.
 //
-// The package decides and touches nothing: whether an image exists, or a node
-// has a VF to give, is for the packages that open and lease them.
+// The package only decides, and touches nothing. Other packages find out whether an image
+// exists or the node has a free VF.
 package jobspec
 
 import (
@@ -29,8 +29,8 @@ type Spec struct {
 	VMsPerNode int              `json:"vms_per_node"`
 	VCPUs      int              `json:"vcpus"`      // of one VM
 	MemoryMiB  int64            `json:"memory_mib"` // of one VM
-	DiskMiB    int64            `json:"disk_mib"`   // of one VM; 0 is the size that the image has
-	Image      string           `json:"image"`      // absolute path, or a name of the catalogue
+	DiskMiB    int64            `json:"disk_mib"`   // of one VM; 0 for the size of the image
+	Image      string           `json:"image"`      // absolute path, or a name in the catalogue
 	ImageMode  config.ImageMode `json:"image_mode"`
 	SRIOV      SRIOV            `json:"sriov"`
 	IVShmem    IVShmem          `json:"ivshmem"`
@@ -40,9 +40,9 @@ type Spec struct {
 	Mounts       []Mount       `json:"mounts,omitempty"`
 	UserData     string        `json:"user_data,omitempty"` // absolute path of a cloud-init file
 	ReadyTimeout time.Duration `json:"ready_timeout_ns"`    // whole seconds
-	Start        config.Start  `json:"start,omitempty"`     // "" is auto, as from a plugin that does not know it
+	Start        config.Start  `json:"start,omitempty"`     // "" is auto: an older plugin does not set it
 	WorkDir      string        `json:"work_dir"`            // of the job
-	Nonce        string        `json:"nonce,omitempty"`     // of the submission; only the job's own processes know it
+	Nonce        string        `json:"nonce,omitempty"`     // of the submission; known only to the job's own processes
 }
 
 // SRIOV asks for virtual functions.
@@ -52,19 +52,19 @@ type SRIOV struct {
 
 // A VF is one virtual function of a VM. Rates are in Mb/s.
 type VF struct {
-	MinMbps uint32 `json:"min,omitempty"` // 0 is no reservation
-	MaxMbps uint32 `json:"max,omitempty"` // 0 is no cap
-	PF      string `json:"pf,omitempty"`  // name of the physical function; "" is any
+	MinMbps uint32 `json:"min,omitempty"` // 0 without a reservation
+	MaxMbps uint32 `json:"max,omitempty"` // 0 without a cap
+	PF      string `json:"pf,omitempty"`  // name of the physical function; "" for any
 	NUMA    NUMA   `json:"numa,omitempty"`
-	Spread  bool   `json:"spread,omitempty"` // on another PF than the VM's other VFs that say so
+	Spread  bool   `json:"spread,omitempty"` // on another PF than the VM's other VFs with Spread
 }
 
-// NUMA says how near to the VM's CPUs the physical function must be.
+// NUMA says how near the physical function must be to the VM's CPUs.
 type NUMA string
 
 // The values of NUMA.
 const (
-	NUMAPrefer  NUMA = "" // on the same NUMA node if there is a place, else elsewhere
+	NUMAPrefer  NUMA = "" // on the VM's NUMA node if a VF is free there, else elsewhere
 	NUMARequire NUMA = "require"
 	NUMAAny     NUMA = "any"
 )
@@ -91,7 +91,7 @@ type ValueError struct {
 // Error reads "--memory-per-vm: 8Q is not a size; use …".
 func (e *ValueError) Error() string { return e.Source + ": " + e.Reason }
 
-// Parse is [ParseIn] the directory that the calling program runs in.
+// Parse calls [ParseIn] with the working directory of the calling program.
 func Parse(values map[string]string, env func(string) string, cfg config.Config) (Spec, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -100,12 +100,12 @@ func Parse(values map[string]string, env func(string) string, cfg config.Config)
 	return ParseIn(dir, values, env, cfg)
 }
 
-// ParseIn makes a Spec of option values, which are by the option's name without
-// dashes ("vm-per-node"). An option that is not among them takes its value from
-// the variable that env gives for it, if not empty, and else from cfg. Relative
-// paths are relative to dir, the job's working directory.
+// ParseIn makes a Spec of option values. Their keys are the options' names without dashes
+// ("vm-per-node"). An option that is not among them takes its value from its variable in
+// env, if that is not empty, and else from cfg. Relative paths are relative to dir, the
+// job's working directory.
 //
-// The error is a [*ValueError] for the first option that is wrong.
+// The error is a [*ValueError] for the first wrong option.
 func ParseIn(dir string, values map[string]string, env func(string) string, cfg config.Config) (Spec, error) {
 	if err := checkNames(values); err != nil {
 		return Spec{}, err
@@ -122,8 +122,7 @@ func ParseIn(dir string, values map[string]string, env func(string) string, cfg 
 	return spec, nil
 }
 
-// checkNames refuses options that nobody knows, and VM options in a job that is
-// not a VM job.
+// checkNames refuses unknown options, and VM options in a job that is not a VM job.
 func checkNames(values map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.ContainsFunc(Options, func(o Option) bool { return o.Name == name }) {
@@ -157,8 +156,8 @@ func defaults(dir string, cfg config.Config) Spec {
 	}
 }
 
-// read puts the option's value into spec and checks the result, so that the
-// error names what the user wrote.
+// read puts the option's value into spec and checks the result at once, so that the error
+// names what the user wrote.
 func (o Option) read(spec *Spec, values map[string]string, env func(string) string, cfg config.Config) error {
 	source := "--" + o.Name
 	value, given := values[o.Name]
@@ -210,8 +209,8 @@ func (s Spec) checkWorkDir() error {
 	return nil
 }
 
-// checkPath refuses what filepath.Clean would change, so that one directory has
-// one name.
+// checkPath refuses a path that filepath.Clean would change, so that each directory has
+// only one name.
 func checkPath(path string) error {
 	if err := config.CheckText(path); err != nil {
 		return err
@@ -222,7 +221,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// within reports whether path is dir or lies below it, by name.
+// within reports whether path is dir or below it. It compares only the names.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

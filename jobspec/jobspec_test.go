@@ -25,7 +25,7 @@ func site() config.Config {
 
 func noEnv(string) string { return "" }
 
-// plain is what --vm-per-node=2 alone gives at the site.
+// plain is the Spec that --vm-per-node=2 alone gives at the site.
 func plain() Spec {
 	return Spec{
 		VMsPerNode: 2, VCPUs: 1, MemoryMiB: 1024, Image: "rocky9", ImageMode: config.ImageCache, Network: "default",
@@ -118,7 +118,7 @@ func TestOnlyVMPerNodeMakesAVMJob(t *testing.T) {
 		"no options":               {nil, "--vm-per-node: is missing; --vm-per-node=N makes a job run in VMs"},
 		"an option nobody knows":   {map[string]string{"vm-per-node": "2", "vm-size": "big"}, "--vm-size: is not an option of Slurm-V"},
 	}
-	everywhere := func(string) string { return "2" } // variables never make a VM job
+	everywhere := func(string) string { return "2" } // a variable alone never makes a VM job
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseIn("/home/u/run", tt.values, everywhere, site())
@@ -192,7 +192,7 @@ func TestParseIsInTheWorkingDirectory(t *testing.T) {
 	}
 }
 
-// What only a forger can write: no option value leads to these.
+// No option value leads to these Specs: only a forger can write them.
 func TestValidateRefusesForgery(t *testing.T) {
 	tests := map[string]struct {
 		forge func(*Spec)

@@ -12,9 +12,9 @@ import (
 
 const mountForm = "use HOST[:GUEST][:ro] with absolute paths, several joined with commas, or none"
 
-// guestDirs are the directories of a guest that nothing may be mounted over or
-// below: without its own the guest does not come up, or stops being the image
-// that the user chose.
+// guestDirs are the directories of a guest that no mount may replace or lie below. With
+// foreign ones the guest would not boot, or would no longer be the image that the user
+// chose.
 var guestDirs = []string{
 	"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32",
 	"/proc", "/run", "/sbin", "/sys", "/usr", "/var/lock", "/var/run",
@@ -25,8 +25,8 @@ func parseMountOption(s *Spec, value string, cfg config.Config) (err error) {
 	return err
 }
 
-// parseMounts reads a list of mounts. The working directory is added to it
-// unless the list says none.
+// parseMounts reads a list of mounts. It adds the working directory unless the list is
+// "none".
 func parseMounts(value, dir string, cfg config.Config) ([]Mount, error) {
 	var mounts []Mount
 	none := false
@@ -66,8 +66,8 @@ func parseMount(entry string) (Mount, error) {
 	return Mount{Host: parts[0], Guest: parts[len(parts)-1], ReadOnly: readOnly}, nil
 }
 
-// withWorkDir adds the working directory at its own path, unless a mount
-// already decides what is there, or the site allows no mounts.
+// withWorkDir adds the working directory at its own path, unless another mount covers
+// that path, or the site allows no mounts.
 func withWorkDir(mounts []Mount, dir string, cfg config.Config) []Mount {
 	covered := slices.ContainsFunc(mounts, func(m Mount) bool { return within(dir, m.Guest) })
 	if covered || cfg.Limits.MountsPerVM == 0 {
@@ -111,8 +111,8 @@ func (m Mount) check(workDir string) error {
 		config.Quote(m.Guest), config.Quote(m.Host))
 }
 
-// guestsOwn reports whether a path must stay what the guest's image has there.
-// Sites do share directories below /usr/local.
+// guestsOwn reports whether a path must come from the guest's image. Below /usr/local it
+// need not: sites share directories there.
 func guestsOwn(path string) bool {
 	if path == "/" || path == "/var" {
 		return true

@@ -11,24 +11,23 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 )
 
-// An Option is one --vm-… option of sbatch, salloc and srun. Every option needs
-// a value: Slurm keeps only the last of a repeated option, so lists are inside
-// the value.
+// An Option is one --vm-… option of sbatch, salloc and srun. Every option needs a value.
+// Lists are inside the value, because Slurm keeps only the last of a repeated option.
 type Option struct {
 	Name  string // without dashes
-	Arg   string // what stands for the value in help
+	Arg   string // placeholder for the value in the help
 	Usage string // one line of help
-	Env   string // variable with a default for the option, empty if there is none
+	Env   string // variable with a default for the option; "" if it has none
 
 	parse func(spec *Spec, value string, cfg config.Config) error // text to Spec
-	check func(spec Spec, cfg config.Config) error                // what a node checks again
+	check func(spec Spec, cfg config.Config) error                // checks the Spec, also on the node
 }
 
-// perNode is the option that makes a job a VM job. It has no variable, so that
-// no job becomes one by its environment.
+// perNode is the option that makes a job a VM job. It has no variable, so that an
+// environment alone makes no VM job.
 const perNode = "vm-per-node"
 
-// OptionNames are the names of all options, in the order of the help.
+// OptionNames returns the names of all options, in the order of the help.
 func OptionNames() []string {
 	var names []string
 	for _, option := range Options {
@@ -132,8 +131,8 @@ func checkDisk(s Spec, cfg config.Config) error {
 	return checkSize(s.DiskMiB, 0, cfg.Limits.DiskSize)
 }
 
-// parseImage takes a text without slash for a name, even if such a file exists:
-// what a job means must not hang on what lies in its directory.
+// parseImage takes a text without slash for a name, even if such a file exists: the
+// meaning of a job must not depend on the files in its directory.
 func parseImage(s *Spec, value string, _ config.Config) error {
 	s.Image = value
 	if strings.Contains(value, "/") {
@@ -210,7 +209,7 @@ func parseStart(s *Spec, value string, _ config.Config) error {
 	return nil
 }
 
-// checkStart comes after the other options, as it looks at what they have asked for.
+// checkStart runs after the other options, because it reads their results.
 func checkStart(s Spec, cfg config.Config) error {
 	if s.Start == "" {
 		return nil
@@ -224,8 +223,8 @@ func checkStart(s Spec, cfg config.Config) error {
 	return nil
 }
 
-// ColdBecause says why VMs of this request can only be booted; "" if they can be
-// restored from a template, too.
+// ColdBecause says why VMs of this request must be booted; "" if they can be restored
+// from a template, too.
 func (s Spec) ColdBecause(cfg config.Config) string {
 	switch slots := cfg.Warm; {
 	case s.ImageMode == config.ImageCopy:
@@ -240,7 +239,7 @@ func (s Spec) ColdBecause(cfg config.Config) string {
 	return ""
 }
 
-// absolute returns a path of the user's as seen from dir.
+// absolute returns the user's path as an absolute one, relative to dir if need be.
 func absolute(path, dir string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -248,8 +247,8 @@ func absolute(path, dir string) string {
 	return filepath.Join(dir, path)
 }
 
-// maxDigits keeps numbers small enough to be added and multiplied; what is
-// really allowed comes from the configuration.
+// maxDigits keeps numbers small enough to add and multiply. The configuration has the
+// real limits.
 const maxDigits = 6
 
 func parseNumber(value string, least, most int) (int, error) {

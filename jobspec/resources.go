@@ -6,18 +6,18 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 )
 
-// Resources are what the VMs of one node need of Slurm.
+// Resources are what the VMs of one node need from Slurm.
 type Resources struct {
 	CPUsPerNode      int
 	MemoryMiBPerNode int64
 	VFsPerNode       int
-	VFMbpsPerNode    int64 // reserved for them, the sum of their minima
-	VFsCounted       bool  // by Slurm, so that a job must ask for them
+	VFMbpsPerNode    int64 // sum of the VFs' minima
+	VFsCounted       bool  // Slurm counts VFs, so that a job must ask for them
 }
 
-// Resources returns the sum over a node's VMs: their vCPUs; their memory and
-// QEMU's own beside it; the shared memory, which is there once per node; their VFs and
-// what these reserve.
+// Resources returns the sum over a node's VMs: their vCPUs; their memory and QEMU's own;
+// the shared memory, which exists once per node; their VFs and the bandwidth that these
+// reserve.
 func (s Spec) Resources(cfg config.Config) Resources {
 	perVM := s.MemoryMiB + cfg.Slurm.QEMUOverhead.MiB()
 	shared := int64(s.IVShmem.Devices) * s.IVShmem.SizeMiB
@@ -38,9 +38,9 @@ func (s SRIOV) MinMbps() (sum int64) {
 	return sum
 }
 
-// Flat returns the resources in a form that a few lines of Lua can read:
-// "cpus:4,mem:2560,vf:4,vfbw:80000", memory in MiB and bandwidth in Mb/s, without
-// the last parts if there are no VFs or none of them reserves any.
+// Flat returns the resources in a form that a few lines of Lua can read, such as
+// "cpus:4,mem:2560,vf:4,vfbw:80000", with memory in MiB and bandwidth in Mb/s. Without
+// VFs it omits vf; without reserved bandwidth it omits vfbw.
 func (r Resources) Flat() string {
 	flat := fmt.Sprintf("cpus:%d,mem:%d", r.CPUsPerNode, r.MemoryMiBPerNode)
 	if r.VFsPerNode > 0 {
@@ -52,10 +52,9 @@ func (r Resources) Flat() string {
 	return flat
 }
 
-// Directives returns the lines of a batch script that ask Slurm for the CPUs, the
-// memory and, where Slurm counts them, the VFs. Unlike --ntasks-per-node and
-// --cpus-per-task, --mincpus gives every node its CPUs without changing how many
-// tasks the job has.
+// Directives returns the lines of a batch script that ask Slurm for the CPUs, the memory
+// and, if Slurm counts them, the VFs. It uses --mincpus for the CPUs: unlike
+// --ntasks-per-node and --cpus-per-task, that does not change the job's number of tasks.
 func (r Resources) Directives() []string {
 	lines := []string{r.cpuDirective(), r.memoryDirective()}
 	if r.VFsCounted && r.VFsPerNode > 0 {
@@ -72,7 +71,7 @@ func (r Resources) memoryDirective() string {
 	return fmt.Sprintf("#SBATCH --mem=%s", config.Size(r.MemoryMiBPerNode))
 }
 
-// gresDirective keeps the items that the user's own --gres has beside the VFs.
+// gresDirective asks for the VFs and repeats the other items of the user's own --gres.
 func (r Resources) gresDirective(others ...string) string {
 	return "#SBATCH --gres=" + r.gres(others...)
 }

@@ -15,12 +15,12 @@ const maxSRIOV = 1024
 
 const sriovForm = "use a number of VFs, as in 2, with settings after a colon, as in 1:min=10g+2:max=5g"
 
-// jsonForm has the single quotes without which a shell, or sbatch in a script,
-// takes the double ones away.
+// jsonForm shows single quotes, because a shell, or sbatch in a script, would remove the
+// double quotes of unquoted JSON.
 const jsonForm = `write it in single quotes, as in --sriov='[{"min_tx_rate":15000,"max_tx_rate":20000},{}]'`
 
-// parseSRIOV reads a value: N, N:SETTINGS, such parts joined with +, or ConRDMA's
-// JSON, a list with one object per VF.
+// parseSRIOV reads a value: N, N:SETTINGS, parts of these forms joined with +, or
+// ConRDMA's JSON, a list with one object per VF.
 func parseSRIOV(s *Spec, value string, cfg config.Config) (err error) {
 	s.SRIOV.VFs = nil
 	switch {
@@ -28,13 +28,13 @@ func parseSRIOV(s *Spec, value string, cfg config.Config) (err error) {
 		return fmt.Errorf("%s is %d bytes long; at most %d are allowed", config.Quote(value), len(value), maxSRIOV)
 	case strings.HasPrefix(value, "["):
 		s.SRIOV.VFs, err = parseVFList(value)
-	case value != "0": // which overrides a default from the environment
+	case value != "0": // "0" overrides a default from the environment
 		s.SRIOV.VFs, err = parseVFSum(value, cfg.Limits.VFPerVM)
 	}
 	return err
 }
 
-// parseVFSum reads the parts of a value. It makes no list that is longer than most.
+// parseVFSum reads the parts of a value. Its result has at most `most` VFs.
 func parseVFSum(value string, most int) (vfs []VF, err error) {
 	sum := 0
 	for part := range strings.SplitSeq(value, "+") {
@@ -63,7 +63,7 @@ func checkVFNumber(n, most int) error {
 	return nil
 }
 
-// vfSettings are what may follow the number of VFs, by name.
+// vfSettings are the settings that may follow the number of VFs, by name.
 var vfSettings = map[string]func(vf *VF, value string) error{
 	"min": func(vf *VF, value string) error { return parseRate(&vf.MinMbps, value) },
 	"max": func(vf *VF, value string) error { return parseRate(&vf.MaxMbps, value) },
@@ -118,7 +118,7 @@ func parseRate(mbps *uint32, value string) error {
 	return err
 }
 
-// parseNUMA makes one value of the two forms of NUMAPrefer.
+// parseNUMA maps both forms of NUMAPrefer to one value.
 func parseNUMA(word string) (NUMA, error) {
 	if word == "prefer" {
 		return NUMAPrefer, nil
@@ -195,7 +195,7 @@ func checkSRIOV(s Spec, cfg config.Config) error {
 	return nil
 }
 
-// check checks what is wrong with a VF by itself.
+// check returns what is wrong with a VF by itself.
 func (v VF) check() error {
 	least, most := config.Rate(v.MinMbps), config.Rate(v.MaxMbps)
 	switch {

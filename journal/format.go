@@ -11,24 +11,24 @@ import (
 	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
-// A journal is lines of [durable.Line], each with one entry as JSON:
-// `cut -c10- journal | jq` shows them.
+// A journal consists of lines of [durable.Line], each with one entry as JSON: `cut -c10-
+// journal | jq` shows them.
 const (
 	version = 1
 
-	// maxLine bounds an entry, in bytes. The largest that this program writes is a
-	// record with Data. Programs before it wrote the job's spec, of up to 96 KiB,
-	// into the header.
+	// maxLine bounds an entry, in bytes. The largest entry that this program writes is a
+	// record with Data. Older programs wrote the job's spec, of up to 96 KiB, into the
+	// header.
 	maxLine = 1 << 20
 )
 
-// A Header says whose journal it is. It is written once. Fields that it does not
-// know, which older programs wrote, are ignored.
+// A Header says which job's journal it is. It is written once. Unknown fields, which
+// older programs wrote, are ignored.
 type Header struct {
 	Version int       `json:"version"` // of the file's format
 	Job     uint32    `json:"job"`
 	Restart uint32    `json:"restart"`
-	Step    uint32    `json:"step"` // the VM step; only its end, or the job's, reclaims
+	Step    uint32    `json:"step"` // the VM step; only the end of this step, or of the job, reclaims
 	UID     uint32    `json:"uid"`
 	GID     uint32    `json:"gid"`
 	Node    string    `json:"node"`               // name in Slurm
@@ -44,7 +44,7 @@ func (h Header) ID() ID { return ID{Job: h.Job, Restart: h.Restart} }
 type Record struct {
 	Kind string
 	Name string
-	Data json.RawMessage // what the resource's Intend was given; nil if nothing
+	Data json.RawMessage // the data of the resource's Intend; nil if it had none
 	Done bool
 }
 
@@ -76,16 +76,16 @@ type entry struct {
 	Data   json.RawMessage `json:"data,omitempty"`
 }
 
-// contents is what the lines of a journal add up to.
+// contents is the sum of all lines of a journal.
 type contents struct {
 	header Header // Version 0: not written yet
 	holder Holder
 	held   []Record
-	size   int64 // bytes of the file that count
+	size   int64 // valid bytes at the beginning of the file
 }
 
-// A CorruptError says which line of a journal cannot be what was written. What
-// the job holds is then unknown and has to be cleaned up by hand.
+// A CorruptError says which line of a journal is damaged. What the job holds is then
+// unknown and must be cleaned up by hand.
 type CorruptError struct {
 	File string
 	Line int // from 1
@@ -106,10 +106,10 @@ func named(err error, file string) error {
 	return err
 }
 
-// parse reads a journal. Each line was on disk before the next was begun, so a
-// crash can only have spoilt the last, and then what it announces has not been
-// done yet: a bad last line counts as not written. A bad line before it is a
-// [*CorruptError], beside which parse returns what it has read up to there.
+// parse reads a journal. Each line is on disk before the next one is begun, so a crash
+// can only damage the last line, and what that line announces has not been done yet. So a
+// damaged last line counts as not written. A damaged line before it is a [*CorruptError];
+// parse then also returns what it has read so far.
 func parse(data []byte) (contents, error) {
 	var c contents
 	for number := 1; len(data) > 0; number++ {
@@ -131,7 +131,7 @@ func parse(data []byte) (contents, error) {
 	return c, nil
 }
 
-// apply returns c as it is after e; c stays as it was.
+// apply returns c changed by e. It does not modify c itself.
 func (c contents) apply(e entry) (contents, error) {
 	at := slices.IndexFunc(c.held, func(r Record) bool { return r.Kind == e.Kind && r.Name == e.Name })
 	switch {

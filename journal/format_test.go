@@ -56,7 +56,7 @@ func TestTruncationAtEveryByteGivesThePrefix(t *testing.T) {
 	}
 }
 
-// Every byte would be a second of fsyncs per line; parse is tried at each above.
+// Opening takes several fsyncs, so this tries fewer lengths; the test above tries all.
 func TestOpenAfterACrash(t *testing.T) {
 	text := sample(t)
 	state := t.TempDir()
@@ -113,7 +113,7 @@ func TestATailThatIsNotALineIsIgnored(t *testing.T) {
 func TestEverySpoiltByteBeforeTheLastLineIsNoticed(t *testing.T) {
 	text := sample(t)
 	last := whole(text[:len(text)-1])
-	for i := range last - 1 { // without the last line its end is the file's
+	for i := range last - 1 { // without its newline, the damaged line would be part of the last
 		spoilt := slices.Clone(text)
 		spoilt[i] ^= 0x20
 		c, err := parse(spoilt)
@@ -188,8 +188,8 @@ func TestParseID(t *testing.T) {
 	}
 }
 
-// What parse accepts it accepts again, alone, and reads the same from it; what
-// is held can be given back.
+// If parse accepts a text, it accepts the same text again with the same result, and
+// everything that is held can be given back.
 func FuzzParse(f *testing.F) {
 	text := sample(f)
 	f.Add(text)

@@ -1,18 +1,17 @@
-// Package journal records what a job holds on a node, so that nothing is lost
-// when the holder dies at any instant.
+// Package journal records what a job holds on a node, so that nothing is lost if the
+// process that works on the job dies at any instant.
 //
-// A [Journal] is one file per job and restart, <state>/jobs/<id>/journal. Every
-// call that changes it appends one checksummed line and returns once the line is
-// on disk. The order for a resource is [Journal.Intend], acquire, [Journal.Done];
-// to give it back: undo, [Journal.Undone]. Whoever opens the file later, in
-// another process or after a power cut, finds in [Journal.Held] everything that
-// may exist, in the order in which it was begun, and undoes it backwards.
+// A [Journal] is one file per job and restart, <state>/jobs/<id>/journal. Every call that
+// changes it appends one checksummed line and returns once the line is on disk. The order
+// for a resource is [Journal.Intend], acquire, [Journal.Done]; to give it back: undo,
+// [Journal.Undone]. A later process, even after a power cut, finds in [Journal.Held]
+// everything that may exist, in the order in which it was begun, and undoes it backwards.
 //
-// Having a Journal means holding the exclusive lock on its file. The lock says
-// that somebody is working on the job; it vanishes with the process. The records
-// say what the job owns, and stay. [Read] looks without the lock.
+// A Journal holds the exclusive lock on its file. The lock says that a process is working
+// on the job, and vanishes with the process. The records say what the job owns, and stay.
+// [Read] needs no lock.
 //
-// The package knows nothing of what the records mean.
+// The package does not interpret the records.
 package journal
 
 import (
@@ -41,18 +40,18 @@ type Journal struct {
 
 	mu     sync.Mutex
 	c      contents
-	broken error // the disk may not have what c says; every later change fails with it
+	broken error // if set, the disk may not have what c says, and every later change fails with it
 
 	syncMu sync.Mutex // taken before mu
 	synced int64      // bytes of the file that are on disk
 }
 
-// Create starts the journal of a job that has none. The header's Version,
-// Restart, Job, BootID and Created are filled in. A journal that exists is left
-// alone: [ErrLocked] if its holder is alive, else [fs.ErrExist], which means that
-// it has to be reclaimed first.
+// Create starts the journal of a job that has none, and fills in the header's Version,
+// Restart, Job, BootID and Created. If a journal exists, Create leaves it alone and
+// returns [ErrLocked] if its holder is alive. Otherwise it returns [fs.ErrExist], which
+// means that the old journal must be reclaimed first.
 func Create(state string, id ID, header Header) (*Journal, error) {
-	// QEMU, which runs as the job's owner, passes through the directories to its files.
+	// QEMU, which runs as the job's owner, needs to pass through these directories.
 	if err := durable.MakeDirs(Dir(state, id), 0o711); err != nil {
 		return nil, fmt.Errorf("create journal of job %s: %w", id, err)
 	}
@@ -71,13 +70,12 @@ func Create(state string, id ID, header Header) (*Journal, error) {
 	return j, nil
 }
 
-// Open opens and locks the journal of a job that exists; else it returns
-// [fs.ErrNotExist]. It does not wait for the lock, see [OpenWait]: an error that
-// is [ErrLocked] is a [*LockedError] and names the holder.
+// Open opens and locks an existing journal; if there is none it returns [fs.ErrNotExist].
+// It does not wait for the lock; see [OpenWait]. If the error is [ErrLocked], it is a
+// [*LockedError] and names the holder.
 //
-// A crash can leave a job's directory without a header or even without a file.
-// Nothing was held then: such a journal opens, with a zero Header, and can be
-// removed.
+// After a crash, a job's directory may lack the header or even the file. The job held
+// nothing then: such a journal opens with a zero Header, and can be removed.
 func Open(state string, id ID) (*Journal, error) {
 	j, err := open(state, id)
 	if err != nil {
@@ -104,7 +102,7 @@ func open(state string, id ID) (*Journal, error) {
 	return j, nil
 }
 
-// load reads the file, cuts off what a crash left half written, and signs as the
+// load reads the file, cuts off a line that a crash left half written, and signs as the
 // new holder.
 func (j *Journal) load() error {
 	data, err := os.ReadFile(j.file.Name())
@@ -127,12 +125,12 @@ func (j *Journal) load() error {
 	return j.append(entry{Op: opHolder, Holder: &holder})
 }
 
-// reserve is how much space a journal claims beyond its end, in bytes: the lines
-// of some hundred resources. Overlays can fill the disk, and then reclaim, which
-// writes too, is what makes room.
+// reserve is the space that a journal reserves beyond its end, in bytes, enough for the
+// lines of some hundred resources. Overlays can fill the disk; reclaim, which frees
+// space, must still be able to write.
 const reserve = 256 << 10
 
-// prepare makes the file, of which length bytes were read, ready for more lines.
+// prepare makes the file, of which length bytes were valid, ready for more lines.
 func (j *Journal) prepare(length int64) error {
 	if length == 0 {
 		if err := durable.SyncDir(j.dir); err != nil {
@@ -146,7 +144,7 @@ func (j *Journal) prepare(length int64) error {
 	}
 	err := unix.Fallocate(int(j.file.Fd()), unix.FALLOC_FL_KEEP_SIZE, j.c.size, reserve)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSPC) {
-		return nil // as well as it can be
+		return nil // the file system reserves no space, or has none
 	}
 	return err
 }
@@ -161,14 +159,13 @@ func (j *Journal) begin(h Header) error {
 	return j.append(entry{Op: opHeader, Header: &h})
 }
 
-// ID returns whose journal it is.
+// ID returns the job and restart of the journal.
 func (j *Journal) ID() ID { return j.id }
 
-// Dir returns the job's directory, in which the journal lies and what the job
-// keeps on disk beside it.
+// Dir returns the job's directory, with the journal and the job's other files.
 func (j *Journal) Dir() string { return j.dir }
 
-// Header returns what was written at creation.
+// Header returns the header that Create wrote.
 func (j *Journal) Header() Header {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -182,9 +179,9 @@ func (j *Journal) Held() []Record {
 	return slices.Clone(j.c.held)
 }
 
-// Intend records that the resource is about to be acquired. data, which is
-// stored as JSON and may be nil, is what undoing it will need. A resource that
-// is held already is an error.
+// Intend records that the resource is about to be acquired. data is what undoing it will
+// need; it is stored as JSON and may be nil. If the resource is held already, that is an
+// error.
 func (j *Journal) Intend(kind, name string, data any) error {
 	raw, err := marshalData(data)
 	if err != nil {
@@ -198,12 +195,12 @@ func (j *Journal) Done(kind, name string) error {
 	return j.change(entry{Op: opDone, Kind: kind, Name: name})
 }
 
-// Undone records that the resource is given back; it is held no more.
+// Undone records that the resource is given back and no longer held.
 func (j *Journal) Undone(kind, name string) error {
 	return j.change(entry{Op: opUndone, Kind: kind, Name: name})
 }
 
-// errBadName: JSON would store another text, and Done would not find it again.
+// errBadName: JSON would store a different text, and Done would not find it again.
 var errBadName = errors.New("kind is empty, or kind or name is not valid UTF-8")
 
 func (j *Journal) change(e entry) error {
@@ -249,8 +246,8 @@ func (j *Journal) write(e entry) (end int64, err error) {
 	return next.size, nil
 }
 
-// sync returns when the file is on disk up to end. Goroutines that come while
-// another one's fsync runs share the next.
+// sync returns when the file is on disk up to end. Goroutines that arrive during another
+// one's fsync share the next one.
 func (j *Journal) sync(end int64) error {
 	j.syncMu.Lock()
 	defer j.syncMu.Unlock()
@@ -264,8 +261,8 @@ func (j *Journal) sync(end int64) error {
 		return err
 	}
 	if err := j.file.Sync(); err != nil {
-		// The kernel may have dropped the lines and call the page clean: nobody can
-		// tell what the disk has, so nothing more is written.
+		// After a failed fsync the kernel may call the pages clean although they are not
+		// on disk. Nobody can tell what the disk has, so nothing more is written.
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.broken = fmt.Errorf("write %s to disk: %w", j.file.Name(), err)
@@ -278,9 +275,9 @@ func (j *Journal) sync(end int64) error {
 // Close gives up the lock. The records stay.
 func (j *Journal) Close() error { return errors.Join(j.file.Close(), j.lock.Close()) }
 
-// Remove deletes the journal and the job's directory, and closes the Journal if
-// it could. It refuses while anything is held, and while anything but the journal lies in the
-// directory: the journal is the last thing to go.
+// Remove deletes the journal and the job's directory, and closes the Journal on success.
+// It refuses while anything is held, and while the directory has files other than the
+// journal: the journal must be the last to go.
 func (j *Journal) Remove() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -306,7 +303,8 @@ func (j *Journal) remove() error {
 	if err := os.Remove(j.file.Name()); err != nil {
 		return err
 	}
-	// Somebody may open the job between the two removals; it is theirs then.
+	// Another process may open the job between the two removals and then owns the
+	// directory.
 	if err := os.Remove(j.dir); err != nil && !errors.Is(err, unix.ENOTEMPTY) {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 // ErrLocked matches every [LockedError].
 var ErrLocked = errors.New("journal is in use")
 
-// A LockedError says who holds a journal's lock.
+// A LockedError says which process holds a journal's lock.
 type LockedError struct{ Holder Holder }
 
 func (e *LockedError) Error() string {
@@ -61,15 +61,15 @@ func startTime(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// BootID returns the kernel's id of the current boot. A journal with another one
-// in its header is older than everything that runs on the node now.
+// BootID returns the kernel's id of the current boot. A journal whose header has another
+// id is older than everything that runs on the node now.
 func BootID() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(id)), err
 }
 
-// retry is how often OpenWait looks again. The kernel's own waiting cannot be
-// cancelled without a signal to the thread.
+// retry is the interval at which OpenWait tries again. A blocking flock could only be
+// cancelled by a signal to its thread.
 const retry = 20 * time.Millisecond
 
 // OpenWait is [Open], but waits for the lock until ctx is done; the error is
@@ -88,7 +88,7 @@ func OpenWait(ctx context.Context, state string, id ID) (*Journal, error) {
 	}
 }
 
-// takeLock takes the lock of a journal, which is made if only its directory exists.
+// takeLock takes the lock of a journal. It makes the file if only the directory exists.
 func takeLock(path string) (*durable.Held, error) {
 	for {
 		lock, err := durable.TryLock(path, os.O_CREATE)
@@ -97,7 +97,7 @@ func takeLock(path string) (*durable.Held, error) {
 		}
 		data, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // its holder has just removed it
+			continue // the previous holder has just removed the file
 		}
 		if err != nil {
 			return nil, err

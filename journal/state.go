@@ -17,8 +17,8 @@ const (
 	fileName = "journal"
 )
 
-// An ID identifies a job on a node: a requeued job has the same number and
-// another restart count, and shares nothing with the run before.
+// An ID identifies a job on a node. A requeued job keeps its number but has another
+// restart count, and shares nothing with its previous run.
 type ID struct{ Job, Restart uint32 }
 
 // String returns "JOB.RESTART", which is also the name of the job's directory.
@@ -39,8 +39,8 @@ func ParseID(text string) (ID, error) {
 // Dir returns the directory of a job below the node's state directory.
 func Dir(state string, id ID) string { return filepath.Join(state, jobsDir, id.String()) }
 
-// List returns the jobs that have a directory below state, with or without a
-// journal in it, ordered by number. A state directory that is not there has none.
+// List returns the jobs that have a directory below state, with or without a journal in
+// it, ordered by number. A missing state directory means that there are none.
 func List(state string) ([]ID, error) {
 	entries, err := os.ReadDir(filepath.Join(state, jobsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -58,15 +58,15 @@ func List(state string) ([]ID, error) {
 	return ids, nil
 }
 
-// A State is what a journal says at one moment.
+// A State is the content of a journal at one moment.
 type State struct {
 	Header Header
 	Holder Holder
 	Held   []Record
 }
 
-// Read reads a journal without its lock. Beside a [*CorruptError] it returns
-// what stands before the broken line.
+// Read reads a journal without its lock. With a [*CorruptError] it also returns what
+// precedes the damaged line.
 func Read(state string, id ID) (State, error) {
 	path := filepath.Join(Dir(state, id), fileName)
 	data, err := os.ReadFile(path)

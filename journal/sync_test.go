@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A record that the disk does not take is an error, and the end of the journal: whoever
-// has written it must not go on as if it were safe. /dev/null takes every write, and
-// refuses to be synced.
+// If the disk does not take a record, the call fails and the journal takes no more
+// records: the caller must not go on as if the record were safe. /dev/null accepts every
+// write, and refuses to be synced.
 func TestRecordsAreOnDisk(t *testing.T) {
 	j := create(t, t.TempDir())
 	if err := j.Intend("tap", "one", nil); err != nil {

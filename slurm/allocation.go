@@ -11,14 +11,14 @@ import (
 // An Allocation is what a job owns on one node.
 type Allocation struct {
 	CPUs int
-	MiB  int64  // of memory; 0 where Slurm does not manage it
-	gres string // as scontrol writes them
+	MiB  int64  // of memory; 0 if Slurm does not manage memory
+	gres string // as scontrol writes it
 }
 
-// GRES returns how many of that name the job owns.
+// GRES returns how many of the GRES called name the job owns.
 func (a Allocation) GRES(name string) uint32 { return countGRES(a.gres, name) }
 
-// Allocation asks slurmctld what a job owns on node. name is a [Job]'s.
+// Allocation asks slurmctld what a job owns on node. name is that of a [Job].
 func (c Client) Allocation(ctx context.Context, name, node string) (Allocation, error) {
 	text, err := c.Run(ctx, "scontrol", "--oneliner", "--details", "show", "job", name)
 	if err != nil {
@@ -27,15 +27,15 @@ func (c Client) Allocation(ctx context.Context, name, node string) (Allocation, 
 	return allocationOn(text, node, func(list string) ([]string, error) { return c.Hostnames(ctx, list) })
 }
 
-// owned matches what a job owns on some of its nodes, in the details of scontrol
-// show job.
+// owned matches, in the details of scontrol show job, what a job owns on some of its
+// nodes.
 var owned = regexp.MustCompile(`\bNodes=(\S+) CPU_IDs=([0-9,-]*) Mem=([0-9]+)\b(?: GRES=(\S*))?`)
 
-// allocationOn reads what a job owns on node. expand turns a list such as n[1-4]
-// into names.
+// allocationOn reads what a job owns on node. expand turns a list such as n[1-4] into
+// names.
 //
-// Other fields of that text, such as the job's name, are the user's to write. So
-// it counts only if it says one thing about the node.
+// Users write other fields of that text, such as the job's name, and could forge a match
+// there. So a text with several matches for the node is an error.
 func allocationOn(text, node string, expand func(string) ([]string, error)) (a Allocation, err error) {
 	times := 0
 	for _, found := range owned.FindAllStringSubmatch(text, -1) {
@@ -68,7 +68,7 @@ func readAllocation(cpus, mib, gres string) (a Allocation, err error) {
 	return a, err
 }
 
-// countIDs counts a list such as 0-3,8.
+// countIDs returns the number of ids in a list such as 0-3,8.
 func countIDs(list string) (n int, err error) {
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(part, "-")

@@ -17,7 +17,7 @@ func TestAllocationOn(t *testing.T) {
 	tests := map[string]struct {
 		text string
 		cpus int
-		mib  int64 // -1 for an error
+		mib  int64 // -1 if an error is expected
 	}{
 		"one group of nodes":             {job + "Nodes=n[1-2] CPU_IDs=0-1 Mem=1000 GRES= MinCPUsNode=2", 2, 1000},
 		"several groups":                 {job + "Nodes=n1 CPU_IDs=0-7 Mem=8000 GRES=   Nodes=n2 CPU_IDs=0-1,4,6-7 Mem=500 GRES= Min", 5, 500},

@@ -13,18 +13,18 @@ import (
 	"github.com/slurm-v/slurm-v/internal/program"
 )
 
-// A Client runs Slurm's commands. The zero Client is root's in a user's job: it runs them
-// by their absolute paths, with nothing of this process's environment. A SLURM_CONF of the
-// user's would name a slurmctld of the user's.
+// A Client runs Slurm's commands. The zero Client is for root in a user's job. It runs
+// the commands by their absolute paths and passes on nothing of this process's
+// environment: the user's SLURM_CONF could name a slurmctld of the user's.
 type Client struct {
-	Bin string   // directory of Slurm's commands, if it is none of [program.Path]: [slurm] bin of the configuration
+	Bin string   // directory of Slurm's commands, if not in [program.Path]: [slurm] bin of the configuration
 	Env []string // environment of the commands; nil for nothing but PATH
 
 	byPATH bool // find the commands as the user's shell does
 }
 
-// User returns the client of users: it finds the commands by PATH. env is their
-// environment, without what would filter or reshape the answers.
+// User returns the client for users: it finds the commands by PATH. env is their
+// environment; variables that would filter or reshape the answers are removed.
 func User(env []string) Client {
 	kept := slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		return strings.HasPrefix(entry, "SQUEUE_") || strings.HasPrefix(entry, "SACCT_") || strings.HasPrefix(entry, timeFormat+"=")
@@ -32,12 +32,12 @@ func User(env []string) Client {
 	return Client{Env: append(kept, timeFormat+"=%s"), byPATH: true}
 }
 
-// ErrUnknownJob is that Slurm does not know a job, or has forgotten it.
+// ErrUnknownJob matches the error if Slurm does not know a job, or has forgotten it.
 var ErrUnknownJob = errors.New("Slurm does not know the job")
 
-// A CommandError is how a command of Slurm's has failed that was run.
+// A CommandError is the failure of a Slurm command that was started.
 type CommandError struct {
-	Command string // with its arguments where root ran it
+	Command string // if root ran it, with its arguments
 	Stderr  string // trimmed
 	Err     error  // its exit status
 	byRoot  bool
@@ -56,12 +56,13 @@ func (e *CommandError) Error() string {
 // Unwrap returns the exit status.
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// Is reports whether target is [ErrUnknownJob] and Slurm has said so.
+// Is reports whether target is [ErrUnknownJob] and Slurm's answer means that.
 func (e *CommandError) Is(target error) bool {
 	return target == ErrUnknownJob && strings.Contains(e.Stderr, "Invalid job id")
 }
 
-// Run returns what a command prints. For a command of the user's it need not be Slurm's.
+// Run returns what a command prints. A client of [User] can also run commands other than
+// Slurm's.
 func (c Client) Run(ctx context.Context, name string, args ...string) (string, error) {
 	command, err := c.command(ctx, name, args...)
 	if err != nil {
@@ -74,7 +75,7 @@ func (c Client) Run(ctx context.Context, name string, args ...string) (string, e
 	return string(out), nil
 }
 
-// command is one with its environment.
+// command returns the command with its path and environment.
 func (c Client) command(ctx context.Context, name string, args ...string) (*exec.Cmd, error) {
 	path, err := c.find(name)
 	if err != nil {
@@ -109,12 +110,12 @@ func lookPATH(name string) (string, error) {
 	return path, nil
 }
 
-// NotInPATH is the error about a command that the user's PATH does not have.
+// NotInPATH returns the error for a command that is not in the user's PATH.
 func NotInPATH(name string) error {
 	return fmt.Errorf("%s is not in PATH: load the module of your site's Slurm, or add its bin directory", name)
 }
 
-// failure says what the command said; an exit status alone helps nobody.
+// failure adds the command's error output: an exit status alone helps nobody.
 func (c Client) failure(err error, name string, args []string) error {
 	if !c.byPATH {
 		name += " " + strings.Join(args, " ")
@@ -135,8 +136,8 @@ func Srun() (string, error) {
 	return filepath.Abs(path)
 }
 
-// SrunHelp returns what srun --help prints about its own options and its plugins', or "".
-// What the environment sets for steps must not disturb it.
+// SrunHelp returns the output of srun --help, which has its own and its plugins' options,
+// or "". Variables that set options of steps are removed, since they would disturb srun.
 func SrunHelp() string {
 	path, err := Srun()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/program"
 )
 
-// The caller's squeue is not run, neither by PATH nor by a name without directory.
+// The caller's squeue must not run, neither by PATH nor by a name without directory.
 func TestSlurmsCommandsAreNotTheCallers(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "squeue"), []byte("#!/bin/sh\necho \"the caller's\"\n"), 0o755); err != nil {
@@ -29,7 +29,7 @@ func TestSlurmsCommandsAreNotTheCallers(t *testing.T) {
 	}
 }
 
-// A SLURM_CONF of the caller's would name a slurmctld of the caller's.
+// The caller's SLURM_CONF could name a slurmctld of the caller's.
 func TestRootTellsSlurmNothingOfTheCallers(t *testing.T) {
 	t.Setenv("SLURM_CONF", "/evil")
 	bin := commands(t, map[string]string{"squeue": `env -u PWD -u OLDPWD -u SHLVL -u _ -u HERE`})

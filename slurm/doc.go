@@ -1,15 +1,15 @@
-// Package slurm is all that Slurm-V knows of Slurm's commands: how they are run, what
-// their texts say, which options they take, and the variables that they set and read.
+// Package slurm contains everything that Slurm-V knows of Slurm's commands: how to run
+// them, the formats of their output, their options, and the variables that they set and
+// read.
 //
-// A [Client] asks. There are two of them: root's, which runs Slurm's commands by their
-// absolute paths and tells them nothing of the user's environment, and the user's
-// ([User]), which finds them by PATH. What a client returns is parsed already; no other
-// package reads texts of Slurm's.
+// A [Client] runs the commands. Root's client runs them by their absolute paths and
+// passes on nothing of the user's environment; the user's ([User]) finds them by PATH. A
+// client returns parsed values; no other package parses Slurm's texts.
 //
-// Some of these texts have words of the user's in them, such as a job's name. So root
-// reads only fields that no user can write, or takes what it looks for only if it is
-// there exactly once.
+// Users can write into some of these texts, for instance the job's name. So root either
+// reads only fields that no user can write, or accepts what it looks for only if the text
+// contains it exactly once.
 //
-// sbatch, salloc and srun have one [Grammar] of options, and [Submission] is how a job was
-// submitted as far as command line, batch script and environment tell.
+// sbatch, salloc and srun have one [Grammar] of options. A [Submission] says how a job
+// was submitted, as far as command line, batch script and environment tell.
 package slurm

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// The variables by which Slurm tells a process what it is a part of.
+// The variables in which Slurm describes a process's job, step and task.
 const (
 	EnvJobID    = "SLURM_JOB_ID"
-	EnvRestarts = "SLURM_RESTART_COUNT" // absent or empty for a job that was not requeued
-	EnvJobName  = "SLURM_JOB_NAME"      // in a step, the step's
+	EnvRestarts = "SLURM_RESTART_COUNT" // absent or empty if the job was not requeued
+	EnvJobName  = "SLURM_JOB_NAME"      // in a step, the step's name
 	EnvHetSize  = "SLURM_HET_SIZE"      // only in a heterogeneous job
 	EnvProcID   = "SLURM_PROCID"        // the task's rank in its step
-	EnvNodeID   = "SLURM_NODEID"        // the node's among those of the step
-	EnvLocalID  = "SLURM_LOCALID"       // the task's on its node
+	EnvNodeID   = "SLURM_NODEID"        // the node's number among the nodes of the step
+	EnvLocalID  = "SLURM_LOCALID"       // the task's number on its node
 	EnvNodeName = "SLURMD_NODENAME"
 
 	envOldJobID     = "SLURM_JOBID"
@@ -31,7 +31,7 @@ const (
 	timeFormat      = "SLURM_TIME_FORMAT"
 )
 
-// The beginnings of the variables in which Slurm keeps what SPANK plugins leave.
+// The prefixes of variables in which Slurm keeps data of SPANK plugins.
 const (
 	SpankPrefix  = "SLURM_SPANK_"
 	OptionPrefix = "_SLURM_SPANK_OPTION_"
@@ -53,8 +53,8 @@ func Identifies(name string) bool {
 		slices.Contains([]string{"SLURM_CLUSTER_NAME", "SLURM_WORKING_CLUSTER", "SLURM_JWT"}, name)
 }
 
-// OfAStep reports whether srun takes the variable for an option, or whether it describes a
-// step or job.
+// OfAStep reports whether the variable describes a step or job, or sets an option of
+// srun.
 func OfAStep(name string) bool {
 	return hasPrefix(name, "SLURM", "_SLURM_", "SRUN_", "SBATCH_", "SALLOC_", "PMI_", "PMI2_", "PMIX_")
 }
@@ -63,25 +63,26 @@ func hasPrefix(name string, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// OfATask reports whether the variable makes a program believe that it is a task of Slurm's.
+// OfATask reports whether the variable would make a program believe that it is a Slurm
+// task.
 func OfATask(name string) bool {
 	return hasPrefix(name, "SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_")
 }
 
-// OfAPlugin reports whether a SPANK plugin, ours or another, has left the variable.
+// OfAPlugin reports whether a SPANK plugin, ours or another, has set the variable.
 func OfAPlugin(name string) bool {
 	return hasPrefix(name, SpankPrefix, "_"+SpankPrefix)
 }
 
-// hostVariables mean nothing outside of the node on which Slurm has set them.
+// hostVariables have no meaning outside of the node on which Slurm has set them.
 var hostVariables = append([]string{
 	"SLURM_JWT", "SLURM_TASK_PID", envSrunHost, envSrunPort, "SLURM_STEP_LAUNCHER_PORT",
 }, ConfVariables...)
 
-// OfTheHost reports whether the variable means nothing outside of the node.
+// OfTheHost reports whether the variable has no meaning outside of its node.
 func OfTheHost(name string) bool { return slices.Contains(hostVariables, name) }
 
-// JobOf returns which run of which job a process with these variables belongs to.
+// JobOf returns the run of the job to which a process with these variables belongs.
 func JobOf(env func(string) string) (id RunID, err error) {
 	job, err := strconv.ParseUint(env(EnvJobID), 10, 32)
 	if err != nil {
@@ -109,8 +110,8 @@ func NodesOf(env func(string) string) (int, error) {
 	return count, nil
 }
 
-// SrunAddress is where the srun of this step listens for messages of Slurm; "" outside of
-// steps.
+// SrunAddress returns the address at which the srun of this step listens for messages of
+// Slurm; "" outside of steps.
 func SrunAddress(env func(string) string) string {
 	host, port := env(envSrunHost), env(envSrunPort)
 	if host == "" || port == "" {
@@ -144,7 +145,7 @@ func TaskOf(env func(string) string) (Task, error) {
 	return t, err
 }
 
-// tasksOnNode reads the number for one node out of a list like "2(x3),1".
+// tasksOnNode reads one node's number from a list like "2(x3),1".
 func tasksOnNode(list string, node int) (int, error) {
 	for entry := range strings.SplitSeq(list, ",") {
 		tasks, nodes, err := repeated(entry)
@@ -186,8 +187,8 @@ func RanksHere(env func(string) string) ([]int, error) {
 	return ranks, nil
 }
 
-// NodeName is the name that Slurm gives to this node: the given one, what a job on it says,
-// or the host's. Several nodes may share a host, so the last is only a guess.
+// NodeName returns this node's name in Slurm: given, or else the name in the variables of
+// a job on it, or else the host's. The host's is only a guess, as nodes may share a host.
 func NodeName(given string) (string, error) {
 	for _, name := range []string{given, os.Getenv(EnvNodeName)} {
 		if name != "" {
@@ -201,7 +202,7 @@ func NodeName(given string) (string, error) {
 	return host, nil
 }
 
-// HostName is the host's name without its domain, which node names do not have.
+// HostName returns the host's name without its domain, as node names have no domain.
 func HostName() (string, error) {
 	host, err := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")

@@ -7,29 +7,28 @@ import (
 	"strings"
 )
 
-// Generic resources (GRES) are written in three ways: as users ask for them
-// ("gpu:tesla:2,vf:4", also "gres/vf=4"), as squeue lists what a job has asked for
-// ("gres:vf:4", "gres/vf:4"), and as scontrol tells what it owns on a node
-// ("gpu:2(IDX:0,3),vf(CNT:4)").
+// Generic resources (GRES) have three forms: users ask for them as "gpu:tesla:2,vf:4" or
+// "gres/vf=4"; squeue lists what a job has asked for as "gres:vf:4" or "gres/vf:4";
+// scontrol lists what a job owns on a node as "gpu:2(IDX:0,3),vf(CNT:4)".
 
-// GRESItems splits a list of GRES that are asked for.
+// GRESItems splits a list of requested GRES.
 func GRESItems(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 
-// GRESName returns what an item of such a list asks for: "gpu" of "gpu:tesla:2".
+// GRESName returns the name in an item of such a list: "gpu" for "gpu:tesla:2".
 func GRESName(item string) string {
 	item = strings.TrimPrefix(strings.TrimPrefix(item, "gres:"), "gres/")
 	name, _, _ := strings.Cut(strings.ReplaceAll(item, "=", ":"), ":")
 	return name
 }
 
-// AsksForGRES reports whether a list asks for some of name.
+// AsksForGRES reports whether a list requests the GRES called name.
 func AsksForGRES(list, name string) bool {
 	return slices.ContainsFunc(GRESItems(list), func(item string) bool { return GRESName(item) == name })
 }
 
-// RequestedGRES returns how many of name a list asks for.
+// RequestedGRES returns how many of the GRES called name a list requests.
 func RequestedGRES(list, name string) int64 {
 	var sum int64
 	for _, item := range GRESItems(list) {
@@ -40,12 +39,12 @@ func RequestedGRES(list, name string) int64 {
 	return sum
 }
 
-// plenty is more than any job needs, and so small that a command line full of it
-// can be added up.
+// plenty is more than any job needs, and small enough that a whole command line of such
+// numbers can be added up.
 const plenty = 1 << 44
 
-// itemCount reads the number that ends an item as Slurm does; without one it is 1.
-// Slurm reads k, m, g, t and p behind it as powers of 1024.
+// itemCount reads the number at the end of an item as Slurm does; without a number it is
+// 1. A suffix k, m, g, t or p is a power of 1024.
 func itemCount(item string) int64 {
 	number := item[strings.LastIndexAny(item, ":=")+1:]
 	shift := 0
@@ -64,11 +63,11 @@ func itemCount(item string) int64 {
 	return n << shift
 }
 
-// gresCount matches one GRES of a node as Slurm writes it: with the devices
-// that were chosen, vf:2(IDX:0-1), or as a number only, vf(CNT:2) or vf:2.
+// gresCount matches one GRES of a node in the forms that Slurm writes: with the chosen
+// devices, vf:2(IDX:0-1), or with a count only, vf(CNT:2) or vf:2.
 var gresCount = regexp.MustCompile(`^([^:(]+)(?::[^:(0-9][^:(]*)?(?::([0-9]+))?(?:\((?:CNT:([0-9]+)|[^)]*)\))?$`)
 
-// countGRES adds up what a list such as "gpu:2(IDX:0,3),vf(CNT:2)" says of name.
+// countGRES adds up the counts for name in a list such as "gpu:2(IDX:0,3),vf(CNT:2)".
 func countGRES(list, name string) (sum uint32) {
 	for _, item := range splitGRES(list) {
 		found := gresCount.FindStringSubmatch(item)

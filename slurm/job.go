@@ -11,7 +11,7 @@ import (
 
 // A Job is what slurmctld says of a job. No user can write anything of their own into it.
 type Job struct {
-	Name     string // by which scontrol finds the job: 4217, or 4216_3 for a task of an array
+	Name     string // with which scontrol finds the job: 4217, or 4216_3 for a task of an array
 	UID, GID uint32
 	Restarts uint32 // how often it was requeued
 	Nodes    int
@@ -21,7 +21,8 @@ type Job struct {
 	State    string // such as RUNNING
 }
 
-// jobFields are a Job's, behind those of a name. The list of nodes may be long.
+// jobFields are the fields of a Job that follow the name fields. The list of nodes may be
+// long.
 const (
 	nameFields = "jobid:.20|,arrayjobid:.20|,arraytaskid:.20|"
 	jobFields  = "userid:.20|,groupid:.20|,restartcnt:.12|,numnodes:.12|,batchflag:.8|,requeue:.8|,state:.20|,nodelist:.65536"
@@ -67,10 +68,11 @@ func parseJob(text string, id uint32) (Job, error) {
 
 var digits = regexp.MustCompile(`^[0-9]+$`)
 
-// recordIn picks the job's line, and returns what follows the name fields. One task of an
-// array, the last, has the array's number, and by that number Slurm lists all tasks of the
-// array. Only the number and the task's together name this one to scontrol, whose answer
-// cannot be picked apart: it has texts of the user's in it.
+// recordIn finds the job's line and returns the values after the name fields, and the
+// job's name for scontrol. Slurm gives the last task of an array the array's own number,
+// and lists all tasks of the array under it. So such a task is named ARRAY_TASK:
+// scontrol's answer for the number alone would contain all tasks, mixed with texts that
+// users wrote.
 func recordIn(text string, job uint32) (name string, values []string, err error) {
 	id := decimal(job)
 	for line := range strings.Lines(text) {
@@ -92,7 +94,8 @@ func recordIn(text string, job uint32) (name string, values []string, err error)
 	return name, values, nil
 }
 
-// fields splits a line of squeue, the last of n fields at the end of the line; -1 for all.
+// fields splits a line of squeue into n fields, of which the last takes the rest of the
+// line; -1 splits all.
 func fields(line string, n int) []string {
 	f := strings.SplitN(strings.TrimRight(line, "\n"), "|", n)
 	for i := range f {
@@ -101,13 +104,13 @@ func fields(line string, n int) []string {
 	return f
 }
 
-// holdingStates are those of jobs that have their nodes.
+// holdingStates are the states of jobs that occupy their nodes.
 const holdingStates = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED,SIGNALING,STAGE_OUT"
 
 // A RunID is one run of a job: a job that was requeued has several.
 type RunID struct{ Job, Restart uint32 }
 
-// JobsOn returns the jobs that have not given up the node yet.
+// JobsOn returns the jobs that still occupy the node.
 func (c Client) JobsOn(ctx context.Context, node string) ([]RunID, error) {
 	text, err := c.Run(ctx, "squeue", "--noheader", "--Format=JobID:.20,RestartCnt:.20", "--states="+holdingStates, "--nodelist="+node)
 	if err != nil {
@@ -135,17 +138,17 @@ func parseRuns(text string) (runs []RunID, err error) {
 // An ActiveJob is a job that has its nodes. No user can write anything of their own into it.
 type ActiveJob struct {
 	Job   uint32
-	Start string // in order as texts
-	GRES  string // that it has asked for on each node, such as "gres:vf:2"
+	Start string // the texts sort by time
+	GRES  string // that it requested on each node, such as "gres:vf:2"
 }
 
-// ActiveJobs returns all jobs that have their nodes.
+// ActiveJobs returns all jobs that occupy nodes.
 func (c Client) ActiveJobs(ctx context.Context) ([]ActiveJob, error) {
 	text, err := c.Run(ctx, "squeue", "--noheader", "--states="+holdingStates, "--Format=jobid:.20,starttime:.30,tres-per-node:.4096")
 	return parseActiveJobs(text), err
 }
 
-// parseActiveJobs leaves out what is no job.
+// parseActiveJobs skips lines that do not describe a job.
 func parseActiveJobs(text string) (jobs []ActiveJob) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What squeue says of the jobs with the number 41: a job of its own, or an array.
+// squeue's answers for number 41: a plain job, or an array.
 const (
 	aJob = `                  41|                  41|                 N/A|      6002|    n1
 `

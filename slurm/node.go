@@ -16,8 +16,9 @@ func (c Client) Hostnames(ctx context.Context, list string) ([]string, error) {
 	return strings.Fields(text), err
 }
 
-// NodeAddrs returns by the nodes' names what slurmctld knows them by: host names or
-// addresses. For several nodes slurmctld sends its table of all.
+// NodeAddrs returns, by node name, the host names or addresses under which slurmctld
+// knows the nodes. To a question about several nodes, slurmctld sends its table of all
+// nodes.
 func (c Client) NodeAddrs(ctx context.Context, nodes []string) (map[string]string, error) {
 	text, err := c.Run(ctx, "scontrol", "--oneliner", "show", "node", strings.Join(nodes, ","))
 	return nodeAddrs(text), err
@@ -25,8 +26,8 @@ func (c Client) NodeAddrs(ctx context.Context, nodes []string) (map[string]strin
 
 var nodeAddr = regexp.MustCompile(`(?m)^NodeName=(\S+) .*?\bNodeAddr=(\S+)`)
 
-// nodeAddrs reads the lines of scontrol show node. What comes before the address in
-// them is the administrator's.
+// nodeAddrs reads the lines of scontrol show node. Only the administrator can write the
+// fields before the address.
 func nodeAddrs(text string) map[string]string {
 	hosts := map[string]string{}
 	for _, found := range nodeAddr.FindAllStringSubmatch(text, -1) {
@@ -35,13 +36,13 @@ func nodeAddrs(text string) map[string]string {
 	return hosts
 }
 
-// Drain takes the node out of use. The jobs that run on it go on.
+// Drain takes the node out of use. Running jobs continue.
 func (c Client) Drain(ctx context.Context, node, reason string) error {
 	return c.control(ctx, "update", "nodename="+node, "state=drain", "reason="+reason)
 }
 
-// Resume gives back the node if it was drained for a reason that begins so. A node that
-// somebody else has drained stays so.
+// Resume puts the node back into use if it was drained for a reason with this prefix. If
+// it was drained for another reason, it stays drained.
 func (c Client) Resume(ctx context.Context, node, reason string) error {
 	text, err := c.Run(ctx, "scontrol", "--oneliner", "show", "node", node)
 	if err != nil || !drainedFor(text, reason) {

@@ -11,11 +11,11 @@ type Argument int
 // The values of Argument.
 const (
 	NoValue       Argument = iota
-	OptionalValue          // only behind "=", or behind the letter: the next word is never the value
-	RequiredValue          // there, or as the next word
+	OptionalValue          // only after "=", or directly after the letter; never the next word
+	RequiredValue          // after "=", directly after the letter, or the next word
 )
 
-// A command is one of Slurm's, or several in one set, that share a grammar.
+// A command is a Slurm command, or a set of those that share a grammar.
 type command int
 
 const (
@@ -24,8 +24,8 @@ const (
 	all = submit | srun
 )
 
-// options are the long options of Slurm from 22.05 to 25.11, by what follows them. Those
-// of srun 22.05 were tried.
+// options are the long options of Slurm from 22.05 to 25.11, by the argument that they
+// take. Those of srun were tried with 22.05.
 var options = []struct {
 	of    command
 	takes Argument
@@ -56,8 +56,8 @@ var options = []struct {
 		prolog relative resources slurmd-debug task-epilog task-prolog threads treewidth wait`},
 }
 
-// letters are the options with one letter and the long names that mean the same. They
-// have not changed from 22.05 to 25.11.
+// letters are the options with one letter and the equivalent long names. They are the
+// same from 22.05 to 25.11.
 var letters = []struct {
 	of    command
 	names map[byte]string
@@ -77,16 +77,16 @@ var letters = []struct {
 	}},
 }
 
-// A Grammar is which options a command takes, and what follows each of them.
+// A Grammar says which options a command has, and which argument each of them takes.
 type Grammar struct {
 	long    map[string]Argument
 	letters map[byte]string
 
-	// Own are options of the caller's, which have to be written in full.
+	// Own are the caller's own options. They cannot be abbreviated.
 	Own map[string]Argument
 
-	// Plugins returns the options of Slurm's plugins. It is called only for a name that is
-	// none of Slurm's own options; nil where there are no plugins.
+	// Plugins returns the options of Slurm's plugins; nil without plugins. It is called
+	// only for a name that is not an option of Slurm itself.
 	Plugins func() map[string]Argument
 }
 
@@ -115,23 +115,23 @@ func grammarOf(c command) Grammar {
 	return g
 }
 
-// An Option is one of a command line.
+// An Option is one option on a command line.
 type Option struct {
-	Name   string // the long one, in full; as it is written if it is not Known
-	Letter byte   // that it is written by, 0 if by its name
+	Name   string // the full long name; if not Known, the name as written
+	Letter byte   // with which it is written; 0 if written by name
 	Known  bool   // whether the grammar has it
 	Takes  Argument
 	Value  string
-	Given  bool     // whether a value is there, be it empty
-	Words  []string // of the command line that end with this option, and with no earlier one
+	Given  bool     // whether it has a value, possibly empty
+	Words  []string // from the end of the previous option to the end of this one
 }
 
-// Missing reports whether the option stands at the end of the words without its value.
+// Missing reports whether the option lacks its value because the words end.
 func (o Option) Missing() bool { return o.Takes == RequiredValue && !o.Given }
 
-// Parse reads words up to the first that is neither an option nor the value of one: what
-// follows a program, or "--", is not Slurm's. An option that the grammar does not have is
-// taken for one without a value. The words of all options and rest together are words.
+// Parse reads words up to the first that is neither an option nor an option's value: what
+// follows a program, or "--", does not belong to Slurm. It takes an unknown option for
+// one without a value. The Words of all options, and then rest, make up words again.
 func (g Grammar) Parse(words []string) (found []Option, rest []string) {
 	rest = words
 	for len(rest) > 0 && isOption(rest[0]) {
@@ -144,7 +144,7 @@ func (g Grammar) Parse(words []string) (found []Option, rest []string) {
 
 func isOption(word string) bool { return len(word) > 1 && word[0] == '-' && word != "--" }
 
-// next reads the options of the first word, and the value of the last of them.
+// next reads the options in the first word, and the value of the last one of them.
 func (g Grammar) next(words []string) (found []Option, rest []string) {
 	if name, isLong := strings.CutPrefix(words[0], "--"); isLong {
 		found = []Option{g.byName(name)}
@@ -160,16 +160,16 @@ func (g Grammar) next(words []string) (found []Option, rest []string) {
 	return found, words[taken:]
 }
 
-// byName reads name or name=value.
+// byName reads "name" or "name=value".
 func (g Grammar) byName(word string) (o Option) {
 	o.Name, o.Value, o.Given = strings.Cut(word, "=")
 	o.Name, o.Takes, o.Known = g.lookUp(o.Name)
 	return o
 }
 
-// byLetters reads options with one letter, of which the last may have a value: Hc4.
+// byLetters reads options with one letter, of which the last may have a value, as in Hc4.
 func (g Grammar) byLetters(word string) (found []Option) {
-	for i := range len(word) { // bytes: getopt knows no others
+	for i := range len(word) { // by byte, as getopt does
 		o := Option{Letter: word[i], Name: g.letters[word[i]]}
 		o.Takes, o.Known = g.long[o.Name]
 		if o.Takes != NoValue {
@@ -182,7 +182,7 @@ func (g Grammar) byLetters(word string) (found []Option) {
 	return found
 }
 
-// lookUp returns the full name of an option and what it takes.
+// lookUp returns the full name of an option and the argument that it takes.
 func (g Grammar) lookUp(name string) (full string, takes Argument, known bool) {
 	if takes, mine := g.Own[name]; mine {
 		return name, takes, true
@@ -200,8 +200,8 @@ func (g Grammar) lookUp(name string) (full string, takes Argument, known bool) {
 	return name, NoValue, false
 }
 
-// complete returns the option that name, possibly shortened, means: getopt takes any
-// beginning that is not ambiguous.
+// complete returns the option for a name that may be abbreviated: getopt takes any
+// unambiguous prefix.
 func complete(options map[string]Argument, name string) (full string, found bool) {
 	if _, ok := options[name]; ok {
 		return name, true
@@ -217,10 +217,10 @@ func complete(options map[string]Argument, name string) (full string, found bool
 	return full, found
 }
 
-// helpOption matches an option where a command's --help describes it.
+// helpOption matches the description of an option in a command's --help.
 var helpOption = regexp.MustCompile(`(?m)^ {2,6}(?:-[A-Za-z],? +)?--([a-z][a-z0-9-]*)(\[?)(=?)`)
 
-// ParseHelp reads the options in what srun --help prints, those of its plugins included.
+// ParseHelp reads the options in the output of srun --help, including those of plugins.
 func ParseHelp(text string) map[string]Argument {
 	found := map[string]Argument{}
 	for _, m := range helpOption.FindAllStringSubmatch(text, -1) {

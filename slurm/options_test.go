@@ -17,8 +17,8 @@ const pluginHelp = `
       --loud                  be loud
 `
 
-// said writes options as name=value, or name alone without a value; ? is one that the
-// grammar does not have, ! one whose value is missing.
+// said writes options as name=value, or as name without a value. "?" marks an unknown
+// option, "!" one that lacks its value.
 func said(options []Option) string {
 	var texts []string
 	for _, o := range options {
@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 	tests := map[string]struct {
 		words string
 		want  string // options | rest
-		srun  string // where srun differs from sbatch
+		srun  string // if srun differs from sbatch
 	}{
 		"nothing":                      {"", " | ", ""},
 		"a program":                    {"./app -n 3", " | ./app -n 3", ""},
@@ -92,7 +92,7 @@ func parsed(g Grammar, words string) string {
 	return said(options) + " | " + strings.Join(rest, " ")
 }
 
-// No word is lost, and none is read twice.
+// Parse loses no word and reads none twice.
 func FuzzParse(f *testing.F) {
 	f.Add("-n4\n--exclusive\n-Hc\n2\n--\nx")
 	f.Add("--wait\n3\n-\xff\xffc\n:\n")
@@ -123,8 +123,8 @@ func TestParseHelp(t *testing.T) {
 	}
 }
 
-// misdescribed are options which srun's own help describes wrongly, by trying
-// them with srun 22.05.8.
+// misdescribed are options that srun's help describes wrongly, found by trying them with
+// srun 22.05.8.
 var misdescribed = map[string]bool{"bcast": true, "container": true, "kill-on-bad-exit": true, "no-kill": true, "overlap": true, "resv-ports": true}
 
 func TestTheTableKnowsTheInstalledSrun(t *testing.T) {

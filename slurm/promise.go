@@ -9,24 +9,24 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 )
 
-// What a submission is worth: only what Slurm promises for every node of the job counts.
-// 16 tasks on two nodes may be 15 and 1.
+// The methods below count only what Slurm promises for every node of the job: 16 tasks on
+// two nodes may be 15 and 1.
 
-// CPUs returns how many CPUs every node of the job has at the least; MaxInt stands for
-// all that the node has.
+// CPUs returns the least number of CPUs that any node of the job has; MaxInt stands for
+// all CPUs of the node.
 func (s Submission) CPUs() int {
 	if exclusive, ok := s.options["exclusive"]; ok && (exclusive.value == "" || exclusive.value == "exclusive") {
 		return math.MaxInt
 	}
 	perTask := max(1, s.number("cpus-per-task"))
 	if _, ok := s.options["overcommit"]; ok {
-		return perTask // Slurm gives each node one task's CPUs, whatever else is asked
+		return perTask // with --overcommit, Slurm gives each node the CPUs of one task only
 	}
 	return max(s.tasks()*perTask, s.minCPUs(perTask))
 }
 
-// tasks returns how many tasks every node runs at the least. With --ntasks,
-// --ntasks-per-node is a maximum.
+// tasks returns the least number of tasks on any node. With --ntasks, --ntasks-per-node
+// is only a maximum.
 func (s Submission) tasks() int {
 	perNode, tasks, nodes := s.number("ntasks-per-node"), s.number("ntasks"), s.nodes()
 	switch {
@@ -40,8 +40,8 @@ func (s Submission) tasks() int {
 	return 1
 }
 
-// minCPUs returns what --mincpus is worth. Slurm rounds it down to whole tasks,
-// and with several CPUs per task to those tasks that --ntasks-per-node allows.
+// minCPUs returns the CPUs that --mincpus guarantees. Slurm rounds the number down to
+// whole tasks. With several CPUs per task, --ntasks-per-node limits the tasks that count.
 func (s Submission) minCPUs(perTask int) int {
 	cpus := s.number("mincpus") / perTask * perTask
 	if perNode := s.number("ntasks-per-node"); perTask > 1 && perNode > 0 {
@@ -50,7 +50,7 @@ func (s Submission) minCPUs(perTask int) int {
 	return cpus
 }
 
-// nodes returns the number of nodes, 0 if it is not one number.
+// nodes returns the number of nodes; 0 if it is a range or missing.
 func (s Submission) nodes() int {
 	least, most, isRange := strings.Cut(s.options["nodes"].value, "-")
 	n, ok := wholeNumber(least)
@@ -65,7 +65,7 @@ func (s Submission) number(name string) int {
 	return n
 }
 
-// maxDigits keeps numbers small enough to be added and multiplied.
+// maxDigits keeps numbers small enough to add and multiply.
 const maxDigits = 6
 
 func wholeNumber(text string) (n int, ok bool) {
@@ -76,12 +76,12 @@ func wholeNumber(text string) (n int, ok bool) {
 	return n, err == nil
 }
 
-// maxCPUs is more than any node has, and bounds what is multiplied with a size.
+// maxCPUs is more than any node has, and small enough to multiply with a size.
 const maxCPUs = 1 << 16
 
-// MemoryMiB returns how many MiB every node of the job gives it at the least. It is asked
-// for a job that needs so many CPUs, and is refused for them if it does not get them;
-// MaxInt64 stands for all that the node has.
+// MemoryMiB returns the least memory that any node gives the job, in MiB; MaxInt64 stands
+// for all memory of the node. With --mem-per-cpu and whole nodes it counts cpusNeeded
+// CPUs: a job that gets fewer is refused for them anyway.
 func (s Submission) MemoryMiB(cpusNeeded int) int64 {
 	name := s.memoryOption()
 	mib, ok := parseMiB(s.options[name].value)
@@ -100,8 +100,8 @@ func (s Submission) MemoryMiB(cpusNeeded int) int64 {
 	return mib
 }
 
-// memoryOption returns which of the options decides, of which Slurm allows one:
-// one that was written down puts the variables of all of them out of effect.
+// memoryOption returns the option that decides; Slurm allows only one of them. If one is
+// on the command line or in the script, Slurm ignores the variables of all three.
 func (s Submission) memoryOption() string {
 	names := []string{"mem", "mem-per-cpu", "mem-per-gpu"}
 	written := func(name string) bool { o, ok := s.options[name]; return ok && !o.byVariable }
@@ -115,7 +115,7 @@ func (s Submission) memoryOption() string {
 	return ""
 }
 
-// parseMiB reads a size as Slurm does, which takes 8GB for 8G and rounds up.
+// parseMiB reads a size as Slurm does: it takes 8GB for 8G, and rounds up.
 func parseMiB(text string) (int64, bool) {
 	number := strings.TrimRight(text, "KMGTkmgtBb")
 	suffix := strings.TrimSuffix(strings.ToUpper(text[len(number):]), "B")
@@ -130,5 +130,5 @@ func parseMiB(text string) (int64, bool) {
 	return size.MiB(), err == nil
 }
 
-// GRES returns the value of --gres, "" where it is not given.
+// GRES returns the value of --gres, or "".
 func (s Submission) GRES() string { return s.options["gres"].value }

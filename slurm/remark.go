@@ -6,12 +6,12 @@ import (
 	"regexp"
 )
 
-// remark is how srun comments on the exit status of a task.
+// remark matches srun's message about the exit status of a task.
 var remark = regexp.MustCompile(`^srun: error: \S+: task 0: Exited with exit code [0-9]+$`)
 
-// A RemarkFilter passes on what srun and the program that it runs write, but for srun's
-// remark on the exit status of its only task. A line's beginning that cannot
-// become one goes on at once: a prompt has no line end.
+// A RemarkFilter passes on the output of srun and of the program that it runs, except
+// srun's remark on the exit status of its only task. It passes on an incomplete line at
+// once if that cannot become a remark: prompts have no line end.
 type RemarkFilter struct {
 	Out  io.Writer
 	line []byte // held back
@@ -36,7 +36,7 @@ func (f *RemarkFilter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// pass lets go what is held back, unless it is or may become a remark.
+// pass writes the line held back, unless it is a remark or may become one.
 func (f *RemarkFilter) pass() error {
 	whole := f.line[len(f.line)-1] == '\n'
 	switch {
@@ -54,7 +54,7 @@ func mayBeRemark(line []byte) bool {
 	return string(line[:n]) == remarkStart[:n]
 }
 
-// Close passes on what is held back.
+// Close writes what is held back.
 func (f *RemarkFilter) Close() error {
 	line := f.line
 	f.line = nil

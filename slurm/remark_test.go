@@ -9,7 +9,7 @@ func TestRemarkFilter(t *testing.T) {
 	const said = "srun: error: n1: task 0: Exited with exit code 3\n"
 	tests := map[string]struct {
 		writes []string
-		early  string // what has come before the end
+		early  string // passed on before the end
 		want   string
 	}{
 		"srun's remark is left out":                 {[]string{said}, "", ""},

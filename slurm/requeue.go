@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// RequeueElsewhere sends a running job back into the queue for other nodes than this one,
-// and keeps comment in its record: what the job had printed may go with its output file.
-// The job is held while it is changed, so that it does not come back before the node is
-// excluded. ctx bounds how long it may take to end here.
+// RequeueElsewhere puts a running job back into the queue, for nodes other than this one.
+// It keeps comment in the job's record, because the job's output file may be overwritten.
+// It holds the job until the node is excluded, so that the job does not return to it. ctx
+// bounds how long the job's end on this node may take.
 func (c Client) RequeueElsewhere(ctx context.Context, id uint32, node, comment string) error {
 	job, err := c.Job(ctx, id)
 	if err != nil {
@@ -48,8 +48,8 @@ func (c Client) awaitPending(ctx context.Context, id uint32) error {
 	}
 }
 
-// excluded returns the job's ExcNodeList. Users can make it say what they like, as with
-// sbatch --exclude.
+// excluded returns the job's ExcNodeList. Users can set it to any text, as with sbatch
+// --exclude.
 func (c Client) excluded(ctx context.Context, name string) (string, error) {
 	text, err := c.Run(ctx, "scontrol", "--oneliner", "show", "job", name)
 	return excludedIn(text), err

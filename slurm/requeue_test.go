@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// commands makes a directory of Slurm's commands, which are shell scripts by their names,
-// in it. What they leave goes there, too: it is their $HERE.
+// commands makes a directory of Slurm's commands, which are the given shell scripts. In
+// the scripts, $HERE is that directory.
 func commands(t *testing.T, scripts map[string]string) (bin string) {
 	t.Helper()
 	bin = t.TempDir()
@@ -26,7 +26,7 @@ func commands(t *testing.T, scripts map[string]string) (bin string) {
 
 func TestRequeueElsewhere(t *testing.T) {
 	bin := commands(t, map[string]string{
-		// The job is pending once it has been asked for three times.
+		// The third answer is that the job is pending.
 		"squeue": `echo asked >> $HERE/asked
 state=RUNNING
 test $(wc -l < $HERE/asked) -lt 3 || state=PENDING

@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// readScript reads the #SBATCH lines. They end at the first line that is neither
-// empty nor a comment, and are read as if all of them were one command line.
+// readScript reads the #SBATCH lines, up to the first line that is neither empty nor a
+// comment. It parses them like a single command line.
 func (s *Submission) readScript(script string) {
 	var words []string
 	for line := range strings.Lines(script) {
@@ -30,15 +30,15 @@ func (s *Submission) readScript(script string) {
 	s.Heterogeneous = s.Heterogeneous || startsComponent(rest)
 }
 
-// WithScript returns the submission as it would be if these lines of a batch script
-// overrode it.
+// WithScript returns the submission with the options of lines of a batch script
+// overriding its own.
 func (s Submission) WithScript(lines string) Submission {
 	s.options = maps.Clone(s.options)
 	s.readScript(lines)
 	return s
 }
 
-// Without returns the submission as it would be without some options.
+// Without returns the submission without some options.
 func (s Submission) Without(names ...string) Submission {
 	s.options = maps.Clone(s.options)
 	for _, name := range names {
@@ -47,9 +47,8 @@ func (s Submission) Without(names ...string) Submission {
 	return s
 }
 
-// splitDirective splits a line as sbatch does: a backslash keeps the next
-// character, unless that is a space outside of quotes; # and an empty word in
-// quotes end the line.
+// splitDirective splits a line as sbatch does. A backslash keeps the next character,
+// except a space outside of quotes. The line ends at # or at an empty word in quotes.
 func splitDirective(line string) []string {
 	var words []string
 	for {
@@ -65,8 +64,7 @@ func splitDirective(line string) []string {
 	}
 }
 
-// cutWord returns the first word of a line, what follows it, and whether that is
-// a comment.
+// cutWord returns the first word of a line, the rest, and whether the rest is a comment.
 func cutWord(line string) (word, rest string, comment bool) {
 	var (
 		text   strings.Builder

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// A StepJob is a running job with a step of some name.
+// A StepJob is a running job that has a step with the wanted name.
 type StepJob struct {
-	Name    string // as people know the job: 4217, or 4217_3 for a task of an array
+	Name    string // as users write it: 4217, or 4217_3 for a task of an array
 	ID      uint32
 	Restart uint32
 	User    string
 	Nodes   int
-	Started time.Time // the step
+	Started time.Time // when the step started
 }
 
-// Which selects jobs: those named, or without names all of mine, or everybody's.
+// Which selects jobs: the named ones or, without names, the caller's or everybody's.
 type Which struct {
 	Jobs     []string
 	Everyone bool
@@ -37,15 +37,15 @@ func (w Which) options() []string {
 	return []string{"--me"}
 }
 
-// The fields are separated by a character that no user, job or step id has. A
-// step may be called anything, so its name comes last.
+// The separator is a character that no user, job or step id contains. A step can have any
+// name, so its name comes last.
 const (
 	stepFields    = "jobid:.20|,stepid:.128|,username:.128|,starttime:.32|,stepname:256"
 	stepJobFields = "jobid:.20|,restartcnt:.12|,numnodes:.12|,state:.32"
 )
 
-// StepJobs asks for the running jobs with a step of that name. The jobs that are named but
-// have none are not an error.
+// StepJobs returns the running jobs that have a step called step. A job that was named
+// but has no such step is not an error.
 func (c Client) StepJobs(ctx context.Context, w Which, step string) ([]StepJob, error) {
 	text, err := c.Run(ctx, "squeue", append(w.options(), "--steps", "--noheader", "--Format="+stepFields)...)
 	if err != nil {
@@ -58,8 +58,7 @@ func (c Client) StepJobs(ctx context.Context, w Which, step string) ([]StepJob, 
 	return c.complete(ctx, jobs)
 }
 
-// RunningJob asks for a job whose step is not asked for, by a text that is its number.
-// Started is zero.
+// RunningJob returns the job with the number in name, without its step: Started is zero.
 func (c Client) RunningJob(ctx context.Context, name string) (StepJob, error) {
 	id, err := strconv.ParseUint(name, 10, 32)
 	if err != nil {
@@ -75,7 +74,8 @@ func (c Client) RunningJob(ctx context.Context, name string) (StepJob, error) {
 	return jobs[0], nil
 }
 
-// complete asks for what jobs lack; those that have ended are left out.
+// complete adds the fields that squeue --steps does not give, and omits jobs that have
+// ended.
 func (c Client) complete(ctx context.Context, jobs []StepJob) ([]StepJob, error) {
 	var ids []string
 	for _, j := range jobs {
@@ -88,7 +88,7 @@ func (c Client) complete(ctx context.Context, jobs []StepJob) ([]StepJob, error)
 	return parseStepJobs(text, jobs)
 }
 
-// parseSteps picks the steps of that name from squeue's list of steps.
+// parseSteps returns the steps called name in squeue's list of steps.
 func parseSteps(text, name string) ([]StepJob, error) {
 	var jobs []StepJob
 	for line := range strings.Lines(text) {
@@ -107,8 +107,8 @@ func parseSteps(text, name string) ([]StepJob, error) {
 	return jobs, nil
 }
 
-// parseStepJobs completes jobs with what squeue says of each, in the order of their
-// numbers, and drops those that are gone by now.
+// parseStepJobs completes jobs with squeue's record of each, in the order of their
+// numbers, and drops those that have ended.
 func parseStepJobs(text string, jobs []StepJob) ([]StepJob, error) {
 	var known []StepJob
 	for line := range strings.Lines(text) {
@@ -133,8 +133,8 @@ func parseStepJobs(text string, jobs []StepJob) ([]StepJob, error) {
 	return known, nil
 }
 
-// WhereWas returns a job's number and working directory, from Slurm's memory or its
-// accounting; the directory is "" if neither knows it. job is as people write it, 4217 or
+// WhereWas returns a job's number and working directory, from slurmctld or its
+// accounting; the directory is "" if neither knows it. job is in the user's form, 4217 or
 // 4217_3.
 func (c Client) WhereWas(ctx context.Context, job string) (id, workDir string, err error) {
 	text, err := c.Run(ctx, "scontrol", "--oneliner", "show", "job", job)

@@ -39,7 +39,7 @@ func TestParseStepJobs(t *testing.T) {
 	jobs := []StepJob{{Name: "9", ID: 9}, {Name: "7", ID: 7}}
 	tests := map[string]struct {
 		text string
-		want []StepJob // nil for an error
+		want []StepJob // nil if an error is expected
 	}{
 		"in the order of their numbers": {"9|0|2|RUNNING\n7|3|1|RUNNING\n",
 			[]StepJob{{Name: "7", ID: 7, Restart: 3, Nodes: 1}, {Name: "9", ID: 9, Nodes: 2}}},

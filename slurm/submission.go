@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// A CommandLine is that of an sbatch or salloc. Slurm's plugins are told their own
-// options and no others, so it is read again, by Slurm's rules.
+// A CommandLine is that of sbatch or salloc. Slurm tells plugins only their own options,
+// so the plugin reads the command line again, by Slurm's rules.
 type CommandLine struct {
-	Command string // "sbatch" or "salloc", or what else submits; "" if nothing is known
+	Command string // "sbatch" or "salloc", or another submitting command; "" if unknown
 
 	grammar Grammar
 	options []Option
-	rest    []string // from the first word that is no option
+	rest    []string // from the first word that is not an option
 }
 
-// ReadCommandLine reads the arguments of a command that submits jobs, its own name first.
-// plugin names options of our own plugin, all of which take a value.
+// ReadCommandLine reads the arguments of a command that submits jobs, beginning with the
+// command. plugin names our own plugin's options, all of which take a value.
 func ReadCommandLine(argv []string, plugin ...string) CommandLine {
 	c := CommandLine{grammar: SubmitOptions()}
 	c.grammar.Plugins = func() map[string]Argument { return withValues(plugin) }
@@ -45,8 +45,8 @@ func (c CommandLine) Has(name string) bool {
 	return false
 }
 
-// Script returns the path of the batch script as it is written, or false where the script
-// comes on standard input.
+// Script returns the batch script's path as written, or false if the script comes from
+// standard input.
 func (c CommandLine) Script() (path string, given bool) {
 	rest := c.rest
 	if len(rest) > 0 && rest[0] == "--" {
@@ -58,7 +58,7 @@ func (c CommandLine) Script() (path string, given bool) {
 	return rest[0], true
 }
 
-// A Submission is how a job was submitted, as far as it can be seen from outside of
+// A Submission says how a job was submitted, as far as this is visible from outside of
 // sbatch and salloc.
 type Submission struct {
 	Command       string // "sbatch" or "salloc"
@@ -79,9 +79,9 @@ const (
 	fromCommandLine = "the command line"
 )
 
-// Submission joins the command line with the text of the batch script, empty if there is
-// none, and with SBATCH_* or SALLOC_* variables. The variables override the script, and
-// the command line overrides both.
+// Submission joins the command line, the text of the batch script (empty if there is
+// none) and SBATCH_* or SALLOC_* variables. Variables override the script, and the
+// command line overrides both.
 func (c CommandLine) Submission(script string, env func(string) string) Submission {
 	sub := Submission{Command: "sbatch", grammar: c.grammar, options: map[string]setting{}}
 	if c.Command == "salloc" {
@@ -95,18 +95,18 @@ func (c CommandLine) Submission(script string, env func(string) string) Submissi
 	return sub
 }
 
-// startsComponent: a colon in the place of an option begins the job's next component.
+// startsComponent reports whether a colon, in place of an option, begins the job's next
+// component.
 func startsComponent(rest []string) bool { return len(rest) > 0 && rest[0] == ":" }
 
-// add takes options as they were given; later ones override.
+// add adds options in the order given; later ones override.
 func (s *Submission) add(options []Option, source string) {
 	for _, o := range options {
 		s.options[o.Name] = setting{value: o.Value, source: source}
 	}
 }
 
-// variables are those that say something about CPUs, memory and GRES, without the
-// command's prefix.
+// variables are those about CPUs, memory and GRES, without the command's prefix.
 var variables = map[string]string{
 	"EXCLUSIVE": "exclusive", "GRES": "gres", "MEM_PER_CPU": "mem-per-cpu", "MEM_PER_GPU": "mem-per-gpu",
 	"MEM_PER_NODE": "mem", "OVERCOMMIT": "overcommit",
@@ -124,7 +124,7 @@ func (s *Submission) readVariables(env func(string) string) {
 	}
 }
 
-// Given names those of the options that the submission has, as the user wrote them:
+// Given returns those of the named options that the submission has, with their source:
 // "--mem from the batch script", "the variable SBATCH_MEM_PER_NODE".
 func (s Submission) Given(names ...string) []string {
 	var texts []string
@@ -140,7 +140,7 @@ func (s Submission) Given(names ...string) []string {
 	return texts
 }
 
-// WorkDir returns the directory that the job will start in, if it was submitted from cwd.
+// WorkDir returns the directory in which the job will start if it was submitted from cwd.
 func (s Submission) WorkDir(cwd string) string {
 	dir := s.options["chdir"].value
 	switch {

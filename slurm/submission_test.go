@@ -9,7 +9,7 @@ import (
 func TestScript(t *testing.T) {
 	tests := map[string]struct {
 		argv string
-		want string // "" for none
+		want string // "" if not found
 	}{
 		"none":                               {"sbatch -n 2", ""},
 		"behind options":                     {"sbatch -n 2 --hold x.sh 1", "x.sh"},
@@ -63,7 +63,7 @@ func TestSubmission(t *testing.T) {
 	}
 }
 
-// Each row was given to sbatch 22.05.
+// Each row was tried with sbatch 22.05.
 func TestSplitDirective(t *testing.T) {
 	tests := map[string]struct {
 		line string

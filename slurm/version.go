@@ -5,20 +5,20 @@ import (
 	"regexp"
 )
 
-// A Version is one of Slurm as its headers number it: a byte each for the release's two
-// parts and the bug-fix level.
+// A Version is a Slurm version as its headers number it: a byte each for the two parts of
+// the release, and one for the bug-fix level.
 type Version uint32
 
 func (v Version) String() string {
 	return fmt.Sprintf("%d.%02d.%d", v>>16&0xff, v>>8&0xff, v&0xff)
 }
 
-// Release is what a plugin and Slurm must have in common.
+// Release is the part of the version that must be the same for a plugin and Slurm.
 func (v Version) Release() uint32 { return uint32(v) >> 8 }
 
 var versionPattern = regexp.MustCompile(`\b([0-9]{2})\.([0-9]{2})\.([0-9]{1,2})`)
 
-// ParseVersion finds a version such as 22.05.8 in what a program of Slurm says.
+// ParseVersion finds a version such as 22.05.8 in the output of a Slurm program.
 func ParseVersion(text string) (Version, bool) {
 	var a, b, c uint32
 	found := versionPattern.FindString(text)

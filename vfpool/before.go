@@ -8,8 +8,8 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/sriov"
 )
 
-// OpenBefore is [Open] for tests on real cards of what a crash leaves: before is
-// called with the name of each step that the pool is about to take.
+// OpenBefore is [Open] for tests on real cards of what a crash leaves behind: the pool
+// calls before with the name of each step that it is about to take.
 func OpenBefore(cfg config.Config, node string, before func(step string)) (*Pool, error) {
 	cards := sriov.Open("/", sriov.Netlink())
 	cards.Before = before

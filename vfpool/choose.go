@@ -15,7 +15,7 @@ import (
 // A VFRequest is one VF that a VM asks for, from the plan to the lease.
 type VFRequest = place.VFRequest
 
-// ErrNoFit matches the refusal of a demand that this node has no VFs for, now.
+// ErrNoFit matches the error for a demand that this node cannot serve now.
 var ErrNoFit = errors.New("VFs do not fit")
 
 // A NoFitError says why a demand does not fit on this node.
@@ -39,10 +39,10 @@ type use struct {
 	leases   map[int]lease.Lease // by the index of the VF
 }
 
-// left is what new minima can have, in Mb/s.
+// left returns the bandwidth that new minima can use, in Mb/s.
 func (u use) left() uint32 { return u.capacity - min(u.used, u.capacity) }
 
-// free returns the VFs that nobody has.
+// free returns the VFs that no job has.
 func (u use) free() []device.VF {
 	var vfs []device.VF
 	for _, vf := range u.VFs {
@@ -53,7 +53,7 @@ func (u use) free() []device.VF {
 	return vfs
 }
 
-// allowed returns those PFs that the site lets jobs use.
+// allowed returns the PFs that the site lets jobs use.
 func allowed(cfg config.VF, pfs []device.PF) []device.PF {
 	if len(cfg.PFs) == 0 {
 		return pfs
@@ -63,8 +63,8 @@ func allowed(cfg config.VF, pfs []device.PF) []device.PF {
 	})
 }
 
-// count holds the records against the PFs. A record from before the last boot has
-// nothing to say any more: the settings are gone with the power.
+// count assigns the records to their PFs. Records from before the last boot do not count:
+// the power-off has reset the VFs' settings.
 func count(cfg config.VF, pfs []device.PF, records []lease.Lease) []use {
 	held := map[lease.Key]lease.Lease{}
 	for _, r := range records {
@@ -85,7 +85,7 @@ func count(cfg config.VF, pfs []device.PF, records []lease.Lease) []use {
 	return uses
 }
 
-// capacity is what the minima of a PF's VFs may add up to, in Mb/s.
+// capacity returns the bandwidth that the minima of a PF's VFs may add up to, in Mb/s.
 func capacity(cfg config.VF, pf device.PF) uint32 {
 	return uint32(uint64(pf.Speed) * uint64(100-cfg.Reserve) / 100)
 }
@@ -110,8 +110,8 @@ func choose(uses []use, d Demand, soft bool) ([]Grant, error) {
 	return grants(usable, d, chosen, soft), nil
 }
 
-// split parts the PFs that the job's VFs may be on from those which can serve
-// nobody, or nobody with a VLAN, of which it says why.
+// split separates the PFs that can serve the job from those that cannot. It says why each
+// of the latter cannot: nobody can use it, or its VFs cannot have a VLAN.
 func split(uses []use, vlan uint16) (usable []use, unused []string) {
 	for _, u := range uses {
 		switch {
@@ -145,8 +145,8 @@ func grants(uses []use, d Demand, chosen []int, soft bool) []Grant {
 	return result
 }
 
-// settingsOf is what the VF is told: in soft mode without what the driver cannot
-// do, which the note names.
+// settingsOf returns the settings for a VF. In soft mode it omits those that the driver
+// cannot set, and names them in the note.
 func settingsOf(r VFRequest, vlan uint16, pf device.PF, soft bool) (device.Settings, string) {
 	s := device.Settings{
 		MAC: r.MAC, VLAN: vlan, MinRate: r.VF.MinMbps, MaxRate: r.VF.MaxMbps,

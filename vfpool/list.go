@@ -8,9 +8,8 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/lease"
 )
 
-// A PF is a physical function as people and programs see it: what it has and what
-// is taken. The first six JSON names are those of ConRDMA's node inventory; rates
-// are in Mb/s.
+// A PF is a physical function as `slurmv vf list` prints it: what it has and what is taken.
+// The first six JSON names are those of ConRDMA's node inventory; rates are in Mb/s.
 type PF struct {
 	Name     string `json:"name"`
 	Used     uint32 `json:"used_tx_rate"`     // sum of the minima
@@ -31,8 +30,8 @@ type PF struct {
 	Notes     []string    `json:"notes,omitempty"` // what its VFs lack, though they can be used
 }
 
-// A VF is one virtual function and who has it. The JSON names up to allocated are
-// ConRDMA's.
+// A VF is one virtual function and the job that has it. The JSON names up to allocated
+// are ConRDMA's.
 type VF struct {
 	Index      int              `json:"vf"`
 	MAC        string           `json:"mac,omitempty"`
@@ -100,9 +99,8 @@ func describeVF(vf device.VF, r lease.Lease, taken bool) VF {
 	return d
 }
 
-// WriteGRES writes the lines of gres.conf by which Slurm counts a node's VFs and
-// their bandwidth, in Mb/s. Both are plain counts: which VF a job gets is the
-// pool's to say.
+// WriteGRES writes the lines of gres.conf with which Slurm counts a node's VFs and their
+// bandwidth, in Mb/s. Slurm only counts: the pool decides which VF a job gets.
 func WriteGRES(w io.Writer, node string, pfs []PF) error {
 	vfs, mbps := 0, uint64(0)
 	for _, pf := range pfs {

@@ -1,17 +1,17 @@
 // Package vfpool leases the virtual functions (VFs) of one node to jobs.
 //
-// A [Pool] reads what the node has, from SR-IOV network cards and from the bridges
-// that the site has declared to be cards, decides which VFs the VMs of a job get,
-// writes that down and only then touches them. VFs are never created: the
+// A [Pool] reads which VFs the node has, from SR-IOV network cards and from the bridges
+// that the site has declared to be physical functions. It decides which VFs the VMs of a
+// job get, records that, and only then touches them. It never creates VFs of cards: the
 // administrator sets their number at boot.
 //
-// Deciding is pure and in package place; it is done for all VMs of a job on the
-// node at once. Leases are in package lease: one file per VF, on disk before the
-// VF is touched, with what it was before, so that whoever finds it after a crash
-// can restore it. What a VF is set to, and how it gets to a VM, is in the packages
-// sriov and software. Pools of several processes may share one node.
+// The decision is pure, in package place, and made for all VMs of a job on the node at
+// once. Leases are in package lease: one file per VF, on disk before the VF is touched.
+// A record contains the VF's original state, so that it can be restored after a crash.
+// The packages sriov and software set a VF and hand it to a VM. Pools of several
+// processes may share one node.
 //
-// Bandwidth is taken from the records and never from what the hardware says: a
+// The pool computes free bandwidth from the records, never from the hardware: there, a
 // minimum that a crash has left behind would count for ever.
 package vfpool
 
@@ -32,17 +32,17 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/sriov"
 )
 
-// A backend has the VFs of one kind.
+// A backend manages the VFs of one kind.
 type backend interface {
-	// PFs returns what is there.
+	// PFs returns the PFs that the node has.
 	PFs() ([]device.PF, error)
-	// State returns what the VF is now, to be restored later.
+	// State returns the present state of the VF, to be restored later.
 	State(ctx context.Context, vf device.VF) (device.State, error)
-	// Apply sets the VF through its PF and checks that it took.
+	// Apply sets the VF through its PF and checks the result.
 	Apply(ctx context.Context, vf device.VF, want device.Settings) error
-	// Attach makes the VF something that a QEMU of owner can open.
+	// Attach prepares the VF so that a QEMU of owner can open it.
 	Attach(ctx context.Context, vf device.VF, owner owner.IDs) error
-	// Restore undoes Apply and Attach, whatever was done of them.
+	// Restore undoes Apply and Attach, however far they got.
 	Restore(ctx context.Context, vf device.VF, original device.State) error
 }
 
@@ -75,22 +75,22 @@ func open(cfg config.Config, node string, cards *sriov.Cards) (*Pool, error) {
 // A Demand is what a job wants of this node: the VFs of all of its VMs.
 type Demand struct {
 	Job      journal.ID
-	Owner    owner.IDs // whom QEMU runs as
-	VLAN     uint16    // the job's tag; 0 is none
+	Owner    owner.IDs // the account that QEMU runs as
+	VLAN     uint16    // the job's tag; 0 without a VLAN
 	Requests []VFRequest
 }
 
-// A Grant is a VF that a VM has got.
+// A Grant is a VF that a VM gets.
 type Grant struct {
 	Request  VFRequest
 	VF       device.VF
 	Settings device.Settings
-	Note     string // what the driver cannot do and is not done, in soft mode
+	Note     string // in soft mode, the settings that the driver cannot make and that were omitted
 }
 
-// Acquire leases, sets and attaches the VFs of a job: all of them or none. The
-// grants are in the order of the requests. An error that is [ErrNoFit] says that
-// other nodes may do better. If it fails, call Release.
+// Acquire leases, sets and attaches the VFs of a job: all of them or none. The grants are
+// in the order of the requests. If the error is [ErrNoFit], the job may fit on another
+// node. If Acquire fails, call Release.
 func (p *Pool) Acquire(ctx context.Context, d Demand) ([]Grant, error) {
 	grants, err := p.acquire(ctx, d)
 	if err != nil {
@@ -111,9 +111,9 @@ func (p *Pool) acquire(ctx context.Context, d Demand) ([]Grant, error) {
 	return grants, each.Wait()
 }
 
-// lease decides which VFs the job gets and writes it down, under the pool's lock.
-// What the hardware has is read before: that takes longer, and does not change with
-// who has it.
+// lease decides, under the pool's lock, which VFs the job gets, and records it. It reads
+// the hardware before it takes the lock: that is slow, and leases do not change the
+// result.
 func (p *Pool) lease(ctx context.Context, d Demand) ([]Grant, []lease.Lease, error) {
 	pfs, err := p.pfs()
 	if err != nil {
@@ -142,8 +142,8 @@ func (p *Pool) lease(ctx context.Context, d Demand) ([]Grant, []lease.Lease, err
 	return grants, records, nil
 }
 
-// holding returns the leases. Those from before the last boot end here: what they
-// set has gone with the power, and their jobs with it.
+// holding returns the leases that hold. It ends those from before the last boot: the
+// power-off has ended their jobs and reset their VFs.
 func holding(lock *lease.Locked) (held []lease.Lease, err error) {
 	all, err := lock.All()
 	for _, r := range all {
@@ -158,15 +158,15 @@ func holding(lock *lease.Locked) (held []lease.Lease, err error) {
 	return held, err
 }
 
-// record is the lease of a VF. The rates are those to account for, whatever the
-// driver can do.
+// record returns the lease of a VF. Its rates are those asked for, which the pool counts
+// even if the driver cannot set them.
 func record(d Demand, g Grant) lease.Lease {
 	want := g.Settings
 	want.MinRate, want.MaxRate = g.Request.VF.MinMbps, g.Request.VF.MaxMbps
 	return lease.Lease{VF: g.VF, Job: d.Job, VM: g.Request.VM, Index: g.Request.Index, Want: want}
 }
 
-// pfs returns what the node has and the site allows, of all kinds.
+// pfs returns the PFs of all kinds that the site allows.
 func (p *Pool) pfs() ([]device.PF, error) {
 	var all []device.PF
 	for _, kind := range []device.Kind{device.SRIOV, device.Software} {
@@ -179,8 +179,8 @@ func (p *Pool) pfs() ([]device.PF, error) {
 	return all, nil
 }
 
-// prepare takes a leased VF to where QEMU can open it. What it was before is on
-// disk before it is changed.
+// prepare makes a leased VF ready for QEMU. The VF's original state is on disk before the
+// VF is changed.
 func (p *Pool) prepare(ctx context.Context, r lease.Lease, want device.Settings, owner owner.IDs) error {
 	b := p.backends[r.VF.Kind]
 	unlock, err := p.guard(ctx, r.VF)
@@ -208,8 +208,8 @@ func (p *Pool) prepare(ctx context.Context, r lease.Lease, want device.Settings,
 	return p.advance(&r, lease.Attached)
 }
 
-// guard keeps other jobs away from what the VFs of a software PF share: the first
-// makes it and the last removes it. The VFs of a card share nothing of the kind.
+// guard keeps other jobs from what the VFs of a software PF share: attaching the first VF
+// makes it and restoring the last removes it. The VFs of a card share nothing like that.
 func (p *Pool) guard(ctx context.Context, vf device.VF) (unlock func(), err error) {
 	if vf.Kind != device.Software {
 		return func() {}, nil
@@ -230,9 +230,9 @@ func (p *Pool) advance(r *lease.Lease, step lease.Phase) error {
 	return nil
 }
 
-// Release restores and gives back the VFs that the job has, in whatever state
-// they are. It may be called at any time and any number of times. A VF that
-// cannot be restored stays the job's, says so in [Pool.List], and is in the error.
+// Release restores and gives back the job's VFs, whatever state they are in. It may be
+// called at any time and any number of times. A VF that cannot be restored stays leased
+// to the job, with the reason in [Pool.List] and in the error.
 func (p *Pool) Release(ctx context.Context, job journal.ID) error {
 	records, err := p.leases.Read()
 	if err != nil {
@@ -263,8 +263,7 @@ func (p *Pool) giveBack(ctx context.Context, r lease.Lease) error {
 	return lock.Delete(r)
 }
 
-// restore undoes prepare. A reboot has undone it already, and before Saved there
-// is nothing to undo.
+// restore undoes prepare. After a reboot, or before step Saved, there is nothing to undo.
 func (p *Pool) restore(ctx context.Context, r *lease.Lease) error {
 	if r.OldBoot || r.Original == nil {
 		return nil
@@ -280,9 +279,9 @@ func (p *Pool) restore(ctx context.Context, r *lease.Lease) error {
 	return p.backends[r.VF.Kind].Restore(ctx, r.VF, *r.Original)
 }
 
-// ReleaseOrphans gives back the VFs of jobs that live says are none, and returns
-// those jobs. live is asked after the records are read, so that a job which is
-// just starting is not taken for one that has ended.
+// ReleaseOrphans gives back the VFs of jobs that live reports as ended, and returns those
+// jobs. It calls live after reading the records; otherwise a job that is just starting
+// could count as ended.
 func (p *Pool) ReleaseOrphans(ctx context.Context, live func(journal.ID) bool) (released []journal.ID, err error) {
 	records, err := p.leases.Read()
 	if err != nil {

@@ -33,8 +33,8 @@ func newLab(t *testing.T, cards ...sriovtest.Card) lab {
 	return lab{sriovtest.New(t, cards...), t.TempDir()}
 }
 
-// pool opens the node's pool, as any process on it would. before is called before
-// every step that a crash can come at.
+// pool opens the node's pool, as any process on the node would. It calls before ahead of
+// every step at which a crash can happen.
 func (l lab) pool(before func(step string)) (*Pool, error) {
 	cfg := config.Default()
 	cfg.Paths.State = l.state
@@ -95,7 +95,7 @@ func TestAJobGetsItsVFsAndGivesThemBack(t *testing.T) {
 	if l.node.Snapshot(t) == before {
 		t.Error("nothing was set")
 	}
-	for range 2 { // it may be called any number of times
+	for range 2 { // any number of calls is allowed
 		if err := p.Release(t.Context(), journal.ID{Job: 7}); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestAJobGetsItsVFsAndGivesThemBack(t *testing.T) {
 	l.checkClean(t, before)
 }
 
-// checkClean looks for what a job could have left.
+// checkClean looks for anything that a job could have left.
 func (l lab) checkClean(t *testing.T, before string) {
 	t.Helper()
 	if after := l.node.Snapshot(t); after != before {
@@ -241,8 +241,8 @@ func TestJobsAtOnceShareNoVF(t *testing.T) {
 	l.checkClean(t, before)
 }
 
-// A process is killed with SIGKILL at each step of taking and giving back; whoever
-// comes after it finds all that it left.
+// A process is killed with SIGKILL at each step of acquiring and releasing. The next
+// process must find everything that it left.
 func TestKilledAtEveryStep(t *testing.T) {
 	if os.Getenv("VFPOOL_LAB") != "" {
 		liveAndDie(t)
@@ -281,7 +281,7 @@ func (l lab) runAndKill(t *testing.T, doing string, step int) (killed bool) {
 	return false
 }
 
-// liveAndDie takes two VFs, or takes and gives them back, and dies at a step.
+// liveAndDie acquires two VFs, or acquires and releases them, and dies at a step.
 func liveAndDie(t *testing.T) {
 	node, err := sriovtest.Reopen(os.Getenv("VFPOOL_LAB"))
 	if err != nil {

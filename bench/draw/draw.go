@@ -1,4 +1,4 @@
-// Package draw has what the figures of the benchmarks have in common.
+// Package draw has what the benchmarks' figures share.
 package draw
 
 import (
@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// The colours of Okabe and Ito, which colour-blind readers tell apart.
+// The colours of Okabe and Ito, which colour-blind readers can tell apart.
 var (
 	Blue      = color.RGBA{R: 0, G: 114, B: 178, A: 255}
 	Vermilion = color.RGBA{R: 213, G: 94, B: 0, A: 255}
@@ -22,8 +22,8 @@ var (
 	Grey      = color.RGBA{R: 120, G: 120, B: 120, A: 255}
 )
 
-// Save writes plots to an SVG file, side by side in so many columns. Width and height
-// are those of the whole.
+// Save writes plots to an SVG file, in that many columns. Width and height are those of
+// the whole picture.
 func Save(path string, width, height vg.Length, columns int, plots ...*plot.Plot) error {
 	canvas := vgsvg.New(width, height)
 	tiles := draw.Tiles{

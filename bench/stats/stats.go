@@ -1,10 +1,10 @@
-// Package stats sums up the rounds of a measurement.
+// Package stats summarises the rounds of a measurement.
 package stats
 
 import "slices"
 
-// Median returns the value in the middle, or the mean of the two in the middle. Of no
-// values it returns 0.
+// Median returns the middle value, or the mean of the two middle ones. Without values it
+// returns 0.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)

@@ -1,5 +1,5 @@
-// Package apart starts processes of root's that outlive the Slurm step, or the hook of
-// Slurm's, in which they are started: Slurm kills all that is in a step's cgroups.
+// Package apart starts processes of root that outlive the Slurm step or hook in which
+// they are started. Slurm kills all processes in a step's cgroups, so these leave them.
 package apart
 
 import (
@@ -14,12 +14,11 @@ import (
 	"github.com/slurm-v/slurm-v/internal/program"
 )
 
-// hasLeft is what a program apart says once the end of the step, or of Slurm's hook,
-// is not its own.
+// hasLeft is what the new program prints once it survives the end of the step or hook.
 const hasLeft = "left the step\n"
 
-// Start starts this program with other arguments in a session of its own, and
-// returns when it has left the cgroups of this one: it has to begin with [Stand].
+// Start starts this program with other arguments in a new session, and returns when it
+// has left the cgroups of this process. The program must begin with [Stand].
 func Start(args ...string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -41,7 +40,7 @@ func Start(args ...string) error {
 	return nil
 }
 
-// Stand is what the program that [Start] has started does first.
+// Stand must be the first call of a program that [Start] has started.
 func Stand() error {
 	if err := leaveCgroups("/sys/fs/cgroup"); err != nil {
 		return err
@@ -52,15 +51,15 @@ func Stand() error {
 	return os.Stdout.Close()
 }
 
-// leaveCgroups moves this process to the roots of the cgroup hierarchies, out of
-// those of the step, with which it would be killed.
+// leaveCgroups moves this process from the step's cgroups, whose processes Slurm kills,
+// to the roots of the hierarchies.
 func leaveCgroups(root string) error {
 	files, err := filepath.Glob(filepath.Join(root, "*", "cgroup.procs"))
 	if err != nil {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err == nil {
-		files = []string{filepath.Join(root, "cgroup.procs")} // version 2: all in one
+		files = []string{filepath.Join(root, "cgroup.procs")} // version 2 has a single hierarchy
 	}
 	for _, file := range files {
 		if err := os.WriteFile(file, []byte("0"), 0o200); err != nil {

@@ -1,11 +1,11 @@
-// Package bridgeport is what all taps of VMs on bridges have in common, those of a
-// job's network as those that are VFs: how a tap is made, how it is kept apart from a
-// bridge that others use ([Wire]), that the host's own IPv6 keeps off the links beside
-// it, and what a guest may send through it.
+// Package bridgeport has what taps of VMs on bridges share, whether they belong to a
+// job's network or are VFs: making a tap, keeping it apart from a bridge that others use
+// ([Wire]), keeping the host's own IPv6 off the links, and the rules of what a guest may
+// send.
 //
-// The rules are nftables', in words that read from left to right; which table and
-// which chains they are in is for the packages that make the bridges. Everything
-// happens in the network namespace of the calling thread.
+// The rules are nftables expressions, with functions whose names read from left to right.
+// The packages that make the bridges choose the tables and chains. Everything happens in
+// the network namespace of the calling thread.
 package bridgeport
 
 import (
@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxMTU is the most that a tap takes.
+// MaxMTU is the largest MTU of a tap.
 const MaxMTU = 65521
 
-// MTU returns that of a tap for a bridge.
+// MTU returns the MTU of a tap for a bridge.
 func MTU(bridge netlink.Link) int { return min(bridge.Attrs().MTU, MaxMTU) }
 
-// MakeTap makes a tap that stays when this process ends, and which only root may
-// open. That is libvirt, in our process, which hands QEMU the descriptor.
+// MakeTap makes a tap that outlives this process and that only root may open. libvirt,
+// which runs in this process, opens it and passes the descriptor to QEMU.
 func MakeTap(name string) (netlink.Link, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -34,12 +34,12 @@ func MakeTap(name string) (netlink.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Exclusive, else it would open a tap of that name which exists.
+	// Without IFF_TUN_EXCL, this would open an existing tap of that name.
 	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR | unix.IFF_TUN_EXCL)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		return nil, fmt.Errorf("make the device: %w", err)
 	}
-	// One without an owner may be opened by everybody.
+	// Every user may open a tap without an owner.
 	if err := unix.IoctlSetInt(fd, unix.TUNSETOWNER, 0); err != nil {
 		return nil, fmt.Errorf("give it to root: %w", err)
 	}
@@ -49,9 +49,8 @@ func MakeTap(name string) (netlink.Link, error) {
 	return netlink.LinkByName(name)
 }
 
-// Mark gives link the alias by which its maker finds it again, and keeps the host's
-// IPv6 off it: an address that the kernel gives itself would let guests reach the
-// host.
+// Mark gives link the alias by which its maker finds it later. It also keeps the kernel
+// from giving the link an IPv6 address, at which guests could reach the host.
 func Mark(link netlink.Link, alias string) error {
 	name := link.Attrs().Name
 	if err := netlink.LinkSetAlias(link, alias); err != nil {

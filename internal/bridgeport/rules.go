@@ -11,37 +11,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Rule is what one nftables rule looks at, and then does.
+// A Rule is the expressions of one nftables rule: conditions, then an action.
 type Rule = []expr.Any
 
-// Where things are in a frame: bytes from the start of each header.
+// Offsets in a frame: bytes from the start of each header.
 const (
 	etherSource = 6
 	etherType   = 12
-	arpFormat   = 0 // hardware type, protocol, their lengths
+	arpFormat   = 0 // hardware type, protocol, and the lengths of their addresses
 	arpMAC      = 8
 	sourcePort  = 0
 	icmpType    = 0
 )
 
-// The conditions that all rules about guests are made of.
+// The conditions of which all rules about guests are made.
 var (
 	IsARP  = When(Link(etherType, Uint16(unix.ETH_P_ARP)))
 	IsIPv4 = When(Link(etherType, Uint16(unix.ETH_P_IP)))
 	IsIPv6 = When(Link(etherType, Uint16(unix.ETH_P_IPV6)))
 )
 
-// ARPFrom goes on with ARP for IPv4 whose sender has this MAC.
+// ARPFrom matches ARP for IPv4 whose sender has this MAC.
 func ARPFrom(mac net.HardwareAddr) Rule {
 	return All(IsARP, When(Network(arpFormat, []byte{0, 1, 8, 0, 6, 4})), When(Network(arpMAC, mac)))
 }
 
-// NotFrom goes on with frames whose source is another MAC.
+// NotFrom matches frames whose source is another MAC.
 func NotFrom(mac net.HardwareAddr) Rule { return Unless(Link(etherSource, mac)) }
 
-// GuestRules is what a VM with this MAC may send on a bridge that others are on, too:
-// IPv4, ARP and IPv6 from its MAC, but not the answers that only servers and routers
-// give.
+// GuestRules accept what a VM with this MAC may send on a bridge with other users: IPv4,
+// ARP and IPv6 from its MAC, except the answers that only servers and routers give.
 func GuestRules(mac net.HardwareAddr) []Rule {
 	const (
 		routerAdvertisement = 134
@@ -62,24 +61,24 @@ func GuestRules(mac net.HardwareAddr) []Rule {
 	}
 }
 
-// VerdictMap is a map from the port that a frame came in by to what becomes of it.
-// Its keys are made by [PortKey].
+// VerdictMap returns a map from the port from which a frame came to the verdict.
+// [PortKey] makes its keys.
 func VerdictMap(table *nftables.Table, name string) *nftables.Set {
 	return &nftables.Set{
 		Table: table, Name: name, IsMap: true,
 		KeyType: nftables.TypeIFName, DataType: nftables.TypeVerdict,
-		KeyByteOrder: binaryutil.NativeEndian, // else nft shows the names as ""
+		KeyByteOrder: binaryutil.NativeEndian, // otherwise nft shows the names as ""
 	}
 }
 
-// PortKey is the name of an interface in a map.
+// PortKey returns the key of an interface in a map.
 func PortKey(name string) []byte {
 	key := make([]byte, unix.IFNAMSIZ)
 	copy(key, name)
 	return key
 }
 
-// ByPort looks up the verdict for the port that a frame came in by.
+// ByPort looks up the verdict for the port from which a frame came.
 func ByPort(verdicts *nftables.Set) Rule {
 	return Rule{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
@@ -87,14 +86,14 @@ func ByPort(verdicts *nftables.Set) Rule {
 	}
 }
 
-// All is one rule of several parts.
+// All joins parts to one rule.
 func All(parts ...Rule) Rule { return slices.Concat(parts...) }
 
 // Accept and Drop end a rule.
 func Accept() Rule { return Rule{&expr.Verdict{Kind: expr.VerdictAccept}} }
 func Drop() Rule   { return Rule{&expr.Verdict{Kind: expr.VerdictDrop}} }
 
-// A Field is some bytes of a header and the value they are compared with.
+// A Field is some bytes of a header and the value that they are compared with.
 type Field struct {
 	base   expr.PayloadBase
 	offset uint32
@@ -106,17 +105,17 @@ func Link(offset uint32, value []byte) Field {
 	return Field{expr.PayloadBaseLLHeader, offset, value}
 }
 
-// Network is a field of the header behind that: IP's or ARP's.
+// Network is a field of the header after Ethernet's: that of IP or ARP.
 func Network(offset uint32, value []byte) Field {
 	return Field{expr.PayloadBaseNetworkHeader, offset, value}
 }
 
-// Transport is a field of UDP's, TCP's or ICMP's header.
+// Transport is a field of the header of UDP, TCP or ICMP.
 func Transport(offset uint32, value []byte) Field {
 	return Field{expr.PayloadBaseTransportHeader, offset, value}
 }
 
-// When goes on with the rule if f has the value, Unless if it has another.
+// When continues the rule if f has the value, Unless if it has another value.
 func When(f Field) Rule   { return f.compare(expr.CmpOpEq) }
 func Unless(f Field) Rule { return f.compare(expr.CmpOpNeq) }
 
@@ -127,7 +126,7 @@ func (f Field) compare(op expr.CmpOp) Rule {
 	}
 }
 
-// Protocol goes on if the packet's transport protocol is this one.
+// Protocol continues the rule if the packet has this transport protocol.
 func Protocol(number byte) Rule {
 	return Rule{
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
@@ -135,5 +134,5 @@ func Protocol(number byte) Rule {
 	}
 }
 
-// Uint16 is a number as it is on the wire.
+// Uint16 returns a number in the byte order of the wire.
 func Uint16(v uint16) []byte { return binary.BigEndian.AppendUint16(nil, v) }

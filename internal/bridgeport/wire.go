@@ -11,25 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Wire leads from a VM's tap to a bridge that others use, too:
+// A Wire connects a VM's tap to a bridge with other users:
 //
 //	QEMU - Tap <- tc -> End = veth = Port - bridge
 //
-// The tap itself is no port of that bridge. Its descriptor is QEMU's, QEMU runs as
-// the job's owner, and who traces it has the descriptor as well. With that anybody may
-// set the tap's MAC address (SIOCSIFHWADDR), make it vanish (TUNSETPERSIST) or give it
-// away (TUNSETOWNER): the kernel asks for no capability. And the MAC address of a
-// port is one of the bridge's own, whose frames go to the host: that of the gateway
-// would cut the node off. The port of a wire is out of reach.
+// The tap itself is not a port of the bridge, for this reason. QEMU has the tap's
+// descriptor and runs as the job's owner, who can trace QEMU and so gets the descriptor.
+// Whoever has it can set the tap's MAC address (SIOCSIFHWADDR), delete the tap
+// (TUNSETPERSIST) or give it away (TUNSETOWNER): the kernel asks for no capability. A
+// bridge takes frames for the MAC address of one of its ports as frames for the host.
+// With the gateway's address, the owner would cut the node off. They cannot reach the
+// port of a wire.
 type Wire struct {
 	Tap, End, Port string // the names of the links
-	Alias          string // of all three, by which their maker finds them again
+	Alias          string // of all three links, by which their maker finds them later
 	MAC            net.HardwareAddr
 	MTU            int
 }
 
-// Lay makes the wire and returns its port, which is down and on no bridge. The VM has
-// its end when it opens the tap. If it fails, remove what there is of the links.
+// Lay makes the wire and returns its port, which is down and on no bridge. The VM is
+// connected when it opens the tap. If Lay fails, remove those of the links that exist.
 func (w Wire) Lay() (port netlink.Link, err error) {
 	tap, err := MakeTap(w.Tap)
 	if err != nil {
@@ -50,7 +51,7 @@ func (w Wire) Lay() (port netlink.Link, err error) {
 	return port, join(tap, end)
 }
 
-// makeVeth makes both ends with their addresses: udev would give them others.
+// makeVeth gives both ends their addresses at once: otherwise udev gives them others.
 func (w Wire) makeVeth() (end, port netlink.Link, err error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = w.End, w.MTU, HostMAC(w.MAC)
@@ -65,15 +66,15 @@ func (w Wire) makeVeth() (end, port netlink.Link, err error) {
 	return end, port, err
 }
 
-// HostMAC is the address of the host's end of a VM's NIC: the VM's but for the first
-// byte, which is a high one, since a bridge takes the lowest address of its ports for
-// its own.
+// HostMAC is the address of the host's end of a VM's NIC: the VM's with a high first
+// byte. A bridge takes the lowest address of its ports as its own, which should not be
+// this one.
 func HostMAC(vm net.HardwareAddr) net.HardwareAddr {
 	return slices.Concat(net.HardwareAddr{0xfe}, vm[1:])
 }
 
-// join hands everything that comes in by one of two links out by the other, and then
-// sets them up: the host itself sees no frame of theirs.
+// join redirects the frames from each of two links to the other, and then sets both up.
+// The host's own network sees none of these frames.
 func join(tap, end netlink.Link) error {
 	if err := errors.Join(redirect(tap, end), redirect(end, tap)); err != nil {
 		return err
@@ -86,10 +87,10 @@ func join(tap, end netlink.Link) error {
 	return nil
 }
 
-// Ingress is where tc looks at the frames that come in by a link.
+// Ingress is where tc sees the frames that come from a link.
 var Ingress = netlink.MakeHandle(0xffff, 0)
 
-// redirect uses the oldest of what tc has (u32 and mirred).
+// redirect uses u32 and mirred, which are the oldest parts of tc and so the most common.
 func redirect(from, to netlink.Link) error {
 	index := from.Attrs().Index
 	err := netlink.QdiscAdd(&netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
@@ -108,12 +109,11 @@ func redirect(from, to netlink.Link) error {
 	return nil
 }
 
-// anything compares nothing, in the Ethernet header: u32 does not match a frame that
-// ends before the bytes it looks at.
+// anything matches every frame. It is at the Ethernet header, because u32 does not match
+// a frame that ends before the bytes to compare.
 var anything = netlink.TcU32Key{Off: -14}
 
-// Lacking explains the errors by which a kernel says that it does not know of
-// something.
+// Lacking explains the errors that mean that the kernel lacks a feature.
 func Lacking(err error, what string) error {
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("this kernel seems to have no %s; is there a module for it that was not loaded?: %w", what, err)
@@ -121,10 +121,10 @@ func Lacking(err error, what string) error {
 	return err
 }
 
-// AliasPrefix begins the aliases of all links that Slurm-V makes.
+// AliasPrefix is the prefix of the aliases of all links that Slurm-V makes.
 const AliasPrefix = "slurmv "
 
-// IsOurs reports whether a link on a bridge is one that Slurm-V made.
+// IsOurs reports whether Slurm-V made the link.
 func IsOurs(link netlink.Link) bool {
 	return strings.HasPrefix(link.Attrs().Alias, AliasPrefix)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/netlab"
 )
 
-// A site is a node with a bridge, by which it reaches its gateway.
+// A site is a node with a bridge that connects it to its gateway.
 type site struct {
 	t       *testing.T
 	node    *netlab.Node
@@ -73,7 +73,7 @@ func (s *site) do(f func() error) {
 	}
 }
 
-// wire puts a VM on the bridge by a wire.
+// wire connects a VM to the bridge with a wire.
 func (s *site) wire() {
 	s.do(func() error {
 		port, err := Wire{Tap: "tap0", End: "end0", Port: "port0", Alias: AliasPrefix + "test", MAC: vmMAC, MTU: 1400}.Lay()
@@ -103,8 +103,8 @@ func (s *site) open() (tap *os.File) {
 	return tap
 }
 
-// reachesGateway reports whether what the node sends to its gateway arrives there in
-// that time: ports come up a moment after their links.
+// reachesGateway reports whether a packet of the node reaches its gateway within that
+// time: a port works only a moment after its link.
 func (s *site) reachesGateway(within time.Duration) bool {
 	s.t.Helper()
 	before := s.sink.Bytes()
@@ -123,7 +123,7 @@ func (s *site) reachesGateway(within time.Duration) bool {
 	return s.sink.Bytes() > before
 }
 
-// holds reports whether the bridge takes frames for mac for its own.
+// holds reports whether the bridge takes mac for an address of its own.
 func (s *site) holds(mac net.HardwareAddr) (found bool) {
 	s.t.Helper()
 	s.do(func() error {
@@ -136,8 +136,8 @@ func (s *site) holds(mac net.HardwareAddr) (found bool) {
 	return found
 }
 
-// Whoever traces QEMU has the descriptor of its tap, and the kernel asks for no
-// capability to set the MAC address by it.
+// Whoever traces QEMU has the descriptor of its tap, with which the kernel lets them set
+// the MAC address without any capability.
 func TestWhoHasTheTapCannotTakeTheGatewaysAddress(t *testing.T) {
 	for name, tt := range map[string]struct {
 		plug func(*site)
@@ -169,7 +169,7 @@ func TestWhoHasTheTapCannotTakeTheGatewaysAddress(t *testing.T) {
 func TestOnlyRootOpensATap(t *testing.T) {
 	node := newNode(t)
 	change := func(tap string, request, value int) error {
-		file, err := netlab.OpenTap(tap) // and makes it, if there is none
+		file, err := netlab.OpenTap(tap) // this makes the tap if it does not exist
 		if err != nil {
 			return err
 		}
@@ -236,7 +236,7 @@ func TestAWireLeavesTheBridgesAddressAlone(t *testing.T) {
 	})
 }
 
-// The host's own network sees nothing of what comes by a tap, however short it is.
+// The host's own network sees no frame from a tap, however short the frame is.
 func TestAWireTakesEveryFrame(t *testing.T) {
 	s := newSite(t)
 	s.wire()
@@ -268,14 +268,14 @@ func TestAWireTakesEveryFrame(t *testing.T) {
 	})
 }
 
-// A guest leaves cutting into frames, and checksums, to whoever sends them.
+// A guest leaves segmentation and checksums to the host, which may pass large packets on.
 func TestAWireTakesWhatIsNotCutIntoFrames(t *testing.T) {
 	s := newSite(t)
 	s.wire()
 	vm := newNode(t)
 	s.boot(vm, netip.MustParsePrefix("10.1.0.7/24"))
 	data := bytes.Repeat([]byte("a stream of some length "), 1<<17)
-	least := uint64(len(data) / 1400) // frames, if they were cut
+	least := uint64(len(data) / 1400) // number of frames if the data were segmented
 	for name, way := range map[string]struct {
 		from, to *netlab.Node
 		addr     netip.Addr
@@ -294,8 +294,8 @@ func TestAWireTakesWhatIsNotCutIntoFrames(t *testing.T) {
 	})
 }
 
-// boot connects the tap to another node's, as QEMU does with a guest's card: what is
-// large stays large, and its checksum open.
+// boot connects the tap to another node's, as QEMU connects a guest's card: large packets
+// are not segmented, and their checksums are not computed.
 func (s *site) boot(vm *netlab.Node, addr netip.Prefix) {
 	s.t.Helper()
 	host := s.openWhole(s.node, "tap0")
@@ -324,7 +324,7 @@ func (s *site) boot(vm *netlab.Node, addr netip.Prefix) {
 	}
 }
 
-// openWhole opens a tap for frames with a header that says what is left to do.
+// openWhole opens a tap with a header per frame that says what work is left to do.
 func (s *site) openWhole(node *netlab.Node, name string) (file *os.File) {
 	s.t.Helper()
 	err := node.Do(func() error {

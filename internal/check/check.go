@@ -1,11 +1,10 @@
-// Package check looks at a node before the first VM job does. It says for each
-// thing that Slurm-V needs there whether it is right, what was seen, and what to
-// do.
+// Package check examines a node before its first VM job. For each thing that Slurm-V
+// needs there, it says whether it is right, what was seen, and what to do.
 //
-// A node ([Preflight]) is examined through its files, below a root directory, and through
-// the answers of a few programs; nothing is changed. What has to be tried instead
-// of looked at (libvirt, KVM, the kernel's networks) the agent tries, and reports
-// as a [Probe]. Judging is pure.
+// A node ([Preflight]) is examined through its files, below a root directory, and through the
+// answers of a few programs; nothing is changed. Some things cannot be seen and must be tried:
+// libvirt, KVM, the kernel's networks. The agent tries them and reports a [Probe]. The
+// judgement is pure.
 package check
 
 import (
@@ -28,15 +27,15 @@ const (
 	OK      Status = "ok"
 	Warning Status = "warning" // works, but not as well or as safely as it could
 	Error   Status = "error"   // VM jobs will fail here
-	Skipped Status = "skipped" // not looked at; Seen says why
+	Skipped Status = "skipped" // not examined; Seen says why
 )
 
 // A Result is the outcome of one check.
 type Result struct {
 	Name   string `json:"name"`
 	Status Status `json:"status"`
-	Seen   string `json:"seen"`             // what is there
-	Advice string `json:"advice,omitempty"` // what to do, if there is something
+	Seen   string `json:"seen"`             // what was found
+	Advice string `json:"advice,omitempty"` // what to do; "" if nothing
 }
 
 func ok(name, seen string) Result              { return Result{name, OK, seen, ""} }
@@ -62,12 +61,12 @@ type Preflight struct {
 	Agent  string // path of slurmv-agent
 	AsRoot bool   // whether the caller is root: some things only root may try
 
-	// Run returns the standard output of a program. Its error says what the
-	// program said.
+	// Run returns the standard output of a program. Its error contains the program's
+	// message.
 	Run func(ctx context.Context, program string, args ...string) (string, error)
 }
 
-// An inspection is one examination: what several checks need is looked up once.
+// An inspection is one examination. It looks up only once what several checks need.
 type inspection struct {
 	Preflight
 	cfg         config.Config
@@ -79,7 +78,7 @@ type inspection struct {
 	slurmd      slurmd
 	slurmdErr   error
 	pfs         []device.PF
-	findings    []sriov.Finding // about them
+	findings    []sriov.Finding // about the PFs
 }
 
 // checks are in the order of the report.
@@ -101,17 +100,17 @@ func (p Preflight) Check(ctx context.Context) []Result {
 	var results []Result
 	for _, check := range checks {
 		for _, r := range check(ctx, i) {
-			r.Seen = strings.Join(strings.Fields(r.Seen), " ") // programs speak in several lines
+			r.Seen = strings.Join(strings.Fields(r.Seen), " ") // programs may print several lines
 			results = append(results, r)
 		}
 	}
 	return results
 }
 
-// path returns where something lies below the root.
+// path returns the path of a file below the root.
 func (p Preflight) path(name string) string { return filepath.Join(p.Root, name) }
 
-// configPath is "" for the installation's own, which may be absent.
+// configPath is "" for the installation's own file, which may be missing.
 func (p Preflight) configPath() string {
 	if p.Config == config.Path && p.Root == "/" {
 		return ""
@@ -130,7 +129,7 @@ func configuration(_ context.Context, i *inspection) []Result {
 	return []Result{ok(name, i.Config)}
 }
 
-// firstLine of a program's answer.
+// firstLine returns the first line of a program's answer.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line

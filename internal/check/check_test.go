@@ -15,11 +15,11 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/sriov/sriovtest"
 )
 
-// A node lacks nothing, as files and programs' answers; a test takes something away
-// or adds it.
+// A node is a complete one, made of files and programs' answers; a test removes or adds
+// something.
 type node struct {
 	root     string
-	programs map[string]string // by the command line; a missing one fails
+	programs map[string]string // output by command line; a missing program fails
 	asRoot   bool
 }
 
@@ -48,7 +48,7 @@ func newNode(t *testing.T) *node {
 	n.write(t, "conf", "", 0o644)
 	n.write(t, "etc/slurm/plugstack.conf", "required /lib/slurmv.so\n", 0o644)
 	n.plugin(t, 22, 5, 8)
-	n.slurmd(t, "n1", 4102444800) // started in 2100: after the plugin was made
+	n.slurmd(t, "n1", 4102444800) // started in 2100, after the plugin was made
 	return n
 }
 
@@ -93,7 +93,7 @@ func (n *node) link(t *testing.T, target, file string) {
 	}
 }
 
-// hugePages gives the machine pages of so many KiB, and mounts a file system of some.
+// hugePages gives the node huge pages of kib KiB, and mounts a file system of them.
 func (n *node) hugePages(t *testing.T, kib int, mounted string) {
 	t.Helper()
 	n.write(t, fmt.Sprintf("sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages", kib), "8\n", 0o644)
@@ -101,7 +101,7 @@ func (n *node) hugePages(t *testing.T, kib int, mounted string) {
 	n.write(t, "proc/mounts", "shm /dev/shm tmpfs rw 0 0\nnone /dev/hugepages hugetlbfs rw,pagesize="+mounted+" 0 0\n", 0o644)
 }
 
-// cards puts network cards with SR-IOV into the machine, in place of its own sysfs.
+// cards gives the node the sysfs of network cards with SR-IOV.
 func (n *node) cards(t *testing.T, cards ...sriovtest.Card) {
 	t.Helper()
 	n.remove(t, "sys")
@@ -111,7 +111,7 @@ func (n *node) cards(t *testing.T, cards ...sriovtest.Card) {
 	}
 }
 
-// plugin installs a library with the one symbol that matters.
+// plugin installs a library that has only the symbol that check reads.
 func (n *node) plugin(t *testing.T, a, b, c uint32) {
 	t.Helper()
 	library, err := compile(a<<16 | b<<8 | c)
@@ -142,7 +142,7 @@ func compile(version uint32) ([]byte, error) {
 	return compiled[version], err
 }
 
-// slurmd puts a daemon into /proc which started at boot plus 100 s.
+// slurmd adds a daemon to /proc that started 100 s after boot.
 func (n *node) slurmd(t *testing.T, node string, boot int64) {
 	t.Helper()
 	n.write(t, "proc/stat", fmt.Sprintf("cpu 1 2\nbtime %d\n", boot), 0o644)
@@ -202,8 +202,8 @@ func different(results []Result) []string {
 func TestCheck(t *testing.T) {
 	tests := map[string]struct {
 		change func(*testing.T, *node)
-		want   []string // all that is not ok
-		seen   string   // in what the last of them has seen
+		want   []string // all results that are not ok
+		seen   string   // text in Seen of the last of them
 	}{
 		"a node that lacks nothing": {func(*testing.T, *node) {}, []string{"skipped SR-IOV"}, "no network device"},
 		"who is not root cannot try things": {func(_ *testing.T, m *node) { m.asRoot = false },

@@ -14,11 +14,12 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 )
 
-// leastSpace is what a node should have for overlays, logs and consoles, in bytes.
+// leastSpace is the space that a node should have for overlays, logs and consoles, in
+// bytes.
 const leastSpace = 2 << 30
 
-// directories: the agent makes them when they are needed, so it is their place
-// that matters.
+// directories checks where the agent's directories will be. They need not exist: the
+// agent makes them on demand.
 func directories(_ context.Context, i *inspection) []Result {
 	if i.cfgErr != nil {
 		return []Result{skipped("directories", "the configuration cannot be read", "")}
@@ -30,7 +31,7 @@ func directories(_ context.Context, i *inspection) []Result {
 	}
 }
 
-// imageCache: without room images are used where they lie, which works.
+// imageCache only warns: without room in the cache, VMs use images where they lie.
 func (i *inspection) imageCache() Result {
 	const name = "image cache"
 	r := i.directory(name, i.cfg.ImageCache(i.Name), false)
@@ -48,11 +49,11 @@ func (i *inspection) imageCache() Result {
 	return judgeCache(r.Seen, int64(s.Blocks)*s.Bsize, int64(s.Bavail)*s.Bsize, i.cfg.Images.CacheSize.MiB()<<20)
 }
 
-// smallImage is what the image of a small Linux has, in bytes.
+// smallImage is the size of an image of a small Linux, in bytes.
 const smallImage = 2 << 30
 
-// judgeCache judges a cache that may have limit bytes, 0 being half of a disk that
-// has so many and so many free.
+// judgeCache judges a cache that may have limit bytes, on a disk of disk bytes with free
+// bytes free. Limit 0 means half of the disk.
 func judgeCache(seen string, disk, free, limit int64) Result {
 	const name = "image cache"
 	if limit == 0 {
@@ -102,8 +103,8 @@ func nearest(root, dir string) (there string, missing bool, err error) {
 	}
 }
 
-// passable says which directory on the way to dir only some users can enter, or
-// others than root can change.
+// passable names a directory on the way to dir that not all users can enter, or that
+// users other than root can change.
 func (i *inspection) passable(dir string) string {
 	for d := dir; d != "/" && d != "."; d = filepath.Dir(d) {
 		info, err := os.Stat(filepath.Join(i.Root, d))
@@ -117,8 +118,8 @@ func (i *inspection) passable(dir string) string {
 	return ""
 }
 
-// The file systems that do not keep what is written to them, or whose locks and
-// ownership cannot be relied on.
+// File systems that lose what is written to them, or whose locks and owners are
+// unreliable.
 var (
 	inMemory = map[int64]string{unix.TMPFS_MAGIC: "tmpfs", unix.RAMFS_MAGIC: "ramfs"}
 	remote   = map[int64]string{unix.NFS_SUPER_MAGIC: "NFS", unix.SMB_SUPER_MAGIC: "SMB", unix.CIFS_SUPER_MAGIC: "CIFS", unix.V9FS_MAGIC: "9p", lustreMagic: "Lustre"}
@@ -140,7 +141,7 @@ func judgeSpace(name, seen string, kind int64, free uint64, keeps bool) Result {
 	return ok(name, seen)
 }
 
-// programs: root runs the agent for users, so nobody else may change it.
+// programs checks that only root can change what root runs for users.
 func programs(_ context.Context, i *inspection) []Result {
 	const name = "programs"
 	dir := filepath.Dir(i.Agent)

@@ -13,12 +13,12 @@ import (
 	"strings"
 )
 
-// libraryDirs are where distributions put libraries.
+// libraryDirs are the directories in which distributions put libraries.
 var libraryDirs = []string{"usr/lib/x86_64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/lib64", "usr/local/lib"}
 
 const installLibvirt = "install libvirt's library and QEMU driver (Debian: libvirt-daemon; RHEL: libvirt-daemon-driver-qemu); its daemon need not run"
 
-// libvirt: the library that the agent loads, and the driver that the library loads.
+// libvirt checks the library that the agent loads, and the driver that the library loads.
 func libvirt(_ context.Context, i *inspection) []Result {
 	return []Result{
 		findLibrary("libvirt", i.Root, "libvirt.so.0"),
@@ -59,8 +59,8 @@ func libraryVersion(file string) string {
 	return fmt.Sprintf("%d.%d.%s", n/1000, n%1000, found[2])
 }
 
-// account: libvirt's QEMU driver does not come up without the account that it was
-// built to run QEMU with, although every VM of ours runs as its job's owner.
+// account checks the account with which libvirt was built to run QEMU. Without it
+// libvirt's QEMU driver does not open, although every VM here runs as its job's owner.
 func account(ctx context.Context, i *inspection) []Result {
 	const name = "libvirt's account"
 	user := qemuAccount(i.Root)
@@ -73,7 +73,7 @@ func account(ctx context.Context, i *inspection) []Result {
 	return []Result{ok(name, "user and group "+user)}
 }
 
-// qemuAccount is the distribution's choice.
+// qemuAccount returns that account, which depends on the distribution.
 func qemuAccount(root string) string {
 	text, _ := os.ReadFile(filepath.Join(root, "etc/os-release"))
 	for line := range strings.Lines(string(text)) {
@@ -86,7 +86,7 @@ func qemuAccount(root string) string {
 	return "qemu"
 }
 
-// emulators are what libvirt looks for if the configuration names none.
+// emulators are where libvirt looks if the configuration names no emulator.
 var emulators = []string{"/usr/bin/qemu-system-x86_64", "/usr/libexec/qemu-kvm"}
 
 func emulator(ctx context.Context, i *inspection) []Result {
@@ -108,20 +108,20 @@ func emulator(ctx context.Context, i *inspection) []Result {
 	return []Result{wrong(name, "no "+strings.Join(candidates, " or "), "install QEMU (Debian: qemu-system-x86; RHEL: qemu-kvm), or name it in the configuration: [qemu] emulator")}
 }
 
-// A Probe is what slurmv-agent probe has tried on this node. An error that is
-// empty is a success.
+// A Probe contains what slurmv-agent probe has tried on this node. An empty error means
+// success.
 type Probe struct {
 	Libvirt          string `json:"libvirt"` // version of the library that was loaded
 	LibvirtError     string `json:"libvirt_error"`
 	KVMError         string `json:"kvm_error"`
 	NodeNetworkError string `json:"node_network_error"` // of a job with one node
 	JobNetworkError  string `json:"job_network_error"`  // of a job with several
-	SiteNetworkError string `json:"site_network_error"` // of a job on a bridge of the site, if it can be
-	Underlay         string `json:"underlay"`           // this node's address for those; "" where they need none
+	SiteNetworkError string `json:"site_network_error"` // of a job on a bridge of the site, if jobs can ask for one
+	Underlay         string `json:"underlay"`           // this node's address in networks between nodes; "" if no network needs it
 	UnderlayError    string `json:"underlay_error"`
-	PeersError       string `json:"peers_error"` // why other nodes would not take that address for this node's
+	PeersError       string `json:"peers_error"` // why other nodes would not accept that address as this node's
 
-	PortHolders map[string]string `json:"port_holders"` // who has the VXLAN port of a network, by its name
+	PortHolders map[string]string `json:"port_holders"` // program that has a network's VXLAN port, by the network's name
 }
 
 var errNotRoot = errors.New("only root can try it")
@@ -141,7 +141,7 @@ func readProbe(ctx context.Context, p Preflight) (Probe, error) {
 	return probe, nil
 }
 
-// unprobed is the result of a check that needs the probe.
+// unprobed returns the result of a check for which there is no probe.
 func unprobed(name string, err error) []Result {
 	if errors.Is(err, errNotRoot) {
 		return []Result{skipped(name, err.Error(), "run slurmv check as root")}
@@ -149,7 +149,7 @@ func unprobed(name string, err error) []Result {
 	return []Result{wrong(name, err.Error(), "install Slurm-V's programs on this node")}
 }
 
-// driver: does libvirt's QEMU driver open inside a program?
+// driver checks that libvirt's QEMU driver opens inside a program.
 func driver(_ context.Context, i *inspection) []Result {
 	const name = "libvirt opens"
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/slurm-v/slurm-v/ivshmem"
 )
 
-// kvm: QEMU runs as the job's owner, so the device must open for everybody.
+// kvm checks that every user can open the device, since QEMU runs as the job's owner.
 func kvm(_ context.Context, i *inspection) []Result {
 	const name = "KVM"
 	if i.probeErr != nil {
@@ -40,7 +40,8 @@ func judgeKVM(wish config.Accel, problem string, open bool) Result {
 	return ok(name, "usable")
 }
 
-// networks: what the agent could make in a namespace aside, it can make for jobs.
+// networks checks what the agent made for trial in a separate namespace: if that worked,
+// it can make networks for jobs.
 func networks(_ context.Context, i *inspection) []Result {
 	const name = "networks"
 	if i.probeErr != nil {
@@ -70,8 +71,8 @@ func judgeNetworks(p Probe) Result {
 	return ok(name, seen)
 }
 
-// hugepages are information, VMs do not need them, unless the site wants them for
-// shared memory.
+// hugepages informs about huge pages. VMs do not need them; only if the site wants them
+// for shared memory is their absence a warning.
 func hugepages(_ context.Context, i *inspection) []Result {
 	const name = "hugepages"
 	var seen []string
@@ -98,7 +99,7 @@ func readNumber(dir, file string) int {
 	return n
 }
 
-// sharedMemory: --ivshmem is refused without, and nothing else needs it.
+// sharedMemory checks what --ivshmem needs, and nothing else does.
 func sharedMemory(_ context.Context, i *inspection) []Result {
 	const name, dir = "shared memory", ivshmem.Dir
 	text, _ := os.ReadFile(i.path("/proc/mounts"))
@@ -124,7 +125,8 @@ func sharedMemory(_ context.Context, i *inspection) []Result {
 	return []Result{ok(name, seen)}
 }
 
-// mountedAt returns what /proc/mounts says is at dir; the last one is on top.
+// mountedAt returns the file system at dir according to /proc/mounts, whose last line for
+// a directory is the one on top.
 func mountedAt(mounts, dir string) (kind, options string) {
 	for line := range strings.Lines(mounts) {
 		if f := strings.Fields(line); len(f) > 3 && f[1] == dir {

@@ -17,7 +17,7 @@ import (
 
 const pluginName = "slurmv.so"
 
-// plugin: is it in the stack, and is it of Slurm's release?
+// plugin checks that the plugin is in the stack and was built for this release of Slurm.
 func plugin(ctx context.Context, i *inspection) []Result {
 	line, err := findPlugin(i.Root, i.plugstack())
 	if err != nil {
@@ -57,7 +57,7 @@ func judgeLine(l stackLine) Result {
 	return ok(name, seen)
 }
 
-// findPlugin reads a plugstack.conf and what it includes.
+// findPlugin looks in a plugstack.conf and the files that it includes.
 func findPlugin(root, file string) (stackLine, error) {
 	var found *stackLine
 	err := readStack(root, file, 0, func(l stackLine) {
@@ -74,7 +74,7 @@ func findPlugin(root, file string) (stackLine, error) {
 	return stackLine{}, fmt.Errorf("%s has no line for %s", file, pluginName)
 }
 
-// maxInclude bounds how deep files may include each other.
+// maxInclude bounds how deeply files may include each other.
 const maxInclude = 8
 
 func readStack(root, file string, depth int, take func(stackLine)) error {
@@ -101,7 +101,7 @@ func readStack(root, file string, depth int, take func(stackLine)) error {
 	return err
 }
 
-// readIncluded takes a pattern relative to the file that includes it.
+// readIncluded reads the files of a pattern that is relative to the including file.
 func readIncluded(root, file, pattern string, depth int, take func(stackLine)) error {
 	if !path.IsAbs(pattern) {
 		pattern = path.Join(path.Dir(file), pattern)
@@ -138,7 +138,7 @@ func pluginVersion(ctx context.Context, i *inspection, file string) Result {
 	return ok(name, fmt.Sprintf("%s is built for Slurm %s; this is %s", file, built, running))
 }
 
-// builtFor reads the symbol plugin_version of a plugin.
+// builtFor returns the release in the symbol plugin_version of a plugin.
 func builtFor(file string) (slurm.Version, error) {
 	f, err := elf.Open(file)
 	if err != nil {
@@ -171,7 +171,8 @@ func readVersion(f *elf.File, s elf.Symbol) (slurm.Version, error) {
 	return 0, errors.New("plugin_version has no value in the file")
 }
 
-// restarted: slurmd loads the plugins of the stack when it starts.
+// restarted checks that slurmd was started after the plugin was installed: it loads
+// plugins only when it starts.
 func restarted(_ context.Context, i *inspection) []Result {
 	const name = "slurmd"
 	if i.slurmdErr != nil {
@@ -179,7 +180,7 @@ func restarted(_ context.Context, i *inspection) []Result {
 	}
 	line, err := findPlugin(i.Root, i.plugstack())
 	if err != nil {
-		return nil // said already
+		return nil // another check reports this
 	}
 	info, err := os.Stat(i.path(line.path))
 	if err != nil {
@@ -191,7 +192,7 @@ func restarted(_ context.Context, i *inspection) []Result {
 func judgeRestart(started, installed time.Time) Result {
 	const name, layout = "slurmd", "2006-01-02 15:04:05"
 	seen := fmt.Sprintf("started %s, plugin installed %s", started.Format(layout), installed.Format(layout))
-	// The boot's time, and so started, may be up to a second too early.
+	// The boot time, and with it started, may be up to a second too early.
 	if started.Add(time.Second).Before(installed) {
 		return wrong(name, seen, "restart slurmd: it loads plugins when it starts, and without ours it does not reclaim")
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 )
 
-// vxlanPorts: a port that any user can take first lets any user keep VM jobs of
-// several nodes off this one.
+// vxlanPorts warns about a port that any user can take: by taking it first, a user can
+// keep VM jobs of several nodes off this node.
 func vxlanPorts(_ context.Context, i *inspection) (results []Result) {
 	first := i.firstOfUsers()
 	for _, name := range slices.Sorted(maps.Keys(i.cfg.Network)) {
@@ -24,7 +24,7 @@ func vxlanPorts(_ context.Context, i *inspection) (results []Result) {
 	return results
 }
 
-// firstOfUsers is the first port that is not for root alone.
+// firstOfUsers returns the first port that ordinary users can take.
 func (i *inspection) firstOfUsers() int {
 	text, _ := os.ReadFile(i.path("/proc/sys/net/ipv4/ip_unprivileged_port_start"))
 	if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
@@ -33,7 +33,7 @@ func (i *inspection) firstOfUsers() int {
 	return privileged
 }
 
-const privileged = 1024 // what the kernel says if nobody else did
+const privileged = 1024 // the kernel's default
 
 func judgePort(network string, port, first int, holder string) Result {
 	const name = "VXLAN port"

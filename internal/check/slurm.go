@@ -19,8 +19,8 @@ func readSettings(ctx context.Context, p Preflight) (slurm.Conf, error) {
 }
 
 const (
-	// reclaimSeconds is what the plugin gives the reclaimer at the end of a VM
-	// step. Slurm counts it, after KillWait, as the end of a task.
+	// reclaimSeconds is the time that the plugin gives the reclaimer at the end of a VM
+	// step. Slurm counts it as part of the end of a task, after KillWait.
 	reclaimSeconds = 25
 
 	// leastKillWait leaves programs in the VMs some time after SIGTERM.
@@ -37,7 +37,8 @@ func slurmSettings(_ context.Context, i *inspection) []Result {
 	}
 }
 
-// tracking: the agent lets in the processes of the job's own cgroup.
+// tracking checks that Slurm tracks processes by cgroups: the agent admits only processes
+// in the job's own cgroup.
 func tracking(s slurm.Conf) Result {
 	if s["ProctrackType"] != "proctrack/cgroup" {
 		return wrong("ProctrackType", s["ProctrackType"], "set ProctrackType=proctrack/cgroup: by the cgroup a node knows the processes of a job")
@@ -68,7 +69,7 @@ func timers(s slurm.Conf) Result {
 	return ok(name, seen)
 }
 
-// epilogs: with RunInJob slurmd runs no epilog of a plugin.
+// epilogs checks for RunInJob, with which slurmd does not run the plugin's epilog.
 func epilogs(s slurm.Conf) Result {
 	const name = "PrologFlags"
 	flags := strings.Join(s.List(name), ",")
@@ -89,7 +90,8 @@ func contained(s slurm.Conf) Result {
 	return ok(name, orNone(s[name]))
 }
 
-// resourceScript: who adds the VMs' CPUs and memory to a request.
+// resourceScript checks that Slurm runs the Lua script that adds the VMs' CPUs and memory
+// to requests, if the site has chosen that.
 func resourceScript(_ context.Context, i *inspection) []Result {
 	const name = "resources"
 	if i.cfgErr != nil || i.settingsErr != nil {

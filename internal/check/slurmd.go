@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ticksPerSecond is USER_HZ, in which the kernel counts start times in /proc.
+// ticksPerSecond is USER_HZ, the unit of start times in /proc.
 const ticksPerSecond = 100
 
 // A slurmd is the daemon of this node, as /proc shows it.
@@ -25,8 +25,8 @@ type slurmd struct {
 
 var errNoSlurmd = errors.New("slurmd does not run here")
 
-// findSlurmd looks for the daemon in /proc below root: the one started for this
-// node name, where several share a host.
+// findSlurmd looks for the daemon in /proc below root. If several daemons share the host,
+// it returns the one started for node.
 func findSlurmd(root, node string) (slurmd, error) {
 	dirs, err := filepath.Glob(filepath.Join(root, "proc", "[0-9]*"))
 	if err != nil {
@@ -45,8 +45,8 @@ func findSlurmd(root, node string) (slurmd, error) {
 	return slurmd{dir: found[0], started: started}, err
 }
 
-// nodeOfSlurmd returns the name behind -N, "" without, and nil if the process is
-// not slurmd.
+// nodeOfSlurmd returns the name after -N, "" without one, and nil if the process is not
+// slurmd.
 func nodeOfSlurmd(dir string) *string {
 	comm, err := os.ReadFile(filepath.Join(dir, "comm"))
 	if err != nil || strings.TrimSpace(string(comm)) != "slurmd" {
@@ -66,7 +66,7 @@ func nodeOfSlurmd(dir string) *string {
 	return &name
 }
 
-// startTime adds a process's start, in ticks after the boot, to the boot's time.
+// startTime returns when a process started: the boot's time plus its start in ticks.
 func startTime(proc, dir string) (time.Time, error) {
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
@@ -76,7 +76,7 @@ func startTime(proc, dir string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	// The name in parentheses may contain anything; field 22 is the 20th behind it.
+	// The name in parentheses may contain anything; field 22 is the 20th after it.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 20 {
 		return time.Time{}, fmt.Errorf("%s/stat is too short", dir)
@@ -99,11 +99,11 @@ func bootTime(proc string) (time.Time, error) {
 	return time.Time{}, errors.New("/proc/stat has no btime")
 }
 
-// leastFiles is what one agent with many VMs and programs may need: some five
-// descriptors for a VM and a connection for each program.
+// leastFiles is the number of files that one agent with many VMs and programs may need:
+// some five for a VM and one for each program's connection.
 const leastFiles = 8192
 
-// limits: the agents and VMs inherit slurmd's.
+// limits checks slurmd's limits, which agents and VMs inherit.
 func limits(_ context.Context, i *inspection) []Result {
 	const name = "limits"
 	if i.slurmdErr != nil {
@@ -116,7 +116,7 @@ func limits(_ context.Context, i *inspection) []Result {
 	return []Result{judgeLimits(parseLimits(string(text)), len(i.pfs) > 0)}
 }
 
-// hardLimits are by the kernel's names, such as "Max open files".
+// hardLimits are limits by the kernel's names, such as "Max open files".
 type hardLimits map[string]uint64
 
 func parseLimits(text string) hardLimits {

@@ -19,7 +19,7 @@ func findPFs(root string) ([]device.PF, []sriov.Finding) {
 	return pfs, node.Explain(pfs, err)
 }
 
-// vfs: VMs do without them, so nothing about them is an error.
+// vfs reports no errors, since VMs work without VFs.
 func vfs(_ context.Context, i *inspection) []Result {
 	results := append(cards(i.pfs, i.findings), bridges(i)...)
 	if len(results) == 0 {
@@ -28,7 +28,7 @@ func vfs(_ context.Context, i *inspection) []Result {
 	return results
 }
 
-// cards tells what keeps VFs from use, or how many each card has.
+// cards says what prevents the use of VFs, or how many VFs each card has.
 func cards(pfs []device.PF, findings []sriov.Finding) []Result {
 	const name = "SR-IOV"
 	var results []Result
@@ -47,7 +47,7 @@ func cards(pfs []device.PF, findings []sriov.Finding) []Result {
 	return results
 }
 
-// bridges looks at the PFs that the configuration makes of bridges.
+// bridges checks the bridges that the configuration declares to be PFs.
 func bridges(i *inspection) []Result {
 	const name = "software VFs"
 	if i.cfgErr != nil || len(i.cfg.VF.Software) == 0 {

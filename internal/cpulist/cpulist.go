@@ -27,7 +27,8 @@ func Format(cpus []int) string {
 	return strings.Join(ranges, ",")
 }
 
-// Parse returns the numbers of a list. It leaves out what is not a number or a range.
+// Parse returns the numbers of a list. It skips parts that are neither a number nor a
+// range.
 func Parse(list string) (all []int) {
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(part, "-")
@@ -43,7 +44,7 @@ func Parse(list string) (all []int) {
 	return all
 }
 
-// Read returns the numbers of the list in a file; none if there is no such file.
+// Read returns the numbers of the list in a file; none if the file does not exist.
 func Read(file string) []int {
 	text, _ := os.ReadFile(file)
 	return Parse(strings.TrimSpace(string(text)))

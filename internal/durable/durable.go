@@ -1,12 +1,11 @@
 // Package durable writes files that survive a power cut, and locks that end with
 // their process.
 //
-// [WriteFile] replaces a whole file: after a crash at any instant the file is as it
-// was before or as it was to be. [Line] and [ParseLine] give text a checksum, so that
-// a reader notices what the disk has spoilt. [Lock] and [TryLock] keep processes
-// apart.
+// [WriteFile] replaces a whole file: after a crash at any instant, the file has its old
+// or its new content. [Line] and [ParseLine] give text a checksum, so that a reader
+// notices damage. [Lock] and [TryLock] are locks between processes.
 //
-// The package does not know what the files mean.
+// The package does not interpret the files.
 package durable
 
 import (
@@ -18,23 +17,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Disk is where files are written. The zero Disk is the real one.
+// A Disk writes files. The zero Disk is the real one.
 type Disk struct {
-	// Sync stands in for fsync in tests of power cuts; nil is fsync. It is called
-	// with files and with directories.
+	// Sync replaces fsync in tests of power cuts; nil is fsync. It is called with files
+	// and with directories.
 	Sync func(*os.File) error
 }
 
-// temporary is the end of the name of a file that is not whole.
+// temporary is the suffix of a file that is not complete.
 const temporary = ".new"
 
 // WriteFile is [Disk.WriteFile] on the real disk.
 func WriteFile(path string, text []byte) error { return Disk{}.WriteFile(path, text) }
 
-// WriteFile makes text the whole content of path, which root alone can read, and
-// returns when both the content and the name are on disk. If it fails, path may have
-// the old content or the new. Callers see to it that only one process at a time
-// writes a path.
+// WriteFile makes text the whole content of path, which only root can read. It returns
+// when both content and name are on disk. If it fails, path may have the old or the new
+// content. Callers must ensure that only one process at a time writes a path.
 func (d Disk) WriteFile(path string, text []byte) error {
 	err := d.create(path+temporary, text)
 	if err == nil {
@@ -46,7 +44,7 @@ func (d Disk) WriteFile(path string, text []byte) error {
 	return d.SyncDir(filepath.Dir(path))
 }
 
-// create writes a file, or writes one again that a crash has left.
+// create writes a file. It overwrites one that a crash has left.
 func (d Disk) create(path string, text []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -76,8 +74,7 @@ func (d Disk) sync(file *os.File) error {
 // SyncDir is [Disk.SyncDir] on the real disk.
 func SyncDir(dir string) error { return Disk{}.SyncDir(dir) }
 
-// SyncDir returns when the names in dir are on disk: those that were made, changed or
-// removed.
+// SyncDir returns when the names in dir are on disk, including changes and removals.
 func (d Disk) SyncDir(dir string) error { return d.syncPath(dir) }
 
 // SyncTree returns when the regular files in dir, and then their names, are on disk.
@@ -103,9 +100,8 @@ func (d Disk) syncPath(path string) error {
 	return errors.Join(d.sync(file), file.Close())
 }
 
-// MakeDirs makes dir, and the directories above it that are missing, with this mode
-// whatever the umask is. Each is on disk when it returns. A directory that exists
-// stays as it is.
+// MakeDirs makes dir and the missing directories above it, with this mode whatever the
+// umask is. When it returns, they are on disk. Existing directories are not changed.
 func MakeDirs(dir string, mode fs.FileMode) error {
 	if _, err := os.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err

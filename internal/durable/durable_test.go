@@ -20,8 +20,8 @@ func noError(t testing.TB, err error) {
 	}
 }
 
-// After a power cut while a file is written it has the old text or the new. After
-// WriteFile has returned it has the new.
+// A power cut while a file is written leaves the old text or the new. After WriteFile has
+// returned, the file has the new text.
 func TestPowerCutsWhileAFileIsWritten(t *testing.T) {
 	dir, machine := t.TempDir(), powercut.New(1)
 	path := filepath.Join(dir, "record")
@@ -49,7 +49,7 @@ func TestPowerCutsWhileAFileIsWritten(t *testing.T) {
 	}
 }
 
-// afterCut returns what a power cut leaves of the file; nil if there is none.
+// afterCut returns what a power cut leaves of the file; nil if the file is gone.
 func afterCut(t *testing.T, machine *powercut.Computer, dir string) []byte {
 	t.Helper()
 	after := t.TempDir()
@@ -106,7 +106,7 @@ func TestMakeDirs(t *testing.T) {
 	top := t.TempDir()
 	noError(t, os.Mkdir(filepath.Join(top, "a"), 0o750))
 	for range 2 {
-		noError(t, durable.MakeDirs(filepath.Join(top, "a", "b", "c"), 0o777)) // no umask leaves that
+		noError(t, durable.MakeDirs(filepath.Join(top, "a", "b", "c"), 0o777)) // a umask would remove bits of this mode
 	}
 	for path, want := range map[string]fs.FileMode{"a": 0o750, "a/b": 0o777, "a/b/c": 0o777} {
 		if info, err := os.Stat(filepath.Join(top, path)); err != nil || info.Mode().Perm() != want {

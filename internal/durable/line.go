@@ -9,18 +9,18 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sumSize is the length of a checksum and the space behind it, in bytes.
+// sumSize is the length of a checksum and the space after it, in bytes.
 const sumSize = 9
 
-// Line returns "CHECKSUM TEXT\n": eight hexadecimal digits, which are the CRC-32C of
-// the text, a space, and the text, which has no newline. `cut -c10- FILE` shows the
-// texts of a file of such lines.
+// Line returns "CHECKSUM TEXT\n". CHECKSUM is the CRC-32C of the text in eight
+// hexadecimal digits; the text contains no newline. `cut -c10- FILE` shows the texts of a
+// file of such lines.
 func Line(text []byte) []byte { return fmt.Appendf(nil, "%s%s\n", sum(text), text) }
 
 func sum(text []byte) string { return fmt.Sprintf("%08x ", crc32.Checksum(text, castagnoli)) }
 
-// ParseLine returns the text of one line that [Line] has made, or what is wrong with
-// the line.
+// ParseLine returns the text of one line that [Line] has made, or an error if the line is
+// damaged.
 func ParseLine(line []byte) ([]byte, error) {
 	body, whole := bytes.CutSuffix(line, []byte("\n"))
 	switch {

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLocked matches the error about a lock that another process has.
+// ErrLocked matches the error if another process has the lock.
 var ErrLocked = errors.New("another process has the lock")
 
-// A Held is an exclusive lock that the caller has. The kernel ends it with the
-// process.
+// A Held is an exclusive lock that the caller holds. The kernel releases it when the
+// process ends.
 type Held struct{ lock *flock.Flock }
 
-// Close lets others have the lock.
+// Close releases the lock.
 func (h *Held) Close() error { return h.lock.Unlock() }
 
 // TryLock takes the lock on path, a file or a directory, or returns an error that is
@@ -26,14 +26,14 @@ func TryLock(path string, flags int) (*Held, error) {
 	return lockNamed(path, flags, try)
 }
 
-// Lock is [TryLock], but waits for the lock until ctx is done. The error is then ctx's
-// cause and [ErrLocked].
+// Lock is [TryLock], but waits for the lock until ctx is done. The error then matches
+// ctx's cause and [ErrLocked].
 func Lock(ctx context.Context, path string, flags int) (*Held, error) {
 	return lockNamed(path, flags, func(lock *flock.Flock) error { return wait(ctx, lock) })
 }
 
-// lockNamed takes the lock on the file that path names once the lock is taken. Whoever
-// had the lock before may have removed the file, or put another in its place.
+// lockNamed takes the lock on the file that has the name path afterwards: the previous
+// holder may have removed or replaced the file while the caller waited.
 func lockNamed(path string, flags int, take func(*flock.Flock) error) (*Held, error) {
 	for {
 		lock := flock.New(path, flock.SetFlag(os.O_RDONLY|unix.O_NOFOLLOW|flags), flock.SetPermissions(0o600))
@@ -65,8 +65,8 @@ func lockedError(lock *flock.Flock) error {
 	return fmt.Errorf("%w on %s; `lslocks` shows which", ErrLocked, lock.Path())
 }
 
-// wait leaves the waiting to the kernel, which serves the first first. A wait in the
-// kernel cannot be cancelled; after ctx is done it gives the lock back when it comes.
+// wait waits in the kernel, which serves waiters in order. That cannot be cancelled: if
+// ctx ends first, the goroutine releases the lock as soon as it gets it.
 func wait(ctx context.Context, lock *flock.Flock) error {
 	if err := try(lock); !errors.Is(err, ErrLocked) {
 		return err

@@ -21,7 +21,7 @@ import (
 
 const holderEnv = "DURABLE_LOCK"
 
-// TestMain is also the process that takes a lock, says so, and waits to be killed.
+// TestMain can also run as a process that takes a lock, says so, and waits to be killed.
 func TestMain(m *testing.M) {
 	path := os.Getenv(holderEnv)
 	if path == "" {
@@ -114,8 +114,8 @@ func TestWhoGivesUpDoesNotGetTheLockLater(t *testing.T) {
 	noError(t, second.Close())
 }
 
-// Whoever waits for the lock on a file that is replaced meanwhile gets the lock on the
-// file that has the name then.
+// If a file is replaced while a process waits for its lock, the process gets the lock on
+// the file that has the name then.
 func TestTheLockIsOnTheFileThatHasTheName(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record")
 	noError(t, durable.WriteFile(path, []byte("old")))
@@ -129,7 +129,7 @@ func TestTheLockIsOnTheFileThatHasTheName(t *testing.T) {
 		}
 		got <- lock
 	}()
-	time.Sleep(10 * time.Millisecond) // for the goroutine to wait in the kernel; it need not
+	time.Sleep(10 * time.Millisecond) // usually lets the goroutine begin to wait in the kernel, which the test does not need
 	noError(t, durable.WriteFile(path, []byte("new")))
 	noError(t, first.Close())
 	second := <-got

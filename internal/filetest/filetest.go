@@ -1,4 +1,4 @@
-// Package filetest has files and directories for tests.
+// Package filetest makes files and directories for tests.
 package filetest
 
 import (
@@ -18,7 +18,7 @@ func Write(t *testing.T, path, text string) {
 	}
 }
 
-// PassableDir is a directory that every user may pass.
+// PassableDir makes a directory that every user may pass.
 func PassableDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

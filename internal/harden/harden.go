@@ -1,5 +1,5 @@
-// Package harden makes a process of root's its own that was started by somebody else: by
-// Slurm in a user's step, or by a user with sudo.
+// Package harden frees a root process from the influence of the user who caused its
+// start, through Slurm in a step or through sudo.
 package harden
 
 import (
@@ -14,17 +14,18 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// What the plugin and the node's daemons set, and what sudo says. Everything else in
-// the environment may be the user's.
+// The variables that the plugin and the node's daemons set, and that sudo sets. All other
+// variables may come from the user.
 var (
 	PluginVariables = append([]string{"SLURMV_*", slurm.EnvNodeName}, slurm.ConfVariables...)
 	SudoVariables   = []string{"SUDO_UID"}
 )
 
-// Process comes before all else in a process of root's that was started in a user's step.
-// Its umask, directory, limits and environment are the user's until then: a umask of
-// 0777 would shut all others out of the directories that it makes, a limit would end it
-// half way. It keeps the variables, of which NAME* is all that begin with NAME.
+// Process must be the first call of a root process that was started in a user's step.
+// Until then umask, directory, limits and environment are the user's: a umask of 0777
+// would keep everybody else out of the directories that root makes, a limit could end the
+// process half way. Process keeps the variables; in their names, NAME* stands for all
+// with prefix NAME.
 func Process(variables []string) error {
 	unix.Umask(0o022)
 	if err := os.Chdir("/"); err != nil {
@@ -34,7 +35,7 @@ func Process(variables []string) error {
 	return raiseLimits()
 }
 
-// clearEnvironment keeps the variables, of which NAME* is all that begin with NAME.
+// clearEnvironment keeps only the variables; NAME* stands for all with prefix NAME.
 func clearEnvironment(variables []string) {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
@@ -50,10 +51,10 @@ func matches(variable, name string) bool {
 	return name == variable || all && strings.HasPrefix(name, prefix)
 }
 
-// enoughFiles is more than an agent of many VMs opens.
+// enoughFiles is more than an agent with many VMs opens.
 const enoughFiles = 16384
 
-// limits are the least that root's work needs. QEMU inherits them.
+// limits are the least values that root's work needs. QEMU inherits them.
 var limits = []struct {
 	name     string
 	resource int
@@ -66,7 +67,8 @@ var limits = []struct {
 	{"open files", unix.RLIMIT_NOFILE, enoughFiles},
 }
 
-// raiseLimits also forbids core files: root's memory is not for the user's directory.
+// raiseLimits also forbids core files, which would put root's memory into a user's
+// directory.
 func raiseLimits() error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("forbid core files: %w", err)

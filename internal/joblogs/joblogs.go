@@ -1,5 +1,5 @@
-// Package joblogs finds what the nodes of a job have left beside the job's output: the logs
-// of its agents, the consoles of its VMs and the record of the launch.
+// Package joblogs finds the files that the nodes of a job have left beside the job's
+// output: the logs of its agents, the consoles of its VMs and the record of the launch.
 package joblogs
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// Saved are the directories in which the logs of a job may lie: one at least.
+// Saved are the directories in which the logs of a job may lie, at least one.
 type Saved struct{ Dirs []string }
 
-// Find looks in the job's working directory, and then in this one: Slurm may
-// have forgotten the job.
+// Find looks in the job's working directory, and then in the current one, because Slurm
+// may have forgotten the job.
 func Find(ctx context.Context, job string) (Saved, error) {
 	id, workDir, err := slurm.User(os.Environ()).WhereWas(ctx, job)
 	if err != nil {
@@ -45,8 +45,8 @@ func Find(ctx context.Context, job string) (Saved, error) {
 	return Saved{[]string{filepath.Join(workDir, "slurmv-"+id)}}, nil
 }
 
-// savedIn returns the directories of a job below parent. A job that was requeued
-// has one for each run.
+// savedIn returns the directories of a job below parent. A requeued job has one for each
+// run.
 func savedIn(parent, id string) ([]string, error) {
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -62,7 +62,7 @@ func savedIn(parent, id string) ([]string, error) {
 	return dirs, err
 }
 
-// Nothing says where logs would be.
+// Nothing returns the error for a job without logs, which says where they would be.
 func (s Saved) Nothing(job string) error {
 	return fmt.Errorf("job %s has no such logs: no VM of it runs that is asked for, and none are in %s", job, s.Dirs[0])
 }
@@ -70,7 +70,8 @@ func (s Saved) Nothing(job string) error {
 // A File is one file of a node.
 type File struct{ Path, Node, Name string }
 
-// Files are ordered by run, node and name. What cannot be read is left out.
+// Files returns the files, ordered by run, node and name. It omits unreadable
+// directories.
 func (s Saved) Files() []File {
 	var files []File
 	for _, dir := range s.Dirs {
@@ -98,14 +99,14 @@ func (f File) Print(out io.Writer) error {
 	return err
 }
 
-// PrintTitle begins a file.
+// PrintTitle prints the title of a file.
 func PrintTitle(out io.Writer, node, name string) { fmt.Fprintf(out, "==> %s: %s <==\n", node, name) }
 
-// stagesFile is what the agent leaves beside the logs of a node: its
+// stagesFile is the agent's record of the launch, beside the logs of a node: a
 // nodeagent.NodeVMs.
 const stagesFile = "stages.json"
 
-// Stages reads what the nodes have left of the job's newest run.
+// Stages reads the records that the nodes have left of the job's newest run.
 func (s Saved) Stages() (newest []nodeagent.NodeVMs, err error) {
 	var began time.Time
 	for _, dir := range s.Dirs {

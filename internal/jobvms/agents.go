@@ -15,8 +15,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// patience bounds the asking of a job's agents: a node that hangs must not hang
-// slurmv.
+// patience bounds a question to a job's agents: a node that hangs must not hang slurmv.
 const patience = 30 * time.Second
 
 // A Job is a running job with what its agents say about it.
@@ -25,8 +24,8 @@ type Job struct {
 	Nodes []nodeagent.NodeVMs // ordered by rank
 }
 
-// AskAll asks the agents of several jobs, some jobs at once. A job that cannot be
-// asked does not keep the others from being shown.
+// AskAll asks the agents of several jobs, several jobs at once. If a job cannot be asked,
+// the others are still shown.
 func AskAll(ctx context.Context, jobs []slurm.StepJob) ([]Job, error) {
 	all := make([]Job, len(jobs))
 	errs := make([]error, len(jobs))
@@ -62,7 +61,7 @@ func Ask(ctx context.Context, job slurm.StepJob) ([]nodeagent.NodeVMs, error) {
 	return nodes, err
 }
 
-// FindVM returns the job and node on which a target runs.
+// FindVM returns the job and node of a target.
 func FindVM(ctx context.Context, t Target) (slurm.StepJob, string, error) {
 	job, err := Find(ctx, t.Job)
 	if err != nil {
@@ -76,8 +75,8 @@ func FindVM(ctx context.Context, t Target) (slurm.StepJob, string, error) {
 	return job, node, err
 }
 
-// nodeOf finds the node of a VM. One that is not there may be on a node which is
-// not ready yet.
+// nodeOf finds the node of a VM. A VM that no node lists may be on a node that is not
+// ready yet.
 func nodeOf(t Target, nodes []nodeagent.NodeVMs) (string, error) {
 	var names []string
 	starting := len(nodes) == 0
@@ -96,13 +95,13 @@ func nodeOf(t Target, nodes []nodeagent.NodeVMs) (string, error) {
 	return "", fmt.Errorf("job %s has no vm%d; it has %s to %s", t.Job, t.VM, names[0], names[len(names)-1])
 }
 
-// FindAll asks Slurm for the running jobs with VMs. The jobs that are named but have none
-// are not an error.
+// FindAll asks Slurm for the running jobs with VMs. A named job without VMs is not an
+// error.
 func FindAll(ctx context.Context, w slurm.Which) ([]slurm.StepJob, error) {
 	return slurm.User(os.Environ()).StepJobs(ctx, w, vmstep.StepName)
 }
 
-// Find returns the one running job with VMs that name means.
+// Find returns the running job with VMs that has this name.
 func Find(ctx context.Context, name string) (slurm.StepJob, error) {
 	jobs, err := FindAll(ctx, slurm.Which{Jobs: []string{name}})
 	switch {

@@ -12,23 +12,24 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// An ExitStatus is that of a program which was run for the user. There is nothing to add
-// to what the program has said, so it has no text.
+// An ExitStatus is the exit status of a program that ran for the user. It has no text,
+// since the program has printed its own messages.
 type ExitStatus int
 
 func (s ExitStatus) Error() string { return "" }
 
-// An Exec is a step that runs a command in a VM. Its standard input and output are this
-// process's own.
+// An Exec is a step that runs a command in a VM, with this process's own standard input
+// and output.
 type Exec struct {
 	Job      slurm.StepJob
-	Node     string // that the VM is on
+	Node     string // the VM's node
 	VM       int    // number in the job
-	Terminal bool   // give the command one
+	Terminal bool   // give the command a terminal
 }
 
-// Run runs a command that speaks for itself, but for srun's remark on its exit status: that
-// is the error, an [ExitStatus]. words gets the rest of its standard error.
+// Run runs a command whose messages suffice for the user. It removes srun's remark on the
+// exit status, and returns that status as an [ExitStatus]. words gets the other lines of
+// standard error.
 func (e Exec) Run(ctx context.Context, command []string, words io.Writer) error {
 	c := e.process(ctx, command)
 	filter := &slurm.RemarkFilter{Out: words}

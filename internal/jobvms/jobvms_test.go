@@ -13,8 +13,8 @@ import (
 func TestParseTarget(t *testing.T) {
 	tests := map[string]struct {
 		text string
-		job  string // that slurmv runs in
-		want string // "" for an error
+		job  string // in which slurmv runs
+		want string // "" if an error is expected
 	}{
 		"a job is its first VM":          {text: "4217", want: "4217/vm0"},
 		"a VM by its name":               {text: "4217/vm3", want: "4217/vm3"},

@@ -14,17 +14,17 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// A Step is a Slurm step of a job in which its agents are asked something.
+// A Step is a Slurm step of a job that asks the job's agents something.
 type Step struct {
 	Job   slurm.StepJob
 	Node  string    // one node, or "" for all
 	Agent []string  // the command line of the agent there
-	Stdin io.Reader // nil for none
+	Stdin io.Reader // nil for no input
 }
 
-// Run gives every message of the agents to take. It returns the first refusal of
-// an agent, in the agent's words, or else what srun said. One node that refuses
-// does not keep the others from answering.
+// Run passes every message of the agents to take. It returns the first refusal of an
+// agent, in the agent's words, or else srun's error. If one node refuses, the others
+// still answer.
 func (s Step) Run(ctx context.Context, take func(vmstep.Message) error) error {
 	err := vmstep.Query(ctx, s.command, take)
 	var failed *vmstep.StepError
@@ -51,9 +51,9 @@ func (s Step) command(ctx context.Context) *exec.Cmd {
 	return c
 }
 
-// stepEnv is the environment of a step that asks the agents of job: nothing of
-// the job that slurmv itself may be running in, and no VM options, so that our
-// plugin takes no notice.
+// stepEnv returns the environment of a step that asks the agents of job. It removes the
+// variables of the job in which slurmv itself may run. It also removes VM options, so
+// that our plugin ignores the step.
 func stepEnv(env []string, job slurm.StepJob) []string {
 	kept := slices.DeleteFunc(vmstep.StepEnv(env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
@@ -62,8 +62,8 @@ func stepEnv(env []string, job slurm.StepJob) []string {
 	return append(kept, fmt.Sprintf("%s=%d", slurm.EnvRestarts, job.Restart))
 }
 
-// stepArgs are srun's arguments for a step of job that runs the agent on the named
-// node, or on all of them. It takes nothing from the programs of the job: it
+// stepArgs returns srun's arguments for a step of job that runs the agent on the named
+// node, or on all of them. The step takes no resources from the job's programs: it
 // overlaps with them and needs no memory of its own.
 func stepArgs(job slurm.StepJob, node string, agent []string) []string {
 	args := append([]string{"--overlap", fmt.Sprintf("--jobid=%d", job.ID)}, vmstep.ShortStep...)
@@ -75,10 +75,10 @@ func stepArgs(job slurm.StepJob, node string, agent []string) []string {
 	return append(append(args, vmstep.AgentPath()), agent...)
 }
 
-// Ignore takes messages that nobody waits for.
+// Ignore discards a message.
 func Ignore(vmstep.Message) error { return nil }
 
-// StreamTo takes the bytes of a stream, and writes them to out.
+// StreamTo returns a function that writes the bytes of a stream to out.
 func StreamTo(out io.Writer) func(vmstep.Message) error {
 	return func(m vmstep.Message) error {
 		if m.Kind != vmstep.KindData {

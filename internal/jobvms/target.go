@@ -10,7 +10,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// A Target is a VM as a user names it: JOB/VM.
+// A Target is a VM in the form JOB/VM.
 type Target struct {
 	Job string // as Slurm writes it: 4217, or 4217_3 for a task of an array
 	VM  int    // number in the job
@@ -21,8 +21,8 @@ var (
 	vmPattern  = regexp.MustCompile(`^(?:vm)?([0-9]{1,6})$`)
 )
 
-// ParseTarget reads JOB/VM, JOB and, inside a job, which env tells, /VM and the
-// empty text. An error is a [vmstep.UsageError].
+// ParseTarget reads JOB/VM or JOB. Inside a job, which env tells, it also reads /VM and
+// the empty text. An error is a [vmstep.UsageError].
 func ParseTarget(text string, env func(string) string) (Target, error) {
 	job, vm, named := strings.Cut(text, "/")
 	if job == "" {
@@ -44,7 +44,7 @@ func ParseTarget(text string, env func(string) string) (Target, error) {
 	return Target{Job: job, VM: number}, err
 }
 
-// CheckJob refuses what is no job, as Slurm writes its id.
+// CheckJob refuses a text that is not a job id in Slurm's form.
 func CheckJob(text string) error {
 	if !jobPattern.MatchString(text) {
 		return usagef("%q is not a job id, such as 4217 or 4217_3", text)

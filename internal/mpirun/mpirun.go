@@ -1,6 +1,6 @@
-// Package mpirun prepares the VMs of a job for a user's own mpirun, which starts
-// its tasks by ssh: the files it needs in every VM and the variables that point
-// to them. All of it is text; others bring it into the VMs.
+// Package mpirun prepares the VMs of a job for a user's own mpirun, which starts its
+// tasks by ssh: the files that mpirun needs in every VM, and the variables that point to
+// them. It makes texts only; its callers bring them into the VMs.
 package mpirun
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// Dir is the directory of the files in a VM. It belongs to the job's owner and
-// goes when the VM does: no directory of the host can be mounted below /var, as
-// one can over /tmp.
+// Dir is the directory of the files in a VM. It belongs to the job's owner and vanishes
+// with the VM. It is below /var because no directory of the host can be mounted there,
+// while one can be mounted over /tmp.
 func Dir(uid int) string { return fmt.Sprintf("/var/tmp/slurmv-ssh-%d", uid) }
 
-// Prepared is a command that prints [Done] in a VM which has the files. They come
-// last to first: where the configuration is, the rest is, too.
+// Prepared returns a command that prints [Done] in a VM that has the files. It looks only
+// for the configuration, which is written last.
 func Prepared(dir string) []string {
 	return []string{"/bin/sh", "-c", `if [ -O "$0/config" ]; then echo ` + Done + `; fi`, dir}
 }
@@ -29,14 +29,14 @@ const Done = "slurmv-ssh-done"
 // Files are the contents of [Dir].
 type Files struct {
 	Dir   string
-	Key   string              // private, for which all VMs have the public one
+	Key   string              // private; its public key is on all VMs
 	Nodes []nodeagent.NodeVMs // with the sshds' public host keys
-	Slots int                 // tasks in a VM, as mpirun counts them
+	Slots int                 // tasks per VM, in mpirun's sense
 }
 
-// Script is a program for the shell of every VM. The files come by moves, so
-// that two runs at once do no harm: each key is let in everywhere before it is
-// written anywhere.
+// Script returns a program for the shell of every VM. It moves complete files into place,
+// so that two runs at once do no harm. Each key is authorized in all VMs before it is
+// written to any.
 func (f Files) Script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `umask 077
@@ -49,20 +49,20 @@ put() { cat > "$1.$$" && chmod "$2" "$1.$$" && mv "$1.$$" "$1" || fail "write %[
 	f.put(&b, "key", f.Key)
 	f.put(&b, "known_hosts", f.knownHosts())
 	f.put(&b, "hostfile", f.hostfile())
-	// Programs which want one word for ssh take this one.
+	// For programs that take a single word as the ssh command.
 	fmt.Fprintf(&b, "{ echo '#!/bin/sh'; echo \"exec $ssh -F %s/config \\\"\\$@\\\"\"; } | put ssh 700\n", f.Dir)
 	f.put(&b, "config", f.config())
 	fmt.Fprintf(&b, "echo %s\n", Done)
 	return b.String()
 }
 
-// put writes a here-document. Its end is a line that none of the texts has.
+// put writes a here-document. None of the texts contains its end line.
 func (f Files) put(b *strings.Builder, name, text string) {
 	fmt.Fprintf(b, "put %s 600 <<'END OF FILE'\n%s\nEND OF FILE\n", name, strings.TrimRight(text, "\n"))
 }
 
-// hostfile has a line for each slot. It is the one form that Hydra, Open MPI and
-// Intel MPI read alike: with a number, each has its own.
+// hostfile returns a line for each slot. Hydra, Open MPI and Intel MPI read only this
+// form alike: each has a different syntax for numbers of slots.
 func (f Files) hostfile() string {
 	var b strings.Builder
 	for _, node := range f.Nodes {
@@ -83,9 +83,9 @@ func (f Files) knownHosts() string {
 	return b.String()
 }
 
-// config never asks anybody and never takes a key of the user's own. A VM on a
-// busy node may be slow to answer, and Hydra waits for ever for a task whose ssh
-// has failed: so ssh does not give up at the first attempt.
+// config makes ssh ask no questions and use none of the user's own keys. ssh also
+// retries: a VM on a busy node may be slow to answer, and Hydra waits for ever for a task
+// whose ssh has failed.
 func (f Files) config() string {
 	return fmt.Sprintf(`IdentityFile %[1]s/key
 IdentitiesOnly yes
@@ -103,12 +103,12 @@ LogLevel ERROR
 `, f.Dir)
 }
 
-// ofOneVM are variables which mpirun would carry into the other VMs.
+// ofOneVM are variables that mpirun would copy to other VMs, where they are wrong.
 var ofOneVM = []string{"HOSTNAME", "SLURMV_VM"}
 
-// Env returns the environment of an mpirun: env without what is about the step
-// that it is started in, and with what makes it use the files of dir. Where the
-// user has set one of these, his value stays.
+// Env returns the environment of an mpirun: env without the variables of the step in
+// which it starts, and with variables that make it use the files of dir. Variables that
+// the user has set stay.
 func Env(env []string, dir string) []string {
 	var kept []string
 	set := map[string]bool{}
@@ -126,16 +126,16 @@ func Env(env []string, dir string) []string {
 	return kept
 }
 
-// misleads: by the variables of a task an mpirun believes that it is in a step of Slurm
-// and would call srun; there is none in a VM.
+// misleads reports whether the variable must be removed. With the variables of a task,
+// mpirun believes that it is in a step of Slurm and calls srun, which a VM does not have.
 func misleads(name string) bool {
 	return slurm.OfATask(name) || slices.Contains(ofOneVM, name)
 }
 
 type variable struct{ name, value string }
 
-// variables are ours, then those of Hydra (MPICH, MVAPICH), Intel MPI, Open MPI
-// up to 4 and Open MPI 5.
+// variables returns our own variables, then those of Hydra (MPICH, MVAPICH), Intel MPI,
+// Open MPI up to 4 and Open MPI 5.
 func variables(dir string) []variable {
 	ssh, hostfile := dir+"/ssh", dir+"/hostfile"
 	return []variable{

@@ -17,7 +17,7 @@ var twoNodes = []nodeagent.NodeVMs{
 	{Node: "n2", Rank: 1, HostKey: "ssh-ed25519 AAA2", VMs: []nodeagent.VM{{Name: "vm2", Address: "172.30.0.3"}}},
 }
 
-// sh runs a script as a VM's shell does, with a PATH on which ssh is there or not.
+// sh runs a script as a VM's shell does. path is its PATH, with or without ssh.
 func sh(t *testing.T, path, script string) (out string, err error) {
 	t.Helper()
 	c := exec.Command("/bin/sh")
@@ -27,7 +27,7 @@ func sh(t *testing.T, path, script string) (out string, err error) {
 	return string(text), err
 }
 
-// withSSH is a directory with an ssh that prints its arguments.
+// withSSH makes a directory with an ssh that prints its arguments.
 func withSSH(t *testing.T) string {
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/ssh", []byte("#!/bin/sh\nfor a; do echo \"$a\"; done\n"), 0o700); err != nil {
@@ -39,7 +39,7 @@ func withSSH(t *testing.T) string {
 func TestScriptWritesTheFiles(t *testing.T) {
 	files := Files{Dir: filepath.Join(t.TempDir(), "d"), Key: "-----BEGIN\n$(reboot) `reboot`\n", Nodes: twoNodes, Slots: 2}
 	bin := withSSH(t)
-	for range 2 { // the second time over the first
+	for range 2 { // the second run overwrites the first
 		if out, err := sh(t, bin, files.Script()); err != nil || out != Done+"\n" {
 			t.Fatalf("%q, %v", out, err)
 		}

@@ -1,9 +1,9 @@
-// Package netdump reads the kernel's lists of links, addresses, routes and the
-// like whole.
+// Package netdump reads complete lists of links, addresses, routes and the like from the
+// kernel.
 //
-// Such a list comes in several messages. If it changes between two of them, as
-// it does all the time where VMs come and go, the kernel says so (NLM_F_DUMP_INTR
-// in netlink(7)), and what was read may lack something.
+// The kernel sends a list in several messages. If the list changes between two of them,
+// as happens all the time while VMs come and go, something may be missing. The kernel
+// then sets a flag (NLM_F_DUMP_INTR in netlink(7)).
 package netdump
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// attempts bounds how often a list is read that changes each time.
+// attempts bounds how often a list that keeps changing is read.
 const attempts = 100
 
-// Whole returns what list returns, read again as long as it was interrupted.
+// Whole calls list until it returns a list that did not change meanwhile.
 func Whole[T any](list func() ([]T, error)) (all []T, err error) {
 	for range attempts {
 		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -28,7 +28,7 @@ func Whole[T any](list func() ([]T, error)) (all []T, err error) {
 // Links returns the network interfaces.
 func Links() ([]netlink.Link, error) { return Whole(netlink.LinkList) }
 
-// Addrs returns the addresses of a link; netlink has the families.
+// Addrs returns the addresses of a link. family is a constant of package netlink.
 func Addrs(link netlink.Link, family int) ([]netlink.Addr, error) {
 	return Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, family) })
 }

@@ -11,7 +11,7 @@ import (
 func TestWhole(t *testing.T) {
 	denied := errors.New("denied")
 	for name, tt := range map[string]struct {
-		interrupted int // how often, before the list is whole
+		interrupted int // how often the list is incomplete
 		err         error
 		want        []int
 		wantErr     error

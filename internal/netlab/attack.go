@@ -9,13 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nobody is an ordinary user.
+// Nobody is the uid of an ordinary user.
 const Nobody = 65534
 
 // AsNobody runs f on the node with an ordinary user's rights.
 func (n *Node) AsNobody(f func() error) error {
 	return n.Do(func() error {
-		// Only this thread, which ends with its task: not unix.Setresuid.
+		// The system calls change only this thread, which ends with f; unix.Setresuid
+		// changes all.
 		for _, call := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {
 			if _, _, err := unix.RawSyscall(call, Nobody, Nobody, Nobody); err != 0 {
 				return err
@@ -25,8 +26,8 @@ func (n *Node) AsNobody(f func() error) error {
 	})
 }
 
-// OpenTapAsNobody is OpenTap for an ordinary user. Not all machines let users open the
-// device, so that is done before.
+// OpenTapAsNobody is OpenTap for an ordinary user. It opens /dev/net/tun before giving up
+// its rights, because not all machines let users open that.
 func (n *Node) OpenTapAsNobody(name string) (tap *os.File, err error) {
 	var fd int
 	err = n.Do(func() (err error) {
@@ -42,7 +43,7 @@ func (n *Node) OpenTapAsNobody(name string) (tap *os.File, err error) {
 	})
 }
 
-// SetMAC sets a tap's hardware address, as whoever has it open may.
+// SetMAC sets a tap's hardware address, as any program that has the tap open may.
 func SetMAC(tap *os.File, mac net.HardwareAddr) error {
 	request := struct {
 		name   [unix.IFNAMSIZ]byte

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Flood sends the flow's packets, each as large as Ethernet takes, at that many
-// bits per second, frames counted, until ctx ends. Nothing slows it down: what
-// the network cannot take is lost.
+// Flood sends packets of the flow until ctx ends, each as large as Ethernet allows, at
+// rate bits per second, counting whole frames. It does not react to losses: the network
+// drops what it cannot take.
 func (g *Guest) Flood(ctx context.Context, flow Flow, rate float64) error {
 	const mtu, most = 1500, 20 * time.Millisecond
 	frame := flow.UDP(make([]byte, mtu-28))
@@ -26,7 +26,7 @@ func (g *Guest) Flood(ctx context.Context, flow Flow, rate float64) error {
 		case <-tick.C:
 		}
 		now := time.Now()
-		// What could not be sent in time is not made up for.
+		// After a long delay the lost time is not made up for.
 		due += min(now.Sub(last), most).Seconds() * rate / 8 / float64(len(frame))
 		last = now
 		for ; due >= 1; due-- {
@@ -37,7 +37,7 @@ func (g *Guest) Flood(ctx context.Context, flow Flow, rate float64) error {
 	}
 }
 
-// A Sink counts what comes for one UDP port.
+// A Sink counts what arrives at one UDP port.
 type Sink struct {
 	conn  *net.UDPConn
 	bytes atomic.Uint64
@@ -70,10 +70,10 @@ func (s *Sink) count() error {
 	}
 }
 
-// Bytes returns how many have come, in frames.
+// Bytes returns how many bytes have arrived, counting whole frames.
 func (s *Sink) Bytes() uint64 { return s.bytes.Load() }
 
-// Close returns an error if the sink did not count to its end.
+// Close returns an error if the sink stopped counting early.
 func (s *Sink) Close() error {
 	err := s.conn.Close()
 	if counted := <-s.done; !errors.Is(counted, net.ErrClosed) && !errors.Is(counted, os.ErrClosed) {

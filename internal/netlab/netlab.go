@@ -1,5 +1,5 @@
-// Package netlab has nodes and guests for tests and measurements of networks: a
-// node is a network namespace, a guest is the other end of a tap, as QEMU is.
+// Package netlab makes nodes and guests for tests and measurements of networks. A node is
+// a network namespace. A guest is the other end of a tap, in QEMU's place.
 package netlab
 
 import (
@@ -22,7 +22,7 @@ type Node struct {
 	ns netns.NsHandle
 }
 
-// NewNode makes one, in which there is a loopback device and no more.
+// NewNode makes a node that has only a loopback device.
 func NewNode() (*Node, error) {
 	n := &Node{}
 	err := onThread(func() (err error) {
@@ -35,7 +35,7 @@ func NewNode() (*Node, error) {
 	return n, n.Do(func() error { return SetUp("lo") })
 }
 
-// Close lets go of the namespace.
+// Close closes the namespace.
 func (n *Node) Close() error { return n.ns.Close() }
 
 // Do runs f on a thread that is in the node's network namespace.
@@ -48,8 +48,8 @@ func (n *Node) Do(f func() error) error {
 	})
 }
 
-// onThread runs f on a thread of its own, which ends with its namespace and
-// everything else that f has made of it.
+// onThread runs f on a new thread. The thread ends with f, and with it the namespace and
+// everything else that f has changed for the thread.
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -59,7 +59,7 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// Bridge makes a bridge, which is up, on the node.
+// Bridge makes a bridge on the node and sets it up.
 func (n *Node) Bridge(name string) error {
 	return n.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
@@ -68,8 +68,8 @@ func (n *Node) Bridge(name string) error {
 	})
 }
 
-// Connect lays a cable from a bridge of the node to eth0 of another node, on which
-// it puts an address. It returns that device's hardware address.
+// Connect lays a cable from a bridge of the node to eth0 of another node, and puts an
+// address on eth0. It returns the hardware address of eth0.
 func (n *Node) Connect(bridge string, to *Node, address netip.Prefix) (mac net.HardwareAddr, err error) {
 	if err := n.layCable(bridge, to); err != nil {
 		return nil, fmt.Errorf("connect %s: %w", bridge, err)
@@ -84,7 +84,7 @@ func (n *Node) Connect(bridge string, to *Node, address netip.Prefix) (mac net.H
 	})
 }
 
-// Wire lays a cable between two nodes, which has the name eth0 on both.
+// Wire lays a cable between two nodes. On both it has the name eth0.
 func (n *Node) Wire(to *Node) error {
 	return n.Do(func() error { return addVeth("eth0", to) })
 }
@@ -103,7 +103,7 @@ func (n *Node) layCable(bridge string, to *Node) error {
 	})
 }
 
-// addVeth makes a cable from the calling thread's namespace to eth0 of a node.
+// addVeth lays a cable from the calling thread's namespace to eth0 of a node.
 func addVeth(name string, to *Node) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
@@ -151,14 +151,14 @@ func SetUp(name string) error {
 	return netlink.LinkSetUp(link)
 }
 
-// A Guest is what is behind a tap.
+// A Guest is the machine behind a tap.
 type Guest struct {
 	MAC  net.HardwareAddr
 	Addr netip.Addr
 	tap  *os.File
 }
 
-// Plug opens a tap of the node, as QEMU does with one that exists.
+// Plug opens an existing tap of the node, as QEMU does.
 func (n *Node) Plug(tap string, mac net.HardwareAddr, addr netip.Addr) (*Guest, error) {
 	g := &Guest{MAC: mac, Addr: addr}
 	err := n.Do(func() (err error) {
@@ -168,7 +168,7 @@ func (n *Node) Plug(tap string, mac net.HardwareAddr, addr netip.Addr) (*Guest, 
 	return g, err
 }
 
-// OpenTap opens a tap of the calling thread's namespace with its rights.
+// OpenTap opens a tap of the calling thread's namespace, with the thread's rights.
 func OpenTap(name string) (*os.File, error) {
 	fd, err := openTun()
 	if err != nil {
@@ -193,7 +193,7 @@ func attach(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Close pulls the plug.
+// Close closes the guest's tap.
 func (g *Guest) Close() error { return g.tap.Close() }
 
 // Send sends one frame.
@@ -202,7 +202,7 @@ func (g *Guest) Send(frame []byte) error {
 	return err
 }
 
-// Received returns what has come up to and with marker, or until nothing comes.
+// Received returns the frames up to and including marker, or until no more arrive.
 func (g *Guest) Received(marker []byte) (frames [][]byte, err error) {
 	const silence = 100 * time.Millisecond
 	buffer := make([]byte, 1<<16)

@@ -13,8 +13,8 @@ import (
 type Claim struct {
 	Device int `json:"device"`
 
-	// Number tells the claims of a job apart; a later one is larger. Who comes
-	// with a larger number proves that the earlier claims on its device are over.
+	// Number identifies a claim within a job; a later claim has a larger number. A claim
+	// with a larger number on the same device proves that the earlier ones are over.
 	Number uint64 `json:"number"`
 }
 
@@ -32,13 +32,12 @@ func ParseClaim(text string) (Claim, error) {
 	return Claim{Device: int(d), Number: n}, nil
 }
 
-// A ClaimMessage is one line from the server after op claim. Exactly one field is
-// set:
+// A ClaimMessage is one line from the server after op claim. Exactly one field is set:
 //
-//	Waiting  every device is claimed; the claim will come when one is free
-//	Claim    it is the client's until the connection ends, from either side
-//	Busy     every device is claimed and the client would not wait; the server closes
-//	Error    there will be no claim, in one sentence; the server closes
+//	Waiting  all devices are claimed; the claim comes when one is free
+//	Claim    the claim is the client's until either side closes the connection
+//	Busy     all devices are claimed and the client would not wait; the server closes
+//	Error    there will be no claim, for this reason (one sentence); the server closes
 type ClaimMessage struct {
 	Waiting bool   `json:"waiting,omitempty"`
 	Claim   *Claim `json:"claim,omitempty"`
@@ -46,10 +45,10 @@ type ClaimMessage struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// A Claimant is a connection that asks for a claim and then is its life.
+// A Claimant is a connection that asks for a claim. The claim ends with the connection.
 type Claimant struct{ conn *Conn }
 
-// Claim asks for a device. With noWait it does not wait for one.
+// Claim asks for a device. With noWait it is refused if no device is free.
 func (c *Client) Claim(ctx context.Context, noWait bool) (*Claimant, error) {
 	if _, err := c.call(ctx, Request{Op: OpClaim, NoWait: noWait}); err != nil {
 		return nil, err
@@ -57,7 +56,7 @@ func (c *Client) Claim(ctx context.Context, noWait bool) (*Claimant, error) {
 	return &Claimant{c.conn}, nil
 }
 
-// Next returns what the agent says next. When ctx ends, so does the claim.
+// Next returns the agent's next message. When ctx ends, so does the claim.
 func (c *Claimant) Next(ctx context.Context) (ClaimMessage, error) {
 	defer closeOnDone(ctx, c.conn)()
 	var m ClaimMessage

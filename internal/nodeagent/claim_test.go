@@ -13,7 +13,7 @@ import (
 func TestParseClaim(t *testing.T) {
 	tests := map[string]struct {
 		text string
-		want Claim // zero for an error
+		want Claim // zero if an error is expected
 	}{
 		"a claim":                    {"1.4294967297", Claim{Device: 1, Number: 4294967297}},
 		"the largest":                {"65535.18446744073709551615", Claim{Device: 65535, Number: math.MaxUint64}},

@@ -9,19 +9,19 @@ import (
 	"syscall"
 )
 
-// A Client is one connection to an agent, good for one operation. The methods
-// that return a connection hand it over; the others close it.
+// A Client is one connection to an agent, for one operation. Methods that return a
+// connection hand it over; the others close it.
 type Client struct {
 	path string
 	conn *Conn
 }
 
-// A RefusedError is the agent's own sentence about why it did not do something.
+// A RefusedError is the agent's sentence about why it did not do something.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return e.Reason }
 
-// ErrForeign is what other users than the job's are told, whom the kernel does not let
+// ErrForeign is the error for users other than the job's, whom the kernel does not let
 // connect.
 var ErrForeign = errors.New("the VMs of this job belong to another user, whose processes in the job alone may use them")
 
@@ -41,7 +41,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 // Close gives up a client whose operation was never started.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Hold takes the VM step's place at the agent.
+// Hold keeps the node's VMs running on behalf of the VM step.
 func (c *Client) Hold(ctx context.Context) (*Hold, error) {
 	reply, err := c.call(ctx, Request{Op: OpHold})
 	if err != nil {
@@ -54,8 +54,8 @@ func (c *Client) Hold(ctx context.Context) (*Hold, error) {
 	return &Hold{Node: *reply.Node, conn: c.conn}, nil
 }
 
-// Exec waits until the VMs know each other and returns a connection for a relay,
-// the client side of a yamux session, to the VM in the Reply.
+// Exec waits until the VMs know each other. It returns the client side of a yamux
+// session, for a relay to the VM in the Reply.
 func (c *Client) Exec(ctx context.Context, r Request) (*Conn, Reply, error) {
 	r.Op = OpExec
 	reply, err := c.call(ctx, r)
@@ -75,7 +75,7 @@ func (c *Client) PS(ctx context.Context) (NodeVMs, error) {
 	return c.describe(ctx, Request{Op: OpPS})
 }
 
-// describe makes a request that is answered with the node's VMs.
+// describe makes a request whose answer is the node's VMs.
 func (c *Client) describe(ctx context.Context, r Request) (NodeVMs, error) {
 	reply, err := c.call(ctx, r)
 	if err != nil {
@@ -99,15 +99,15 @@ func (c *Client) Forward(ctx context.Context, vm int, port uint16) (*Conn, error
 	return c.conn, err
 }
 
-// Key lets the holder of a key log in to every VM of the node as the job's owner.
-// It returns the VMs with the host key by which they are known.
+// Key lets the holder of a key log in to every VM of the node as the job's owner. It
+// returns the VMs with their host key.
 func (c *Client) Key(ctx context.Context, authorized, host string) (NodeVMs, error) {
 	defer c.Close()
 	return c.describe(ctx, Request{Op: OpKey, AuthorizedKey: authorized, HostKey: host})
 }
 
-// Stop asks the agent to end; only root may. It returns when the agent is about
-// to exit.
+// Stop asks the agent to end; only root may ask. It returns when the agent is about to
+// exit.
 func (c *Client) Stop(ctx context.Context) error {
 	defer c.Close()
 	if _, err := c.call(ctx, Request{Op: OpStop}); err != nil {
@@ -116,7 +116,7 @@ func (c *Client) Stop(ctx context.Context) error {
 	return c.untilClosed(ctx)
 }
 
-// untilClosed reads away what still comes.
+// untilClosed discards what arrives until the agent closes the connection.
 func (c *Client) untilClosed(ctx context.Context) error {
 	defer closeOnDone(ctx, c.conn)()
 	buf := make([]byte, 512)
@@ -127,13 +127,13 @@ func (c *Client) untilClosed(ctx context.Context) error {
 	}
 }
 
-// call sends the request and reads the reply. It closes the connection if that
-// fails or ctx ends first.
+// call sends the request and reads the reply. It closes the connection if that fails or
+// if ctx ends first.
 func (c *Client) call(ctx context.Context, r Request) (Reply, error) {
 	defer closeOnDone(ctx, c.conn)()
 	var reply Reply
 	err := c.conn.WriteJSON(r)
-	if err == nil || errors.Is(err, syscall.EPIPE) { // who refuses us by sight does not listen
+	if err == nil || errors.Is(err, syscall.EPIPE) { // EPIPE: an agent that refuses by credentials closes before it reads the request
 		err = c.conn.ReadJSON(MaxReply, &reply)
 	}
 	switch {
@@ -162,8 +162,8 @@ type Hold struct {
 	conn *Conn
 }
 
-// SendMap tells the agent all VMs of the job and waits until those of this node
-// know them.
+// SendMap sends the agent the map of all VMs of the job, and waits until the VMs of this
+// node have it.
 func (h *Hold) SendMap(ctx context.Context, all []NodeVMs) error {
 	defer closeOnDone(ctx, h.conn)()
 	err := h.conn.WriteJSON(HoldMessage{Map: all})
@@ -182,10 +182,10 @@ func (h *Hold) SendMap(ctx context.Context, all []NodeVMs) error {
 	return nil
 }
 
-// UntilEnded holds the VMs. When ctx ends, which is the end of the step, it tells
-// the agent and waits until all programs have ended; who cannot wait so long closes
-// the Hold. It returns nil then, or why the VMs cannot go on: io.EOF if the agent
-// is gone.
+// UntilEnded holds the VMs until ctx ends, which is the end of the step. It then tells
+// the agent, waits until all programs have ended, and returns nil; a caller that cannot
+// wait as long closes the Hold. If the VMs cannot go on, it returns the reason: io.EOF
+// if the agent is gone.
 func (h *Hold) UntilEnded(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { _ = h.conn.WriteJSON(HoldMessage{Ending: true}) })()
 	for {
@@ -196,7 +196,7 @@ func (h *Hold) UntilEnded(ctx context.Context) error {
 	}
 }
 
-// Close leaves the agent.
+// Close closes the connection to the agent.
 func (h *Hold) Close() error { return h.conn.Close() }
 
 func (h *Hold) next() (HoldMessage, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// serve plays an agent that answers one request with reply and then does act. It
-// returns the path of its socket and what it was asked.
+// serve plays an agent that answers one request with reply and then calls act. It returns
+// the path of its socket and the request.
 func serve(t *testing.T, reply Reply, act func(*Conn)) (path string, asked chan Request) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "agent.sock")
@@ -114,8 +114,8 @@ func TestARefusalIsTheAgentsSentence(t *testing.T) {
 	}
 }
 
-// An agent that refuses by sight answers and closes before it has read anything, and maybe
-// before anything was sent.
+// An agent that refuses by credentials answers and closes before it reads anything, and
+// maybe before the client sends anything.
 func TestARefusalBySight(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "agent.sock")
 	l, err := net.Listen("unix", path)

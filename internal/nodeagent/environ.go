@@ -6,9 +6,9 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// SocketFromEnv returns where the agent of the calling task's job listens, by the
-// variables that Slurm has set: the node's name and the job. A batch job that was
-// requeued has a restart count. run returns the run directory of a node.
+// SocketFromEnv returns the socket of the agent of the calling task's job. It takes the
+// node's name, the job and its restart count from the variables that Slurm has set. run
+// returns the run directory of a node.
 func SocketFromEnv(run func(node string) string, env func(string) string) (string, error) {
 	node, job := env(slurm.EnvNodeName), env(slurm.EnvJobID)
 	if node == "" || job == "" {

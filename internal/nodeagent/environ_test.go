@@ -5,7 +5,7 @@ import "testing"
 func TestSocketFromEnv(t *testing.T) {
 	tests := map[string]struct {
 		env  map[string]string
-		want string // "" for an error
+		want string // "" if an error is expected
 	}{
 		"a first run":               {map[string]string{"SLURMD_NODENAME": "n1", "SLURM_JOB_ID": "7"}, "/run/n1/jobs/7.0/agent.sock"},
 		"a run after a requeue":     {map[string]string{"SLURMD_NODENAME": "n1", "SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2"}, "/run/n1/jobs/7.2/agent.sock"},

@@ -1,22 +1,23 @@
-// Package nodeagent is the unix socket on which the agent of a job and node is
-// reached: by the job's own hold and exec processes, and by slurmv for people.
+// Package nodeagent is the protocol of the unix socket at which the agent of a job and
+// node listens. Its clients are the job's own hold and exec processes, and slurmv for
+// people.
 //
-// Every connection carries one operation. The client opens with one line of
-// JSON, a [Request]; the server answers with one line of JSON, a [Reply]. After
-// a Reply without Error the connection belongs to the operation:
+// Every connection carries one operation. The client opens with one line of JSON, a
+// [Request]; the server answers with one line of JSON, a [Reply]. After a Reply without
+// Error, the operation uses the connection:
 //
 //	hold     both ends exchange [HoldMessage] lines
 //	exec     a yamux session; the connecting end is its client
-//	claim    the server sends [ClaimMessage] lines; the connection is the claim's life
+//	claim    the server sends [ClaimMessage] lines; the claim ends with the connection
 //	ps       nothing more; the server closes
 //	console  raw bytes, server to client
 //	forward  raw bytes both ways, half-close is kept
 //	key      nothing more; the server closes
 //	stop     nothing more; the server closes when the agent is about to exit
 //
-// Who may call is the server's decision, from the credentials of the peer: others get a
-// Reply with Error before they have said anything. A line is bounded; whatever a client
-// sends is data from a user.
+// The server decides by the peer's credentials who may call: others get a Reply with
+// Error before they have sent anything. The length of a line is bounded; all that a
+// client sends is data from a user.
 package nodeagent
 
 import (
@@ -43,11 +44,11 @@ const (
 	OpStop    = "stop"
 )
 
-// ByDistribution as the VM of a [Request] means: the VM in which the distribution
-// puts the calling task.
+// ByDistribution, as the VM of a [Request], stands for the VM in which the distribution puts
+// the calling task.
 const ByDistribution = -1
 
-// Limits on one line of JSON, in bytes. A map names every VM of the job.
+// Limits on the length of a line, in bytes. A map names every VM of the job.
 const (
 	MaxRequest = 16 << 10
 	MaxReply   = 1 << 20
@@ -75,33 +76,33 @@ type Request struct {
 	// NoWait refuses a claim at once when every device is claimed.
 	NoWait bool `json:"no_wait,omitempty"`
 
-	// Follow keeps a console open for what is still to come.
+	// Follow keeps a console open for later output.
 	Follow bool `json:"follow,omitempty"`
 
-	// Port is the TCP port on 127.0.0.1 of the guest which forward connects to.
+	// Port is the TCP port on the guest's 127.0.0.1 to which forward connects.
 	Port uint16 `json:"port,omitempty"`
 
-	// AuthorizedKey is one line of authorized_keys which op key lets into every
-	// VM of the node as the job's owner, through the guest's sshd.
+	// AuthorizedKey is a line of authorized_keys. Op key makes it valid in every VM of
+	// the node, for the job's owner, through the guest's sshd.
 	AuthorizedKey string `json:"authorized_key,omitempty"`
 
-	// HostKey is a private host key (OpenSSH format) for that sshd. The first that
-	// a node is given stays; the Reply says which it is.
+	// HostKey is a private host key (OpenSSH format) for that sshd. A node keeps the
+	// first one that it gets; the Reply contains the one in use.
 	HostKey string `json:"host_key,omitempty"`
 }
 
-// A Reply answers a [Request]. With Error set, one sentence for the user,
-// nothing else is and the server closes.
+// A Reply answers a [Request]. If Error, one sentence for the user, is set, the other
+// fields are not, and the server closes.
 type Reply struct {
 	Error string `json:"error,omitempty"`
 
-	// Node describes the VMs of this node: hold, ps, exec and key.
+	// Node describes the VMs of this node, in replies to hold, ps, exec and key.
 	Node *NodeVMs `json:"node,omitempty"`
 
-	// VM is the one that exec will start the program in.
+	// VM is the VM in which exec will start the program.
 	VM *VM `json:"vm,omitempty"`
 
-	// IVShmemSize is the size in bytes of the device that an exec has claimed.
+	// IVShmemSize is the size in bytes of the device of an exec's claim.
 	IVShmemSize int64 `json:"ivshmem_size,omitempty"`
 }
 
@@ -111,21 +112,21 @@ type NodeVMs struct {
 	Rank     int    `json:"rank"`               // position of the node in the job
 	Underlay string `json:"underlay,omitempty"` // address at which other nodes reach this one
 	VMs      []VM   `json:"vms"`
-	HostKey  string `json:"host_key,omitempty"` // public, of the sshds in the VMs; with op key
-	Unpinned string `json:"unpinned,omitempty"` // why the VMs have no CPUs to themselves; "" if they have
+	HostKey  string `json:"host_key,omitempty"` // public key of the sshds in the VMs; after op key
+	Unpinned string `json:"unpinned,omitempty"` // why the VMs have no CPUs of their own; "" if they have
 	Image    *Image `json:"image,omitempty"`    // nil until it is known
 
-	// Began is when the launch began on this node, by its clock: the zero of the
-	// times of Stages. Stages are those that the VMs share, in the order in which they
-	// began; several go on at once.
+	// Began is when the launch began on this node, by its clock. The times of Stages
+	// count from it. Stages are those that the VMs share, in the order in which they
+	// began; several overlap.
 	Began  time.Time `json:"began,omitzero"`
 	Stages []Stage   `json:"stages,omitempty"`
 
-	// Claims are those under which programs may run on this node.
+	// Claims are the claims under which programs may run on this node.
 	Claims []Claim `json:"claims,omitempty"`
 }
 
-// An Image is where the VMs of a node read their image, and how it got there.
+// An Image says where the VMs of a node read their image, and how it got there.
 type Image struct {
 	How    string `json:"how"`              // found, waited, copied or direct
 	Copied int64  `json:"copied,omitempty"` // bytes, to the node, by this job
@@ -140,42 +141,41 @@ type VM struct {
 	Name    string  `json:"name"`   // vm<Number>, its host name too
 	Address string  `json:"address,omitempty"`
 	MAC     string  `json:"mac,omitempty"`
-	State   string  `json:"state,omitempty"`  // the stage it is in, or StateReady, StateFailed, StateOff
+	State   string  `json:"state,omitempty"`  // its present stage, or StateReady, StateFailed, StateOff
 	Cause   string  `json:"cause,omitempty"`  // how the guest ended, such as "powered itself off"; with StateOff
-	Stages  []Stage `json:"stages,omitempty"` // those it has been through, in order
+	Stages  []Stage `json:"stages,omitempty"` // its stages so far, in order
 
-	// CPUs are those of the node to which the vCPUs are pinned, "0-3,8", and
-	// EmulatorCPUs those for QEMU's other threads. Both are empty if they are not.
+	// CPUs are the node's CPUs to which the vCPUs are pinned, "0-3,8", and EmulatorCPUs
+	// those for QEMU's other threads. Both are empty if nothing is pinned.
 	CPUs         string `json:"cpus,omitempty"`
 	EmulatorCPUs string `json:"emulator_cpus,omitempty"`
 
-	// Clock is how the VM's clock was last measured; nil until it is.
+	// Clock is the last measurement of the VM's clock; nil before the first.
 	Clock *Clock `json:"clock,omitempty"`
 }
 
-// A Clock is how fast a VM's clock runs.
+// A Clock says how fast a VM's clock runs.
 type Clock struct {
 	Rate   float64 `json:"rate"`   // 1 is as fast as the node's
-	Error  float64 `json:"error"`  // by which the true rate may differ from Rate
+	Error  float64 `json:"error"`  // largest difference between Rate and the true rate
 	Source string  `json:"source"` // the kernel's clock source: kvm-clock, tsc, hpet …
 }
 
-// A Stage of a launch lies between two times in nanoseconds since the launch
-// began on its node, on the node's monotonic clock. Queueing starts before zero.
+// A Stage of a launch has a begin and an end, in nanoseconds since the launch began on
+// its node, by the node's monotonic clock. Queueing begins before zero.
 type Stage struct {
 	Name  string        `json:"name"`
 	Start time.Duration `json:"start_ns"`
 	End   time.Duration `json:"end_ns"`
 }
 
-// A HoldMessage is one line of the conversation after op hold. Exactly one
-// field is set:
+// A HoldMessage is one line of the conversation after op hold. Exactly one field is set:
 //
 //	client  Map     all VMs of the job, once; EOF instead ends the VM step
-//	server  Ready   every VM of the node knows the map
+//	server  Ready   every VM of the node has the map
 //	client  Ending  the step ends: no new programs
-//	server  Ended   all programs have ended, or were given long enough
-//	server  Error   the VMs cannot go on, in one sentence; the server closes
+//	server  Ended   all programs have ended, or have had enough time
+//	server  Error   why the VMs cannot go on, in one sentence; the server closes
 //
 // After Ready, EOF from the client changes nothing.
 type HoldMessage struct {
@@ -186,24 +186,24 @@ type HoldMessage struct {
 	Error  string    `json:"error,omitempty"`
 }
 
-// SocketPath returns where the agent of a job listens; run is the run directory
-// of the node. The restart count is part of the identity of a job.
+// SocketPath returns the path of an agent's socket. run is the run directory of the node.
+// The restart count is part of the identity of a job.
 func SocketPath(run string, job, restart uint32) string {
 	id := strconv.FormatUint(uint64(job), 10) + "." + strconv.FormatUint(uint64(restart), 10)
 	return filepath.Join(run, "jobs", id, "agent.sock")
 }
 
-// ErrLineTooLong is returned for a line above its limit.
+// ErrLineTooLong is the error for a line above its limit.
 var ErrLineTooLong = errors.New("line is too long")
 
-// A Conn is a connection from which lines of JSON and then raw bytes can be
-// read: Read returns also what was buffered behind a line. Both ends use it.
+// A Conn is a connection with lines of JSON followed by raw bytes. Its Read also returns
+// bytes that were buffered after a line. Both ends use it.
 type Conn struct {
 	net.Conn
 	in *bufio.Reader
 }
 
-// NewConn wraps a connection on which nothing has been read.
+// NewConn wraps a connection from which nothing was read.
 func NewConn(c net.Conn) *Conn {
 	return &Conn{Conn: c, in: bufio.NewReader(c)}
 }
@@ -211,7 +211,7 @@ func NewConn(c net.Conn) *Conn {
 // Read reads raw bytes.
 func (c *Conn) Read(p []byte) (int, error) { return c.in.Read(p) }
 
-// CloseWrite ends the sending direction, where the transport can.
+// CloseWrite ends the sending direction, if the transport can do that.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -219,8 +219,8 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// ReadJSON reads one line of at most limit bytes into v. It returns io.EOF if
-// the peer closed between two lines.
+// ReadJSON reads one line of at most limit bytes into v. It returns io.EOF if the peer
+// closed between two lines.
 func (c *Conn) ReadJSON(limit int, v any) error {
 	line, err := c.readLine(limit)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// An Owner is the account that a job's VMs, files and programs belong to.
+// An Owner is the account to which a job's VMs, files and programs belong.
 type Owner struct {
-	Name   string // "" is unknown: messages then say "user UID"
+	Name   string // "" if unknown: messages then say "user UID"
 	UID    uint32
 	GID    uint32
 	Groups []Group // all of them, the primary one first
@@ -16,16 +16,16 @@ type Owner struct {
 	Shell  string
 }
 
-// IDs are whose a file or a device is.
+// IDs are the owner and group of a file or a device.
 type IDs struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
 }
 
-// IDs are those of the owner's own files.
+// IDs returns the ids of the owner's own files.
 func (o Owner) IDs() IDs { return IDs{o.UID, o.GID} }
 
-// A Group is one that an Owner is in.
+// A Group is one of an Owner's groups.
 type Group struct {
 	Name string
 	GID  uint32
@@ -61,8 +61,8 @@ func Lookup(uid, gid uint32) (Owner, error) {
 	return o, nil
 }
 
-// LookupGroup finds a group by its number. It names the group after the number where the
-// user database does not know it.
+// LookupGroup finds a group by its number. If the user database does not know the group,
+// its name is the number.
 func LookupGroup(id string) Group {
 	gid, _ := strconv.ParseUint(id, 10, 32)
 	g := Group{Name: "group" + id, GID: uint32(gid)}

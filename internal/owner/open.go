@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What keeps a file from being opened beside what the system says.
+// Reasons for not opening a file, besides errors of the system.
 var (
 	ErrDirectory  = errors.New("is a directory")
 	ErrNotRegular = errors.New("is not a regular file")
 	ErrKernelFile = errors.New("is the kernel's own (as in /proc and /sys), not a stored file")
 )
 
-// Open opens a regular file for reading, as the owner could do it themselves, and
-// returns also its path without symbolic links. Links of the kernel, such as
-// /proc/PID/cwd, are not followed. If ctx is done first (a file server may not answer),
-// the process that opens is left to its fate.
+// Open opens a regular file for reading, with the owner's rights, and also returns its
+// path without symbolic links. It does not follow links of the kernel, such as
+// /proc/PID/cwd. If ctx is done first (a file server may not answer), Open abandons the
+// process that opens.
 //
-// The error is one of the above, or an [*fs.PathError] whose Op is "open" if it is about
-// the file, and else names what could not be passed on the way.
+// The error is one of the above, or an [*fs.PathError]. Its Op is "open" if the file
+// itself cannot be opened; otherwise it names what could not be passed on the way.
 func (o Owner) Open(ctx context.Context, path string) (file *os.File, real string, err error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -59,7 +59,7 @@ func (o Owner) Open(ctx context.Context, path string) (file *os.File, real strin
 	return os.NewFile(uintptr(fd), real), real, nil
 }
 
-// socketPair returns the two ends of a connection that keeps messages apart.
+// socketPair returns the two ends of a connection that preserves message boundaries.
 func socketPair() (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -95,7 +95,7 @@ func receive(conn *os.File, path string) (fd int, err error) {
 	return -1, readRefusal(answer[:n])
 }
 
-// passed is the descriptor that came with an answer, -1 if none did.
+// passed returns the descriptor in an answer, or -1.
 func passed(rights []byte) (int, error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) == 0 {
@@ -108,8 +108,8 @@ func passed(rights []byte) (int, error) {
 	return fds[0], nil
 }
 
-// examine looks at what came back: the owner could have had another descriptor sent. It
-// returns where the file lies, as the kernel says.
+// examine checks the received descriptor: the owner could have made the process send
+// another one. It returns the file's path, from the kernel.
 func examine(fd int) (path string, err error) {
 	var system unix.Statfs_t
 	var is unix.Stat_t
@@ -141,8 +141,8 @@ func checkRegular(mode uint32) error {
 	return ErrNotRegular
 }
 
-// kernelFiles are the file systems whose files are the kernel's. What these say depends
-// on who reads, and the one who reads here is root.
+// kernelFiles are the file systems whose files the kernel generates. Their content
+// depends on the reader, which is root here.
 var kernelFiles = map[int64]bool{
 	unix.PROC_SUPER_MAGIC: true, unix.SYSFS_MAGIC: true, unix.DEBUGFS_MAGIC: true, unix.TRACEFS_MAGIC: true,
 	unix.SECURITYFS_MAGIC: true, unix.SELINUX_MAGIC: true, unix.SMACK_MAGIC: true, unix.CGROUP_SUPER_MAGIC: true,

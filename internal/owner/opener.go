@@ -11,25 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openerName is the word by which a program with this package knows that it has been
-// started to open one file.
+// openerName is the argument 0 that tells a program with this package to open one file.
 const openerName = "slurmv-opener"
 
-// answerFD is where the answer goes.
+// answerFD is the descriptor to which the answer goes.
 const answerFD = 3
 
 // maxAnswer bounds an answer, in bytes: a number and a path.
 const maxAnswer = 8 + unix.PathMax
 
-// The process that opens is this same program, which all that start it have at hand. It
-// gets no further than here: neither main nor what other packages prepare, such as the
-// loading of libvirt, is for it. (The runtime starts packages in the order of their names;
-// this one needs none that comes late.)
+// The process that opens is this same program, which every caller has at hand. It ends in
+// this function: it must run neither main nor the init functions of other packages, such
+// as the loading of libvirt. (The runtime initialises packages in the order of their
+// names after their imports; this one imports nothing that comes late.)
 func init() {
 	if len(os.Args) != 2 || os.Args[0] != openerName {
 		return
 	}
-	// It has nothing that the user may not have, but nobody need look into it.
+	// The process has nothing secret, but other processes need not look into it.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	file, err := openRegular(os.Args[1])
 	if err != nil {
@@ -40,8 +39,8 @@ func init() {
 	os.Exit(0)
 }
 
-// openRegular finds the file first and opens it then: opening alone can do something to
-// a device, or wait for ever.
+// openRegular first finds the file without opening it: opening a device can have an
+// effect, and opening a pipe can block for ever.
 func openRegular(path string) (*os.File, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	found, err := unix.Openat2(unix.AT_FDCWD, path, &how)
@@ -62,19 +61,19 @@ func openRegular(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// blocked says what on the way to path could not be passed.
+// blocked says what could not be passed on the way to path.
 func blocked(path string, err error) error {
 	var on *fs.PathError
 	if _, walk := filepath.EvalSymlinks(path); errors.As(walk, &on) {
 		return on
 	}
 	if _, plain := os.Stat(path); errors.Is(err, unix.ELOOP) && !errors.Is(plain, unix.ELOOP) {
-		return ErrKernelFile // a link of the kernel's: it can be followed, and was not
+		return ErrKernelFile // os.Stat followed it: it is a link of the kernel
 	}
 	return &fs.PathError{Op: "find", Path: path, Err: err}
 }
 
-// Reasons that are no error numbers, in a refusal.
+// Reasons in a refusal that are not error numbers.
 const (
 	reasonSystem = iota // an error number and a path
 	reasonFile          // an error number of the opening itself, and a path
@@ -85,7 +84,7 @@ const (
 
 var reasons = map[uint32]error{reasonDirectory: ErrDirectory, reasonNotRegular: ErrNotRegular, reasonKernelFile: ErrKernelFile}
 
-// refusal is an error on its way: a reason, an error number, a path.
+// refusal encodes an error for sending: a reason, an error number, a path.
 func refusal(err error) []byte {
 	var on *fs.PathError
 	var number unix.Errno
@@ -107,7 +106,7 @@ func refusal(err error) []byte {
 	return append(text, on.Path[:min(len(on.Path), unix.PathMax)]...)
 }
 
-// readRefusal is refusal backwards.
+// readRefusal is the inverse of refusal.
 func readRefusal(text []byte) error {
 	if len(text) < 8 {
 		return errors.New("the process that was to open the file gave no sensible answer")

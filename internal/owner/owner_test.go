@@ -23,7 +23,7 @@ import (
 
 var alice = Owner{Name: "alice", UID: 54321, GID: 54321, Groups: []Group{{GID: 54322}}}
 
-// shelf is a directory that everybody may pass.
+// shelf makes a directory that everybody may pass.
 func shelf(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -39,7 +39,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// write makes a file of the owner's with the mode.
+// write makes a file with the mode that belongs to whose.
 func write(t *testing.T, path string, mode fs.FileMode, whose Owner) string {
 	t.Helper()
 	must(t, os.WriteFile(path, []byte("text"), mode), os.Chmod(path, mode), os.Chown(path, int(whose.UID), int(whose.GID)))
@@ -56,7 +56,7 @@ func TestOpenHasTheOwnersRights(t *testing.T) {
 	write(t, dir+"/closed/x", 0o644, alice)
 	tests := map[string]struct {
 		path string
-		real string // where it really lies
+		real string // its true path
 		want error
 	}{
 		"their own":                 {path: "mine", real: "mine"},
@@ -91,8 +91,8 @@ func TestOpenHasTheOwnersRights(t *testing.T) {
 	}
 }
 
-// Who waits for a reader of a pipe is let go by the one who opens it: so it is not opened
-// to find out what it is.
+// Opening a pipe wakes a writer that waits for a reader. So Open must find out what a
+// file is without opening it.
 func TestOpenLeavesPipesAlone(t *testing.T) {
 	path := shelf(t) + "/pipe"
 	must(t, unix.Mkfifo(path, 0o666), os.Chmod(path, 0o666))
@@ -115,8 +115,8 @@ func TestOpenLeavesPipesAlone(t *testing.T) {
 	}
 }
 
-// What procfs and sysfs say depends on who reads. The first is open to every user: what
-// alice reads there is about themselves, and what root would is not.
+// Files of procfs and sysfs depend on the reader. The first is open to every user: it
+// shows alice her own data, but would show root other data.
 func TestOpenRefusesTheKernelsFiles(t *testing.T) {
 	dir := shelf(t)
 	mine := write(t, dir+"/mine", 0o644, alice)
@@ -148,8 +148,8 @@ func standIn(t *testing.T, whose Owner, dir string) int {
 	return cmd.Process.Pid
 }
 
-// A link below /proc/PID leads past all directories on the way, if who follows it may
-// look into that process: as root may into every one, and alice into hers.
+// A link below /proc/PID leads past all directories on the way, for everybody who may
+// inspect that process: root may inspect every process, and alice hers.
 func TestOpenFollowsNoLinkOfTheKernels(t *testing.T) {
 	dir := shelf(t)
 	must(t, os.Mkdir(dir+"/closed", 0o700), os.Mkdir(dir+"/closed/work", 0o755))
@@ -175,7 +175,7 @@ func TestOpenFollowsNoLinkOfTheKernels(t *testing.T) {
 	}
 }
 
-// What the process that opens sends back can be anything that its user has.
+// The process that opens can send back any descriptor that its user has.
 func TestExamineLooksAtWhatCameBack(t *testing.T) {
 	dir := shelf(t)
 	open := func(path string) int {
@@ -216,7 +216,7 @@ func TestAnswersThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// stuckOpener is the process that opens, at the moment at which it would answer.
+// stuckOpener starts a process that opens a file and stops just before it answers.
 func stuckOpener(t *testing.T, path string) int {
 	t.Helper()
 	ours, theirs, err := socketPair()
@@ -259,7 +259,7 @@ func awaitFile(t *testing.T, pid int, path string) {
 				opened++
 			}
 		}
-		if opened == 2 { // found, and opened
+		if opened == 2 { // one by finding, one by opening
 			return
 		}
 	}
@@ -343,7 +343,7 @@ func TestCommandIsTheOwners(t *testing.T) {
 	}
 }
 
-// A program whose output another process of the owner's holds open has ended all the same.
+// A program counts as ended even if another process of the owner holds its output open.
 func TestCommandDoesNotWaitForWhoHoldsItsOutput(t *testing.T) {
 	shelf(t)
 	cmd := alice.Command(t.Context(), "/bin/sh", "-c", "sleep 1000 & echo $! >&2")

@@ -6,7 +6,8 @@ import (
 	"unicode"
 )
 
-// A Tail keeps the end of what a program writes: as the owner's, it can write any amount.
+// A Tail keeps the end of a program's output, since a program of the owner can write any
+// amount.
 type Tail struct{ text []byte }
 
 func (t *Tail) Write(p []byte) (int, error) {
@@ -16,7 +17,8 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Line returns the last line, bounded and without what a terminal would act on.
+// Line returns the last line, shortened and without characters on which a terminal would
+// act.
 func (t *Tail) Line() string {
 	lines := bytes.Split(bytes.TrimSpace(t.text), []byte("\n"))
 	line := strings.Map(func(r rune) rune {

@@ -1,6 +1,6 @@
-// Package play has tests play parts in other processes: as another user, without
-// privileges, with few open files. Such a process is the test's own program again, in
-// which the test TestPlay of its package calls [Main].
+// Package play lets tests play parts in other processes: as another user, without
+// privileges, or with few open files. Such a process is the test's own program again,
+// whose test TestPlay calls [Main].
 package play
 
 import (
@@ -23,17 +23,17 @@ import (
 	"github.com/slurm-v/slurm-v/internal/process"
 )
 
-// The users whose parts are played: a job's owner, and another.
+// The users who play the parts: a job's owner, and another user.
 const (
 	Owner    = 65533
 	Stranger = 65534
 )
 
-// variable is that of the environment which says what part a process plays.
+// variable is the environment variable that names the part of a process.
 const variable = "SLURMV_PLAY"
 
-// Main plays the part that this process was started for. In the tests' own process it skips
-// the test.
+// Main plays the part for which this process was started. In the tests' own process it
+// skips the test.
 func Main(t *testing.T, parts map[string]func(t *testing.T, rest string)) {
 	name, rest, _ := strings.Cut(os.Getenv(variable), " ")
 	if name == "" {
@@ -49,7 +49,7 @@ type Player struct {
 	out *bufio.Reader
 }
 
-// Start has another process play a part: its name, a space, and what the part gets.
+// Start starts a process that plays a part. part is its name, a space, and its argument.
 func Start(t *testing.T, part string, as *syscall.SysProcAttr) *Player {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -65,17 +65,17 @@ func Start(t *testing.T, part string, as *syscall.SysProcAttr) *Player {
 	p := &Player{Cmd: c, In: in, out: bufio.NewReader(out)}
 	t.Cleanup(func() {
 		_ = in.Close()
-		_ = c.Wait() // it ends by itself, with what it has started
+		_ = c.Wait() // it ends by itself, together with the processes that it has started
 	})
 	return p
 }
 
-// As is a process of the user uid.
+// As returns the attributes of a process of user uid.
 func As(uid uint32) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 }
 
-// Says returns what follows in the next line that begins with word, "" at the end.
+// Says returns the rest of the next line that begins with word, or "" at the end.
 func (p *Player) Says(word string) string {
 	for {
 		line, err := p.out.ReadString('\n')
@@ -88,7 +88,7 @@ func (p *Player) Says(word string) string {
 	}
 }
 
-// OpenDir is a directory that all users pass through.
+// OpenDir makes a directory that all users may pass.
 func OpenDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "slurmv")
@@ -102,13 +102,13 @@ func OpenDir(t *testing.T) string {
 	return dir
 }
 
-// held are connections that must not be closed by the garbage collector.
+// held are connections that the garbage collector must not close.
 var held []net.Conn
 
 // settled is how long a connection has to stay open to count as kept.
 const settled = 2 * time.Second
 
-// Hold opens connections to a socket that say nothing, and returns how many are kept.
+// Hold opens silent connections to a socket, and returns how many stay open.
 func Hold(socket string, count int) string {
 	for range count {
 		conn, err := net.Dial("unix", socket)
@@ -132,8 +132,8 @@ func Hold(socket string, count int) string {
 	return fmt.Sprintf("%d kept", kept.Load())
 }
 
-// Privileges are those of all threads whose status a pattern of files matches, if they are
-// the same.
+// Privileges returns the privileges of the threads whose status files match pattern. They
+// must all be the same.
 func Privileges(t *testing.T, pattern string) string {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -164,7 +164,7 @@ func PrivilegesIn(status string) string {
 	return strings.Join(all, " ")
 }
 
-// HasEnded reports whether a child is a zombie, or about to be one: it waits a moment.
+// HasEnded reports whether a child is a zombie. It waits a moment for it to become one.
 func HasEnded(t *testing.T, pid int) bool {
 	t.Helper()
 	for range 20 {

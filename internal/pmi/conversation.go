@@ -18,30 +18,30 @@ type Layout struct {
 
 const mappingKey = "PMI_process_mapping"
 
-// maxUnanswered bounds the requests a client may send without reading answers.
+// maxUnanswered bounds the requests that a client may send without reading answers.
 const maxUnanswered = 1024
 
 var errUnanswered = errors.New("relay PMI: the program sends requests and reads no answers")
 
-// A conversation is what a relay must remember of one client's exchange. Its
-// methods are called from both directions.
+// A conversation is the state that a relay keeps of one client's exchange. Its methods
+// are called from both directions.
 type conversation struct {
 	layout Layout
 
 	mu      sync.Mutex
 	dialect Dialect // 0 before the client's first message
-	asked   []bool  // unanswered requests for values: true for the mapping
+	asked   []bool  // unanswered requests for values: true if for the mapping
 }
 
-// framing is the dialect of the next message; the first is a line in both.
+// framing returns the dialect of the next message; the first is a line in both dialects.
 func (c *conversation) framing() Dialect {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return max(c.dialect, PMI1)
 }
 
-// request takes a client's message. It returns what goes to the server, or
-// what the client gets as an answer at once; either may be nil.
+// request takes a client's message. It returns what to send to the server, or what to
+// answer the client at once; either may be nil.
 func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,8 +71,8 @@ func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
 	return msg, nil, nil
 }
 
-// refuseSpawn answers a PMI-1 spawn request, which may come in several
-// messages; the answer follows the last.
+// refuseSpawn answers a PMI-1 spawn request. The request may have several messages; the
+// answer follows the last.
 func refuseSpawn(msg []byte) []byte {
 	lines := strings.ReplaceAll(string(msg), "\n", " ")
 	total, _ := field(PMI1, []byte(lines), "totspawns")
@@ -91,7 +91,7 @@ func (c *conversation) nodeAttribute(msg []byte) []byte {
 	return frame(PMI2, strings.Replace(body(PMI2, msg), ";key=", named, 1))
 }
 
-// answer takes a server's message and returns what the client gets.
+// answer takes a server's message and returns the message for the client.
 func (c *conversation) answer(msg []byte) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,9 +108,9 @@ func (c *conversation) answer(msg []byte) []byte {
 	return msg
 }
 
-// mapping returns msg with the mapping by VM in place of value. Without a
-// mapping that fits, the answer is "not found": MPICH then compares the names
-// of the hosts, which are the VMs' own.
+// mapping returns msg with the mapping by VM in place of value. If no mapping fits into a
+// message, the answer is "not found": MPICH then compares host names, which are the VMs'
+// own.
 func (c *conversation) mapping(d Dialect, msg []byte, value string) []byte {
 	m, err := ParseMapping(value)
 	if err != nil {
@@ -134,7 +134,7 @@ func notFound(d Dialect) []byte {
 	return []byte("cmd=get_result rc=1\n")
 }
 
-// frame puts the length before a PMI-2 body, as Slurm writes it.
+// frame puts the length before a PMI-2 body, in Slurm's form.
 func frame(d Dialect, body string) []byte {
 	if d == PMI2 {
 		return fmt.Appendf(nil, "%-6d%s", len(body), body)
@@ -142,7 +142,7 @@ func frame(d Dialect, body string) []byte {
 	return []byte(body)
 }
 
-// body is a message without its length.
+// body returns a message without its length.
 func body(d Dialect, msg []byte) string {
 	if d == PMI2 {
 		return string(msg[min(6, len(msg)):])

@@ -2,7 +2,7 @@ package pmi
 
 import "fmt"
 
-// A Distribution says how the tasks of a node are spread over its VMs.
+// A Distribution says how a node's tasks are spread over its VMs.
 type Distribution string
 
 // Block fills one VM after the other; Cyclic deals the tasks out in turn.
@@ -22,11 +22,11 @@ func ParseDistribution(text string) (Distribution, error) {
 	return "", fmt.Errorf("%q is not a distribution over VMs: use block or cyclic", text)
 }
 
-// VMOf returns the index of the VM, among the vms of a node, that runs the
-// task with the given local id (SLURM_LOCALID) of localTasks tasks on the
-// node. Blocks differ by one task at most and the first VMs get the larger
-// ones. It is the one rule of distribution: the node agent starts tasks by it and
-// [Mapping.ToVMs] tells MPI of it.
+// VMOf returns the index of the VM that runs a task, among the vms of a node. localID
+// (SLURM_LOCALID) is the task's number among the localTasks tasks on the node. Blocks
+// differ by one task at most, and the first VMs get the larger ones. This is the only
+// of distribution of distribution: the node agent starts tasks by it, and [Mapping.ToVMs] tells MPI about
+// it.
 func VMOf(localID, localTasks, vms int, dist Distribution) int {
 	if dist == DistCyclic {
 		return localID % vms
@@ -38,9 +38,9 @@ func VMOf(localID, localTasks, vms int, dist Distribution) int {
 	return localID / (size + 1)
 }
 
-// ToVMs returns the mapping by VM that belongs to m, the mapping by node. VMs
-// are numbered in the order of their first rank: MPI compares the numbers only,
-// and without gaps they make short lists.
+// ToVMs returns the mapping by VM for m, the mapping by node. It numbers VMs in the order
+// of their first rank: MPI only compares the numbers, and without gaps they make short
+// lists.
 func (m Mapping) ToVMs(ranks, vmsPerNode int, dist Distribution) Mapping {
 	nodes := m.Places(ranks)
 	localTasks := map[int]int{}

@@ -11,9 +11,9 @@ import (
 // in the order of the ranks.
 type Block struct{ First, Nodes, PerNode int }
 
-// A Mapping tells the place (node or VM) of each rank, as the value of
-// PMI_process_mapping does: "(vector,(0,2,4))" is ranks 0-3 on place 0 and 4-7
-// on place 1. When the blocks are used up and ranks are left, they start again.
+// A Mapping gives the place (node or VM) of each rank, like the value of
+// PMI_process_mapping: "(vector,(0,2,4))" puts ranks 0-3 on place 0 and 4-7 on place 1.
+// If ranks are left after the last block, the blocks start again.
 type Mapping []Block
 
 // maxPlace bounds the numbers in a mapping, far above any cluster.
@@ -59,7 +59,7 @@ func parseBlock(text string) (Block, string, error) {
 	return Block{n[0], n[1], n[2]}, rest, nil
 }
 
-// String is the value of PMI_process_mapping for m.
+// String returns the value of PMI_process_mapping for m.
 func (m Mapping) String() string {
 	var b strings.Builder
 	b.WriteString("(vector")
@@ -106,9 +106,9 @@ func MappingOf(places []int) Mapping {
 	return m
 }
 
-// Wrapped returns the shortest beginning of m that gives the same places to
-// that many ranks because it starts again. MPICH starts again at the first
-// block of place 0, so m must begin there.
+// Wrapped returns the shortest prefix of m that gives that many ranks the same places,
+// because it starts again at its end. MPICH starts again at the first block of place 0,
+// so m must begin there.
 func (m Mapping) Wrapped(ranks int) Mapping {
 	places := m.Places(ranks)
 	period := 0

@@ -136,7 +136,8 @@ func TestParseDistribution(t *testing.T) {
 	}
 }
 
-// Whatever a mapping says, its text and its shortest forms say the same.
+// A mapping equals what its text reads back as, and its shortest form gives the same
+// places.
 func FuzzMapping(f *testing.F) {
 	f.Add("(vector,(0,2,4))", uint16(8), uint8(2), false)
 	f.Add("(vector,(0,1,3),(1,1,1))", uint16(4), uint8(3), true)

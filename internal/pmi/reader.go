@@ -19,9 +19,9 @@ func NewReader(r io.Reader) *Reader {
 	return &Reader{in: bufio.NewReader(r)}
 }
 
-// Next returns the next message with its framing. The first message of either
-// direction is a line, whatever the dialect. At the end of the stream between
-// two messages the error is [io.EOF], inside one [io.ErrUnexpectedEOF].
+// Next returns the next message with its framing. The first message of either direction
+// is a line, whatever the dialect. At the end of the stream the error is [io.EOF], or
+// [io.ErrUnexpectedEOF] inside a message.
 func (r *Reader) Next(d Dialect) ([]byte, error) {
 	if d == PMI2 {
 		return r.counted()

@@ -40,7 +40,7 @@ func TestReaderCutsMessages(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			// One byte at a time: a message is whole wherever reads end.
+			// One byte at a time: a message is whole wherever the reads end.
 			r := NewReader(iotest.OneByteReader(strings.NewReader(tt.stream)))
 			var got []string
 			var err error
@@ -81,7 +81,7 @@ func TestReaderRefuses(t *testing.T) {
 	}
 }
 
-// The messages of a stream, joined, are the beginning of the stream.
+// The messages of a stream, joined, are a prefix of the stream.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte("cmd=init pmi_version=2\n13    cmd=finalize;"), true)
 	f.Add([]byte("mcmd=spawn\nendcmd\ncmd=finalize\n"), false)

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Relay joins a PMI server, the descriptor of PMI_FD, to a client, the program
-// in a VM. It returns when one of them ends: nil at the end of a stream. The
-// caller then closes both, which also ends the other direction's reading.
+// Relay connects a PMI server, the descriptor of PMI_FD, to a client, the program in a
+// VM. It returns when one of them ends, with nil at the end of a stream. The caller then
+// closes both, which also ends reading in the other direction.
 func Relay(server, client io.ReadWriter, layout Layout) error {
 	if layout.VMsPerNode < 1 || layout.Ranks < 1 {
 		return fmt.Errorf("relay PMI: %d ranks on nodes of %d VMs cannot be", layout.Ranks, layout.VMsPerNode)
@@ -65,8 +65,7 @@ func downstream(talk *conversation, server io.Reader, toClient io.Writer) error 
 	}
 }
 
-// writeMessage writes a whole message at once: slurmstepd takes one message
-// per read.
+// writeMessage writes a whole message at once: slurmstepd expects one message per read.
 func writeMessage(w io.Writer, msg []byte) error {
 	if msg == nil {
 		return nil

@@ -10,15 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fourVMs is rank 2 or 3 of four ranks on a node of two VMs.
+// fourVMs describes rank 2 or 3 of four ranks on a node with two VMs.
 var fourVMs = Layout{Ranks: 4, VMsPerNode: 2, VM: 1, Distribution: DistBlock}
 
-// A message is one of a conversation: what one side sends and what must
-// come out on which side.
+// A message is one of a conversation: what one side sends, and what each side must receive.
 type message struct {
 	client, server string // what a side sends; one of the two
-	toServer       string // what the relay makes of the client's message
-	toClient       string // what the relay makes of either
+	toServer       string // the client's message as the server receives it
+	toClient       string // what the client receives
 }
 
 func TestRelayConversation(t *testing.T) {
@@ -139,7 +138,7 @@ func TestRelayConversation(t *testing.T) {
 	}
 }
 
-// triangle is a mapping without any regularity: node i has i+1 ranks.
+// triangle returns an irregular mapping: node i has i+1 ranks.
 func triangle(nodes int) Mapping {
 	var m Mapping
 	for i := range nodes {
@@ -148,8 +147,8 @@ func triangle(nodes int) Mapping {
 	return m
 }
 
-// A side is one end of a relayed conversation. Its pipe hands over one Write
-// per Read, so expect sees whether a message was written at once.
+// A side is one end of a relayed conversation. Its pipe returns one Write per Read, so
+// expect sees whether a message was written at once.
 type side struct {
 	t    *testing.T
 	conn net.Conn

@@ -1,4 +1,4 @@
-// Package privileges takes privileges from this process for good.
+// Package privileges permanently removes privileges from this process.
 package privileges
 
 import (
@@ -9,17 +9,17 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
-// noRoot makes uid 0 an ordinary user of files: no program that is started gets a
-// capability for being root's, and nothing makes that undone.
+// noRoot makes uid 0 an ordinary user who owns root's files. Programs that the process
+// starts get no capabilities for uid 0, and the setting cannot be undone.
 const noRoot = cap.SecbitNoRoot | cap.SecbitNoRootLocked |
 
 	cap.SecbitNoSetUIDFixup | cap.SecbitNoSetUIDFixupLocked |
 	cap.SecbitKeepCapsLocked |
 	cap.SecbitNoCapAmbientRaise | cap.SecbitNoCapAmbientRaiseLocked
 
-// Shed takes from this process, for good, all capabilities but those to keep, and the means
-// of gaining others. The calls reach all threads, those of C libraries too. Files that the
-// process opens from then on are root's own: it cannot pass over permissions any more.
+// Shed permanently removes all capabilities except those in keep, and the means of gaining
+// others. It affects all threads, including those of C libraries. From then on, the
+// process can open only files that uid 0 may open by their permissions.
 func Shed(keep []cap.Value) error {
 	_, err := cap.Prctlw(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	if err == nil {
@@ -37,7 +37,7 @@ func Shed(keep []cap.Value) error {
 	return nil
 }
 
-// KeepOnly gives up all capabilities but those to keep.
+// KeepOnly gives up all capabilities except those in keep.
 func KeepOnly(keep []cap.Value) error {
 	set := cap.NewSet()
 	err := errors.Join(set.SetFlag(cap.Permitted, true, keep...), set.SetFlag(cap.Effective, true, keep...))
@@ -47,7 +47,7 @@ func KeepOnly(keep []cap.Value) error {
 	return set.SetProc()
 }
 
-// allCapabilities are those that this kernel knows.
+// allCapabilities returns the capabilities that this kernel knows.
 func allCapabilities() []cap.Value {
 	all := make([]cap.Value, cap.MaxBits())
 	for i := range all {

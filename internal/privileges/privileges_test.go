@@ -14,7 +14,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/play"
 )
 
-// Every thread gives up its privileges, and no program that is started has any.
+// Every thread gives up its privileges, and programs that are started have none.
 func TestPrivilegesAreShed(t *testing.T) {
 	p := play.Start(t, "shed", nil)
 	for _, tt := range []struct{ what, want string }{
@@ -32,7 +32,7 @@ func TestPrivilegesAreShed(t *testing.T) {
 	t.Log("it took", p.Says("took"))
 }
 
-// playShed has threads of Go and of libvirt, which makes its own.
+// playShed has threads of Go and of libvirt, which makes threads of its own.
 func playShed(t *testing.T, _ string) {
 	driver, err := libvirt.NewConnect("test:///default")
 	if err != nil {
@@ -58,7 +58,7 @@ func playShed(t *testing.T, _ string) {
 	fmt.Println("took:", took, "with", len(threads), "threads")
 }
 
-// abridge says whether a process of root's has what root has here.
+// abridge says whether a root process has all that root has on this machine.
 func abridge(privileges string) string {
 	if strings.Contains(privileges, "CapEff 0") && !strings.Contains(privileges, "CapEff 0000000000000000") {
 		return "all"

@@ -1,5 +1,5 @@
-// Package process ends processes of which no more than the number is known, and tells what
-// they run.
+// Package process ends processes that are known only by their ids, and reads their
+// command lines.
 package process
 
 import (
@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kill kills pid if it is still the process that the caller means, and returns when it
-// has ended.
+// Kill kills pid if still says that it is the process that the caller means. It returns
+// when the process has ended.
 func Kill(ctx context.Context, pid int, still func() bool) error {
 	return kill(pid, still, func(fd int) error { return wait(ctx, fd, pid) })
 }
 
-// SendKill is [Kill] that does not wait for the end of the process.
+// SendKill is [Kill] without waiting for the end of the process.
 func SendKill(pid int, still func() bool) error {
 	return kill(pid, still, func(int) error { return nil })
 }
 
-// kill asks still once the process is held by a descriptor: its number cannot be reused
-// any more. then gets the descriptor.
+// kill opens a descriptor of the process before it calls still: from then on the kernel
+// cannot reuse the id. After the kill it calls then with the descriptor.
 func kill(pid int, still func() bool, then func(fd int) error) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -59,7 +59,7 @@ func wait(ctx context.Context, fd, pid int) error {
 	return fmt.Errorf("wait for process %d to end: %w", pid, ctx.Err())
 }
 
-// Argument returns word i of the command line of a process, "" if there is none.
+// Argument returns word i of the command line of a process, or "".
 func Argument(pid, i int) string {
 	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	words := bytes.Split(line, []byte{0})

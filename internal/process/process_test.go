@@ -10,7 +10,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/process"
 )
 
-// The number of a process that has ended may be another's by the time it is killed.
+// When a process is killed, its id may belong to another process already.
 func TestAProcessThatIsAnotherIsNotKilled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

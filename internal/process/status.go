@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// ParseStatus returns the words behind each name in the text of /proc/PID/status.
+// ParseStatus returns the words after each name in the text of /proc/PID/status.
 func ParseStatus(status string) map[string][]string {
 	fields := map[string][]string{}
 	for line := range strings.Lines(status) {

@@ -1,7 +1,7 @@
 // Package program finds the programs that root runs in a user's job.
 //
-// They come from directories in which only root writes, never from the caller's PATH,
-// which by sudo is the user's on some systems.
+// They come from directories in which only root can write, never from the caller's PATH:
+// on some systems sudo keeps the user's PATH.
 package program
 
 import (
@@ -12,11 +12,11 @@ import (
 )
 
 // Path is PATH for root's own processes, and where [Find] looks. The plugin gives the
-// agent the same (spank/node.c).
+// agent the same PATH (spank/node.c).
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Find returns the absolute path of a program: the one in first, a directory that the
-// site's configuration names, or the first one in [Path]. first may be "".
+// Find returns the absolute path of a program. It looks in first, a directory from the
+// site's configuration that may be "", and then in [Path].
 func Find(first, name string) (string, error) {
 	return find(first+":"+Path, name)
 }

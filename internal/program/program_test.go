@@ -43,8 +43,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// The caller's PATH does not count, and a program that the caller can put there is seen
-// to be found by it.
+// Find ignores the caller's PATH. As a control, the caller's own lookup finds the program
+// that the caller has put there.
 func TestFindDoesNotLookAtPATH(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir+"/sh", 0o755)

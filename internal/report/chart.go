@@ -9,23 +9,23 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// All lengths are in SVG user units, which are pixels where the picture is not scaled.
+// All lengths are in SVG user units, which are pixels unless the picture is scaled.
 const (
 	width      = 1120.0
 	legendStep = 22.0
-	caption    = 172.0 // room for what a line of the legend is about
+	caption    = 172.0 // room for the caption of a line of the legend
 	axisLine   = 24.0
 	labelX     = 6.0
 	indent     = 14.0 // of a VM's name below its node's
-	letter     = 7.0  // estimated width of a letter at 12 units
-	bold       = 7.9  // the same of a letter of a node's name
-	inBar      = 6.4  // the same at 11 units
-	endRoom    = 62.0 // on the right, for the time at which a VM was up
+	letter     = 7.0  // estimated width of a letter at size 12
+	bold       = 7.9  // estimated width of a letter in a node's name
+	inBar      = 6.4  // estimated width of a letter at size 11
+	endRoom    = 62.0 // on the right, for the time at which a VM was ready
 	nodeGap    = 8.0
 )
 
-// A chart is the launch in the coordinates of the picture. Its head is the legend and
-// the upper labels of the time axis, its body the lanes. Both begin at y = 0, so that a
+// A chart is the launch in the coordinates of the picture. Its head is the legend and the
+// upper labels of the time axis; its body is the lanes. Both begin at y = 0, so that a
 // page can keep the head in sight while the body scrolls.
 type chart struct {
 	title               string
@@ -37,7 +37,7 @@ type chart struct {
 	rows                []row
 }
 
-// A legendLine has the stages that nodes have, or those that VMs have.
+// A legendLine has the stages of nodes, or those of VMs.
 type legendLine struct {
 	y       float64 // of the caption
 	caption string
@@ -50,13 +50,13 @@ type legendEntry struct {
 	stage, meaning string
 }
 
-// A key is how a stage is drawn.
+// A key says how a stage is drawn.
 type key struct {
-	colour int // of picture.css
+	colour int // a class of picture.css
 	shared bool
 }
 
-// class names the rules of picture.css for the key.
+// class returns the class in picture.css for the key.
 func (k key) class() string {
 	if k.shared {
 		return fmt.Sprintf("bar c%d shared", k.colour)
@@ -74,11 +74,11 @@ type tick struct {
 type row struct {
 	y           float64
 	labelX      float64
-	label, full string // label is full, cut to the room that there is
+	label, full string // label is full, shortened to the available room
 	node        bool   // the first lane of a node
 	bars        []bar
 	endX        float64
-	end         string // when the last stage of the VM ended, or that the VM failed
+	end         string // when the last stage of the VM ended, or "failed"
 	endTitle    string
 	failed      bool
 }
@@ -86,12 +86,13 @@ type row struct {
 type bar struct {
 	x, width float64
 	key
-	text  string // "" where it does not fit
+	text  string // "" if it does not fit
 	title string
 }
 
-// colours index picture.css. Shared stages and those of VMs are drawn differently, so a
-// colour may stand for one of each. Stages that follow one another differ in colour.
+// colours are numbers of classes in picture.css. A shared stage and a VM's stage may have
+// the same colour, because they are drawn differently. Consecutive stages have different
+// colours.
 var colours = map[string]int{
 	"queue": 0, "image": 1, "taps": 2, "vf": 3, "plan": 4, "libvirt": 5, "template": 6, "network": 7, "ivshmem": 8,
 	"wait": 0, "start": 1, "define": 2, "restore": 3, "disk": 4, "boot": 5, "agent": 7,
@@ -124,7 +125,7 @@ func newChart(nodes []nodeagent.NodeVMs) chart {
 	return c
 }
 
-// labelRoom is the width of the column of names.
+// labelRoom returns the width of the column of names.
 func labelRoom(all []lane) float64 {
 	longest := 0
 	for _, l := range all {
@@ -133,7 +134,7 @@ func labelRoom(all []lane) float64 {
 	return min(260, indent+12+bold*float64(max(4, longest)))
 }
 
-// addLegend explains the stages that occur, in the order in which they first began.
+// addLegend explains the stages that occur, in the order of their first begin.
 func (c *chart) addLegend(nodes []nodeagent.NodeVMs) {
 	shared, own := map[string]bool{}, map[string]bool{}
 	for _, l := range lanes(nodes) {
@@ -172,8 +173,8 @@ func (c *chart) addLegendLine(about string, rows []Row, occurs map[string]bool, 
 	c.legend = append(c.legend, l)
 }
 
-// x is where a time since the zero of the picture lies. Records with impossible times
-// must not draw outside of the picture.
+// x returns the position of a time since the picture's zero. It keeps impossible times
+// from records inside the picture.
 func (c *chart) x(at, span time.Duration) float64 {
 	part := at.Seconds() / span.Seconds()
 	return c.left + min(1, max(0, part))*(c.right-c.left)
@@ -188,7 +189,8 @@ func (c *chart) addTicks(span time.Duration) {
 	}
 }
 
-// tickStep is 1, 2 or 5 times a power of ten, in seconds, with at most ten steps in the span.
+// tickStep returns 1, 2 or 5 times a power of ten, in seconds, so that span has at most
+// ten steps.
 func tickStep(span float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(span/10)))
 	for _, digit := range []float64{1, 2, 5} {
@@ -226,7 +228,7 @@ func (c *chart) row(l lane, span time.Duration) row {
 	return r
 }
 
-// ending is what stands behind the bars of a VM.
+// ending returns the text after the bars of a VM.
 func ending(l lane) (text, title string) {
 	switch {
 	case l.failed:
@@ -238,7 +240,7 @@ func ending(l lane) (text, title string) {
 	return seconds(at), fmt.Sprintf("%s has been through its own stages %s after the request", l.vm, precise(at))
 }
 
-// cut shortens a text to so many letters.
+// cut shortens a text to that many letters.
 func cut(text string, letters int) string {
 	all := []rune(text)
 	if len(all) <= letters {
@@ -247,7 +249,7 @@ func cut(text string, letters int) string {
 	return string(all[:max(1, letters-1)]) + "…"
 }
 
-// thinnest is how wide a bar is at least, since a stage of some milliseconds is to be seen, too.
+// thinnest is the least width of a bar, so that stages of some milliseconds are visible.
 const thinnest = 1.0
 
 func (c *chart) bar(l lane, s nodeagent.Stage, span time.Duration) bar {
@@ -259,7 +261,7 @@ func (c *chart) bar(l lane, s nodeagent.Stage, span time.Duration) bar {
 	return b
 }
 
-// barTitle is what a browser shows when the pointer is over a bar.
+// barTitle returns the text that a browser shows while the pointer is on a bar.
 func barTitle(l lane, s nodeagent.Stage) string {
 	whose := "shared by the VMs of " + l.node
 	if l.vm != "" {

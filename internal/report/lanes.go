@@ -7,15 +7,15 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// A lane is one line of the picture. A VM has one lane. A node has one lane for each
-// stage that goes on at the same time as others.
+// A lane is one line of the picture. A VM has one lane. A node has as many lanes as it
+// has overlapping stages.
 type lane struct {
 	label  string // "" in the further lanes of a node
 	node   string
-	vm     string            // "" in the lanes of a node, whose stages all its VMs share
+	vm     string            // "" in the lanes of a node, with the stages that its VMs share
 	stages []nodeagent.Stage // in order, without overlaps
 	offset time.Duration     // from the zero of the picture to the zero of the stages
-	failed bool              // the VM did not come up
+	failed bool              // the VM did not become ready
 }
 
 // lanes puts each node above its VMs.
@@ -38,10 +38,10 @@ func lanes(nodes []nodeagent.NodeVMs) []lane {
 	return all
 }
 
-// visible is how long a shared stage must take to get into the picture.
+// visible is the least duration of a shared stage that is drawn.
 const visible = time.Millisecond
 
-// apart spreads stages, ordered by their beginnings, over as few lanes as they need.
+// apart spreads stages, ordered by their begin, over as few lanes as they need.
 func apart(stages []nodeagent.Stage) (spread [][]nodeagent.Stage) {
 	for _, s := range stages {
 		if s.End-s.Start < visible {

@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// Picture and page are trees of elements, which escape every name when they are written.
-// html/template would do that as well. But it calls methods by their names, so that the
-// linker keeps all methods of all types: slurmv would have 3 MB more.
+// Picture and page are trees of elements, which escape all names and texts when they are
+// written. html/template could do that as well, but it calls methods by name, so the
+// linker would keep all methods of all types: slurmv would grow by 3 MB.
 
-// A markup is an element or what stands in one. What it writes is HTML and also XML.
+// A markup is an element or its content. The output is both HTML and XML.
 type markup interface{ write(out *strings.Builder) }
 
 type (
-	// An element has attributes, names and values in turns.
+	// An element has attributes, as alternating names and values.
 	element struct {
 		name    string
 		attrs   []string
@@ -48,10 +48,10 @@ func (e element) write(out *strings.Builder) {
 	}
 }
 
-// endless elements have no content: in HTML, others must have an end tag.
+// endless elements have no content; in HTML, all others must have an end tag.
 var endless = map[string]bool{"meta": true, "rect": true, "line": true}
 
-// ownLine elements end a line of the file, for readers of the file.
+// ownLine elements end a line of the file, which makes the file readable.
 var ownLine = map[string]bool{"g": true, "svg": true, "tr": true, "style": true, "h1": true, "h2": true, "p": true, "head": true, "text": true}
 
 func (all fragment) write(out *strings.Builder) {
@@ -64,8 +64,8 @@ func (t text) write(out *strings.Builder) { out.WriteString(escape(string(t))) }
 
 func (c css) write(out *strings.Builder) { out.WriteString("\n" + string(c)) }
 
-// escape makes text of what would be markup. Control characters and broken encodings,
-// which XML does not allow, become U+FFFD.
+// escape makes s safe as text. It replaces control characters and broken encodings, which
+// XML does not allow, by U+FFFD.
 func escape(s string) string {
 	return html.EscapeString(strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0xFFFE || r == 0xFFFF {
@@ -75,7 +75,7 @@ func escape(s string) string {
 	}, strings.ToValidUTF8(s, string(utf8.RuneError))))
 }
 
-// units writes a length of the picture, to a hundredth.
+// units writes a length of the picture, rounded to a hundredth.
 func units(v float64) string {
 	number := strconv.FormatFloat(v, 'f', 2, 64)
 	return strings.TrimRight(strings.TrimRight(number, "0"), ".")

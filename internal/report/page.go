@@ -11,7 +11,7 @@ import (
 //go:embed page.css
 var pageStyle css
 
-// WriteHTML makes one page of the picture and the tables. It needs no other file.
+// WriteHTML writes one page with the picture and the tables. It needs no other file.
 func WriteHTML(out io.Writer, job string, nodes []nodeagent.NodeVMs) error {
 	var file strings.Builder
 	file.WriteString("<!DOCTYPE html>\n")
@@ -52,7 +52,7 @@ func inPage(about string, height float64, content fragment) element {
 
 func cell(content ...markup) element { return el("td", nil, content...) }
 
-// textCell is for words: numbers stand at the right.
+// textCell is a cell for words: numbers are right-aligned.
 func textCell(content ...markup) element { return el("td", []string{"class", "text"}, content...) }
 
 func table(header fragment, lines fragment) element {
@@ -74,7 +74,7 @@ func stageTable(c chart, rows []Row) element {
 	return table(fragment{textHeading("stage"), heading("min"), heading("median"), heading("max"), textHeading("what")}, lines)
 }
 
-// swatch shows how a stage is drawn; nothing for what is not in the chart.
+// swatch shows how a stage is drawn; it is empty for a stage that is not in the chart.
 func (c chart) swatch(stage string) fragment {
 	for _, l := range c.legend {
 		for _, e := range l.entries {

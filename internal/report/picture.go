@@ -12,15 +12,15 @@ import (
 //go:embed picture.css
 var pictureStyle css
 
-// Around the chart, in a picture of its own; above is its title, too.
+// Margins around the chart in a separate picture. The one above has the title.
 const (
 	margin = 16.0
 	above  = 40.0
 )
 
 // WriteSVG draws a bar for every stage of each node and VM, over the seconds since the
-// VMs were requested. The picture needs no other file, and is dark where the reader's
-// desktop is.
+// VMs were requested. The picture needs no other file. It is dark if the reader's desktop
+// is.
 func WriteSVG(out io.Writer, nodes []nodeagent.NodeVMs) error {
 	var file strings.Builder
 	newChart(nodes).picture().write(&file)
@@ -42,10 +42,10 @@ func (c chart) picture() element {
 		el("g", []string{"transform", moved(c.head)}, c.drawBody()))
 }
 
-// moved puts what is drawn from y = 0 on to another y.
+// moved returns the transformation that moves a drawing from y = 0 to y.
 func moved(y float64) string { return fmt.Sprintf("translate(0 %s)", units(y)) }
 
-// drawHead draws the legend and what the marks of the time axis say.
+// drawHead draws the legend and the upper labels of the time axis.
 func (c chart) drawHead() (all fragment) {
 	for _, l := range c.legend {
 		all = append(all, faint(labelX, l.y+15, text(l.caption)))
@@ -70,7 +70,7 @@ func (c chart) drawTimes(y float64) (all fragment) {
 	return all
 }
 
-// drawBody draws the lanes over the lines of the time axis, and says the times below again.
+// drawBody draws the lanes on the lines of the time axis, and the lower labels.
 func (c chart) drawBody() (all fragment) {
 	if len(c.rows) == 0 {
 		return fragment{faint(labelX, 15, text("No stages are recorded."))}
@@ -92,7 +92,7 @@ func (c chart) drawBody() (all fragment) {
 }
 
 func (c chart) drawRow(r row) element {
-	middle := units(c.rowHeight/2 + 4) // of a line of text
+	middle := units(c.rowHeight/2 + 4) // baseline of a centred line of text
 	all := fragment{c.drawLabel(r, middle)}
 	for _, b := range r.bars {
 		all = append(all, c.drawBar(b, middle))

@@ -32,7 +32,7 @@ func (e parsed) attr(name string) string {
 	return ""
 }
 
-// all returns e and what is in it, as it stands in the file.
+// all returns e and its content, in the order of the file.
 func (e parsed) all() []parsed {
 	found := []parsed{e}
 	for _, child := range e.Elements {
@@ -54,7 +54,7 @@ func isBar(e parsed) bool {
 	return strings.HasPrefix(e.attr("class"), "bar ")
 }
 
-// bars are those of the lanes, without the legend's.
+// bars returns the bars of the lanes, without the legend's.
 func bars(t *testing.T, svg parsed) (found []parsed) {
 	t.Helper()
 	for _, e := range svg.all() {
@@ -71,7 +71,7 @@ func bars(t *testing.T, svg parsed) (found []parsed) {
 	return nil
 }
 
-// texts are all that stands in the picture, without what appears on pointing.
+// texts returns all texts of the picture, without those that appear on pointing.
 func texts(svg parsed) (found []string) {
 	for _, e := range svg.all() {
 		if e.XMLName.Local == "text" {
@@ -132,7 +132,7 @@ func TestEveryStageHasABarWithItsTimes(t *testing.T) {
 	}
 }
 
-// A bar's place is its time: they all have the same scale, from the 0 s of the axis.
+// A bar's position is its time: all bars have the same scale, from the axis's 0 s.
 func TestBarsLieWhereTheAxisSays(t *testing.T) {
 	c := newChart(launched())
 	second := (c.right - c.left) / 12
@@ -162,7 +162,7 @@ func TestTickStep(t *testing.T) {
 	}
 }
 
-// Stages that stand beside each other, in a legend line or a lane, differ in colour.
+// Neighbouring stages in a legend line or a lane have different colours.
 func TestStagesHaveTheirOwnColours(t *testing.T) {
 	light, dark, _ := strings.Cut(string(pictureStyle), "@media (prefers-color-scheme: dark)")
 	shared := []string{"queue", "plan", "image", "vf", "taps", "libvirt", "ivshmem", "template", "network"}
@@ -242,7 +242,7 @@ func TestNothingIsKnown(t *testing.T) {
 	}
 }
 
-// Records lie where users can change them: what they say must not leave the picture.
+// Users can change records: what these say must not leave the picture.
 func TestImpossibleTimesStayInThePicture(t *testing.T) {
 	nodes := launched()
 	nodes[0].VMs[0].Stages = []nodeagent.Stage{stage("disk", -90*s, -80*s), stage("boot", 5*s, 2*s), stage("agent", 0, 1<<62)}
@@ -268,7 +268,7 @@ func TestAVMThatFailedIsMarked(t *testing.T) {
 	t.Error("the picture does not say that a VM failed")
 }
 
-// manyVMs is a launch on so many nodes with so many VMs on each.
+// manyVMs returns a launch on that many nodes with that many VMs on each.
 func manyVMs(nodes, vms int) (all []nodeagent.NodeVMs) {
 	for n := range nodes {
 		node := nodeagent.NodeVMs{Node: fmt.Sprintf("node%d", n), Began: noon, Stages: launched()[0].Stages}

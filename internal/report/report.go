@@ -1,9 +1,9 @@
-// Package report shows how the VMs of a job came up, from the records that its
-// nodes leave of each launch: as a table like Table 1 of the Slurm-V paper, and as
-// a picture with a bar for every stage.
+// Package report shows how the VMs of a job started, from the records that its nodes
+// leave of each launch: as a table like Table 1 of the Slurm-V paper, and as a picture
+// with a bar for every stage.
 //
-// Times on one node are exact: they come from one monotonic clock. Nodes are set
-// side by side by their wall clocks, so between nodes they are as good as those.
+// Times on one node are exact: they come from one monotonic clock. Different nodes are
+// aligned by their wall clocks, so times between nodes are only as exact as those clocks.
 package report
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// meanings say what goes on in a stage.
+// meanings say what happens in a stage.
 var meanings = map[string]string{
 	nodeagent.StageQueue:    "Slurm starts the step on the node",
 	nodeagent.StagePlan:     "the request is checked, the VMs are planned",
@@ -35,19 +35,19 @@ var meanings = map[string]string{
 	ready:                   "all of it, from the request for the VMs",
 }
 
-// ready is the row of the table that stands for the whole launch.
+// ready is the row of the table for the whole launch.
 const ready = nodeagent.StateReady
 
-// A Row says how long a stage took, over all VMs of the job. A stage that VMs
-// share counts for each of them.
+// A Row says how long a stage took, over all VMs of the job. A shared stage counts for
+// each VM.
 type Row struct {
 	Stage            string
 	Min, Median, Max time.Duration
 	Meaning          string
 }
 
-// Rows returns the stages in the order in which they first began, and last how
-// long it took until VMs were ready.
+// Rows returns the stages in the order of their first begin. The last row is the time
+// until VMs were ready.
 func Rows(nodes []nodeagent.NodeVMs) []Row {
 	took, began := map[string][]time.Duration{}, map[string]time.Duration{}
 	for _, n := range nodes {
@@ -85,15 +85,16 @@ func valueOr(all map[string]time.Duration, key string, otherwise time.Duration) 
 	return otherwise
 }
 
-// stagesOf are the stages of a VM with those that it shares, as they began.
+// stagesOf returns the stages of a VM and those that it shares, in the order of their
+// begin.
 func stagesOf(n nodeagent.NodeVMs, vm nodeagent.VM) []nodeagent.Stage {
 	return slices.SortedStableFunc(slices.Values(slices.Concat(n.Stages, vm.Stages)), func(a, b nodeagent.Stage) int {
 		return cmp.Compare(a.Start, b.Start)
 	})
 }
 
-// untilReady is the time from the request, as far as it is known, until the VM was
-// of use; up is false if it never was.
+// untilReady returns the time from the request, as far as it is known, until the VM was
+// ready; up is false if it never was.
 func untilReady(n nodeagent.NodeVMs, vm nodeagent.VM) (total time.Duration, up bool) {
 	stages := stagesOf(n, vm)
 	if len(stages) == 0 || vm.State == nodeagent.StateFailed {
@@ -109,13 +110,13 @@ func last(stages []nodeagent.Stage) (end time.Duration) {
 	return end
 }
 
-// A Summary is a launch in one line.
+// A Summary describes a launch in one line.
 type Summary struct {
 	VMs, Nodes int
 	Ready      time.Duration // from the first request to the last VM, by the nodes' wall clocks
 }
 
-// Summarize adds up what the nodes say.
+// Summarize computes the summary of the nodes' records.
 func Summarize(nodes []nodeagent.NodeVMs) Summary {
 	s := Summary{Nodes: len(nodes)}
 	var end time.Duration
@@ -130,7 +131,7 @@ func Summarize(nodes []nodeagent.NodeVMs) Summary {
 	return s
 }
 
-// firstRequest is the instant at which the first stage of any node began.
+// firstRequest returns when the first stage of any node began.
 func firstRequest(nodes []nodeagent.NodeVMs) (first time.Time) {
 	for _, n := range nodes {
 		at := n.Began

@@ -20,7 +20,7 @@ func stage(name string, start, end time.Duration) nodeagent.Stage {
 	return nodeagent.Stage{Name: name, Start: start, End: end}
 }
 
-// launched is a job on two nodes, of which the second began a second later.
+// launched returns a job on two nodes, of which the second began a second later.
 func launched() []nodeagent.NodeVMs {
 	return []nodeagent.NodeVMs{
 		{

@@ -11,7 +11,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// String is the launch in one sentence.
+// String returns the launch in one sentence.
 func (s Summary) String() string {
 	return fmt.Sprintf("%s on %s, ready after %s", count(s.VMs, "VM"), count(s.Nodes, "node"), seconds(s.Ready))
 }
@@ -36,7 +36,7 @@ func WriteTable(out io.Writer, nodes []nodeagent.NodeVMs) error {
 	return errors.Join(t.Flush(), writeImages(out, nodes))
 }
 
-// writeImages says how the image came to each node.
+// writeImages prints how the image got to each node.
 func writeImages(out io.Writer, nodes []nodeagent.NodeVMs) error {
 	var all error
 	for _, n := range nodes {
@@ -48,7 +48,7 @@ func writeImages(out io.Writer, nodes []nodeagent.NodeVMs) error {
 	return all
 }
 
-// WriteVMs prints a line per VM, with its own stages and those it shares.
+// WriteVMs prints a line per VM, with its own stages and those that it shares.
 func WriteVMs(out io.Writer, nodes []nodeagent.NodeVMs) error {
 	rows := Rows(nodes)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -65,7 +65,7 @@ func WriteVMs(out io.Writer, nodes []nodeagent.NodeVMs) error {
 	return t.Flush()
 }
 
-// times are what the VM spent in each stage, "-" where it was not.
+// times returns the VM's time in each stage, "-" if it did not have the stage.
 func times(n nodeagent.NodeVMs, vm nodeagent.VM, rows []Row) []string {
 	took := map[string]string{}
 	for _, s := range stagesOf(n, vm) {

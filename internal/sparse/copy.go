@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Copy makes dst, which is empty, a copy of src with the same holes, and returns how
-// many bytes of data it has copied: none where the file system lets both files share
-// their blocks. report is called at the start, and whenever some more bytes are done.
+// Copy makes dst, which is empty, a copy of src with the same holes. It returns how many
+// bytes of data it has copied; none if the file system lets both files share their
+// blocks. It calls report at the start, and after each further part.
 func Copy(ctx context.Context, dst, src *os.File, report func(done int64)) (int64, error) {
 	info, err := src.Stat()
 	if err != nil {
@@ -38,7 +38,7 @@ type copying struct {
 	done     int64
 }
 
-// stride is how much is copied between two looks at the context, in bytes.
+// stride is the number of bytes copied between two checks of the context.
 const stride = 4 << 20
 
 func (d *copying) run() error {
@@ -57,8 +57,8 @@ func (d *copying) run() error {
 	}
 }
 
-// step copies some of the data at offset at. It tells the kernel to begin writing them
-// to the disk, so that the fsync at the end has little left to do.
+// step copies some of the data at offset at. It tells the kernel to start writing it to
+// the disk, so that the fsync at the end has little left to do.
 func (d *copying) step(at, length int64) (int64, error) {
 	if d.ctx.Err() != nil {
 		return 0, context.Cause(d.ctx)
@@ -77,7 +77,7 @@ func (d *copying) step(at, length int64) (int64, error) {
 	return n, nil
 }
 
-// inKernel lets the kernel copy, which can leave it to an NFS server.
+// inKernel lets the kernel copy, which can delegate that to an NFS server.
 func inKernel(dst, src *os.File, at, length int64) (int64, error) {
 	from, to := at, at
 	n, err := unix.CopyFileRange(int(src.Fd()), &from, int(dst.Fd()), &to, int(length), 0)
@@ -87,14 +87,14 @@ func inKernel(dst, src *os.File, at, length int64) (int64, error) {
 	return int64(n), err
 }
 
-// cannot reports whether this kernel does not copy between these file systems.
+// cannot reports whether the kernel is unable to copy between these file systems.
 func cannot(err error) bool {
 	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) ||
 		errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM)
 }
 
-// byHand leaves holes where there are only zeros: a file server may not tell where its
-// file has holes.
+// byHand copies by reading and writing, and leaves holes for zeros: some file servers do
+// not tell where a file has holes.
 func byHand(dst, src *os.File, at, length int64) (int64, error) {
 	data := make([]byte, length)
 	if n, err := src.ReadAt(data, at); int64(n) < length {
@@ -112,7 +112,7 @@ func byHand(dst, src *os.File, at, length int64) (int64, error) {
 	return length, nil
 }
 
-// block is the smallest hole, in bytes: a cluster of most images.
+// block is the smallest hole, in bytes: the cluster size of most images.
 const block = 64 << 10
 
 var zeros [block]byte

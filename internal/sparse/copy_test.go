@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// random makes a file of size bytes, none of which are zero for long.
+// random makes a file of size random bytes, without long runs of zeros.
 func random(t *testing.T, size int) (path string) {
 	t.Helper()
 	data := make([]byte, size)
@@ -34,7 +34,7 @@ func open(t *testing.T, path string) *os.File {
 	return file
 }
 
-// sizes returns how long a file is and what it takes on disk, both in bytes.
+// sizes returns a file's length and its size on disk, both in bytes.
 func sizes(t *testing.T, file *os.File) (size, onDisk int64) {
 	t.Helper()
 	var s unix.Stat_t
@@ -75,7 +75,7 @@ func TestHolesStayHoles(t *testing.T) {
 	}
 }
 
-// A file server that does not tell where holes are gives zeros.
+// A file server that does not tell where holes are returns zeros for them.
 func TestZerosBecomeHoles(t *testing.T) {
 	path := random(t, 0)
 	if err := os.WriteFile(path, make([]byte, 10<<20), 0o600); err != nil {
@@ -106,7 +106,7 @@ func TestASourceThatShrinksIsNoticed(t *testing.T) {
 	}
 }
 
-// Blocks are shared where the file system can: run it with TMPDIR on one.
+// Only some file systems share blocks: run this with TMPDIR on such a file system.
 func TestBlocksAreShared(t *testing.T) {
 	path := random(t, 1<<20)
 	dst, err := os.Create(path + ".copy")

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NextData returns where the next data of file is, in bytes, from at on. from and
-// to are the same if there is no more. A file system that knows nothing of holes
-// calls everything data. It moves the file's offset.
+// NextData returns where the next data of file at or after offset at begins and ends, in
+// bytes; from equals to if there is no more. A file system that does not know holes
+// reports all as data. NextData moves the file's offset.
 func NextData(file *os.File, at int64) (from, to int64, err error) {
 	from, err = unix.Seek(int(file.Fd()), at, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) {

@@ -1,5 +1,5 @@
-// Package sshkey makes keys that live as long as a login or a job. They are
-// values: whoever needs one as a file writes it.
+// Package sshkey makes keys that live as long as a login or a job. It does not write
+// files.
 package sshkey
 
 import (
@@ -11,13 +11,13 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// A Pair is an ed25519 key.
+// A Pair is an ed25519 key pair.
 type Pair struct {
-	Public  string // one line of authorized_keys, without its end
+	Public  string // one line of authorized_keys, without newline
 	Private string // in OpenSSH's format
 }
 
-// New makes a key. The comment, a word, stands behind the public one.
+// New makes a key pair. The comment is a word at the end of the public key.
 func New(comment string) (Pair, error) {
 	_, secret, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -32,8 +32,8 @@ func New(comment string) (Pair, error) {
 	return Pair{Public: public + " " + comment, Private: private}, err
 }
 
-// Public returns the public key of a private one, as known_hosts has it behind
-// the names: type and key.
+// Public returns the public key of a private one in the form of known_hosts without
+// names: type and key.
 func Public(private string) (string, error) {
 	signer, err := ssh.ParsePrivateKey([]byte(private))
 	if err != nil {
@@ -42,8 +42,8 @@ func Public(private string) (string, error) {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey()))), nil
 }
 
-// An Announcement is what the agents of a job are told on standard input.
+// An Announcement is sent to the agents of a job on their standard input.
 type Announcement struct {
-	Authorized string `json:"authorized"` // the public key that is let in
-	Host       string `json:"host"`       // the private key of an sshd that is started for it
+	Authorized string `json:"authorized"` // the public key to let in
+	Host       string `json:"host"`       // the private host key of the sshd that is started for it
 }

@@ -1,5 +1,5 @@
-// Package sshlogin logs in to a VM with OpenSSH's client, by keys that are made for one login,
-// and through Slurm and the VM's own channel instead of a network.
+// Package sshlogin logs in to a VM with OpenSSH's client. It makes keys for one login,
+// and reaches the VM through Slurm and the VM's own channel instead of a network.
 package sshlogin
 
 import (
@@ -42,8 +42,8 @@ func Run(ctx context.Context, t jobvms.Target, command []string) error {
 	return login.run(command)
 }
 
-// A login is one use of ssh: its files are in a directory that only the user can
-// enter and that is gone afterwards.
+// A login is one use of ssh. Its files are in a directory that only the user can enter
+// and that is removed afterwards.
 type login struct {
 	dir    string
 	target jobvms.Target
@@ -84,8 +84,8 @@ func (l *login) keyFile() string { return filepath.Join(l.dir, "key") }
 
 var errNoSSH = errors.New("OpenSSH's client is not in PATH: install it, or use slurmv exec -t")
 
-// announce lets the key in. The keys go by standard input: a command line is for
-// everybody to see.
+// announce lets the key in. It sends the keys by standard input, because every user can
+// read command lines.
 func (l *login) announce(ctx context.Context, job slurm.StepJob) error {
 	text, err := json.Marshal(l.told)
 	if err != nil {
@@ -94,9 +94,9 @@ func (l *login) announce(ctx context.Context, job slurm.StepJob) error {
 	return jobvms.Step{Job: job, Node: l.node, Agent: []string{"query", "key"}, Stdin: bytes.NewReader(text)}.Run(ctx, jobvms.Ignore)
 }
 
-// args are ssh's. Nothing of the user's own configuration applies: it is about
-// other hosts. The host's key is not looked at: the way there, through Slurm and
-// the VM's own channel, says which VM it is.
+// args returns ssh's arguments. They exclude the user's own configuration, which is about
+// other hosts. They do not check the host's key: the connection goes through Slurm and
+// the VM's own channel, which lead to the right VM.
 func (l *login) args(command []string) []string {
 	proxy := fmt.Sprintf("%s forward --node=%s %s 22", shellQuote(l.self), l.node, l.target)
 	options := []string{
@@ -111,8 +111,8 @@ func (l *login) args(command []string) []string {
 	return append(append(args, "vm"+strconv.Itoa(l.target.VM)), command...)
 }
 
-// run leaves signals to ssh, which shares the terminal; slurmv has to stay to
-// clean up.
+// run ignores signals, which ssh gets from the same terminal; slurmv must stay to clean
+// up.
 func (l *login) run(command []string) error {
 	c := exec.Command("ssh", l.args(command)...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -127,7 +127,7 @@ func (l *login) run(command []string) error {
 	return err
 }
 
-// shellQuote makes one word for the shell that ssh starts a ProxyCommand with.
+// shellQuote quotes a word for the shell with which ssh starts a ProxyCommand.
 func shellQuote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batch is how many names are read at once.
+// batch is the number of names read at once.
 const batch = 256
 
-// maxNested bounds how many directories are open whose own directories cannot be
-// renamed up, see [remover.rest].
+// maxNested bounds how many nested directories are open that cannot be renamed to the
+// top; see [remover.rest].
 const maxNested = 16
 
-// A remover removes what is in a directory.
+// A remover removes the content of a directory.
 type remover struct {
 	ctx    context.Context
-	done   int // what was removed or renamed so far
+	done   int // number of entries removed or renamed so far
 	nested int
 }
 
-// empty removes what is in top, which only root can write to. It passes over all
-// entries again and again, as each pass may rename directories into top.
+// empty removes the content of top, to which only root can write. It repeats the pass
+// over all entries, since each pass may rename directories into top.
 func (r *remover) empty(top *os.File) error {
 	for {
 		before := r.done
@@ -39,7 +39,7 @@ func (r *remover) empty(top *os.File) error {
 	}
 }
 
-// each calls do with every name in dir, and returns how many there were and the last
+// each calls do with every name in dir. It returns the number of names and the last
 // error.
 func (r *remover) each(dir *os.File, do func(name string) error) (seen int, failed error) {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
@@ -65,7 +65,7 @@ func (r *remover) each(dir *os.File, do func(name string) error) (seen int, fail
 	}
 }
 
-// remove removes the entry of top, or takes it apart.
+// remove removes the entry of top. It moves the content of a full directory to top first.
 func (r *remover) remove(top *os.File, name string) error {
 	err := r.unlink(top, name)
 	if !errors.Is(err, unix.ENOTEMPTY) {
@@ -97,8 +97,8 @@ func (r *remover) raise(top, dir *os.File, name string) error {
 	return r.count("rename", name, err)
 }
 
-// rest empties a directory of which something cannot be renamed out: the content of a
-// subvolume of btrfs, or encrypted names without their key.
+// rest empties a directory whose entries cannot be renamed to top, such as a subvolume of
+// btrfs, or one with encrypted names and no key.
 func (r *remover) rest(dir *os.File) error {
 	if r.nested >= maxNested {
 		return fmt.Errorf("%s: too many subvolumes are nested", dir.Name())
@@ -108,7 +108,7 @@ func (r *remover) rest(dir *os.File) error {
 	return r.empty(dir)
 }
 
-// unlink removes a file, or a directory without entries; else the error is
+// unlink removes a file or an empty directory. For a full directory the error is
 // [unix.ENOTEMPTY].
 func (r *remover) unlink(dir *os.File, name string) error {
 	at := int(dir.Fd())
@@ -133,8 +133,8 @@ func (r *remover) count(op, name string, err error) error {
 	return nil
 }
 
-// take opens the directory and takes it from its owner. In top nobody can put
-// something else in its place, but whoever stands in the directory may mount there.
+// take opens the directory and makes root its owner. Nobody else can replace an entry of
+// top, but a process whose working directory it is may mount something on it.
 func take(top *os.File, name string) (*os.File, error) {
 	fd, err := unix.Openat2(int(top.Fd()), name, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,

@@ -1,15 +1,15 @@
 // Package trash removes directory trees that users can write to.
 //
-// Two steps keep a user from holding up the one who removes. [Trash.Discard] takes
-// the tree from its place by a single rename, however large it is and whatever its
-// owner does meanwhile. [Trash.Empty] removes what was discarded, as long as its
-// context allows; what it leaves waits in the trash for the next one.
+// Two steps keep a user from delaying the remover. [Trash.Discard] takes the tree from
+// its place by a single rename, however large it is and whatever its owner does
+// meanwhile. [Trash.Empty] removes discarded trees until its context ends; the next call
+// removes the rest.
 //
-// Empty takes every directory from its owner before it looks into it: from then on
-// nobody else can make entries there. It renames directories that are not empty up
-// into the trash itself. So a tree of any depth needs a constant number of
-// descriptors, and no recursion. It never opens, nor changes, anything but a
-// directory: a file may have other names elsewhere.
+// Empty makes root the owner of every directory before it looks into it: from then on
+// nobody else can make entries there. It renames the non-empty directories in it to the
+// top of the trash. So a tree of any depth needs a constant number of descriptors, and no
+// recursion. It never opens or changes anything except directories: a file may have other
+// names elsewhere.
 package trash
 
 import (
@@ -26,15 +26,15 @@ import (
 	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
-// A Trash is a directory of root's that nobody else can enter.
+// A Trash is a directory that only root can enter.
 type Trash struct{ dir string }
 
-// In returns the trash of dir, for trees on the same file system. It is made when
-// something is discarded.
+// In returns the trash of dir, for trees on the same file system. Discard makes its
+// directory.
 func In(dir string) Trash { return Trash{filepath.Join(dir, "trash")} }
 
-// Discard removes a file, or puts a directory into the trash. The directory that it
-// lies in must be root's. Nothing there is no error.
+// Discard removes a file, or puts a directory into the trash. The parent of path must
+// belong to root. It is not an error if path does not exist.
 func (t Trash) Discard(path string) error {
 	if err := t.discard(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("put %s into %s: %w", path, t.dir, err)
@@ -47,7 +47,7 @@ func (t Trash) discard(path string) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// What is above the trash is not the trash's to make: others have to pass through it.
+	// Make only the trash itself: users must be able to pass the directories above it.
 	if err := os.Mkdir(t.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -65,8 +65,8 @@ func (t Trash) Left() bool {
 	return len(names) > 0
 }
 
-// Empty removes what is in the trash until ctx is done. While another process does,
-// there is nothing to do.
+// Empty removes the content of the trash until ctx is done. If another process is doing
+// so, it returns at once.
 func (t Trash) Empty(ctx context.Context) error {
 	lock, err := durable.TryLock(t.dir, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, durable.ErrLocked) {
@@ -93,8 +93,9 @@ func (t Trash) empty(ctx context.Context) error {
 // maxMounts bounds the mounts on one directory: fusermount allows users a thousand.
 const maxMounts = 1000
 
-// withoutMounts does something with path again after what is mounted on it, which
-// the kernel calls busy, is detached. fusermount lets users mount on what is theirs.
+// withoutMounts calls do. If the kernel says that path is busy, something is mounted
+// there: fusermount lets users mount on their own files. It then detaches the mount and
+// calls do again.
 func withoutMounts(path string, do func() error) error {
 	err := do()
 	for range maxMounts {

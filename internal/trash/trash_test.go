@@ -20,7 +20,7 @@ import (
 // stranger is a user whose trees are removed.
 const stranger = 54321
 
-// TestMain lets the test run itself as a user who does something in a directory.
+// TestMain can also run as a user who does something in a directory.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("TRASH_TEST_BUSY"); dir != "" {
 		stayBusy(dir)
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// aTree is a directory of a stranger's, in one of root's.
+// aTree makes a directory that belongs to a stranger, in one that belongs to root.
 func aTree(t *testing.T) (bin Trash, tree string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -81,7 +81,7 @@ func TestNothingToDiscard(t *testing.T) {
 	must(t, bin.Empty(t.Context()), bin.Discard(filepath.Join(t.TempDir(), "none")), bin.Empty(t.Context()))
 }
 
-// After a boot, what a job had below /run is gone, and so is the directory of the trash.
+// After a boot, a job's tree below /run is gone, and so is the trash there.
 func TestNothingIsMadeForNothing(t *testing.T) {
 	run := filepath.Join(t.TempDir(), "run")
 	must(t, In(run).Discard(filepath.Join(run, "jobs", "7.0")))
@@ -99,7 +99,7 @@ func TestDiscardOfAFile(t *testing.T) {
 	}
 }
 
-// deepen makes directories within each other, and returns the last one, open.
+// deepen makes nested directories, and returns the innermost one, open.
 func deepen(t *testing.T, dir string, levels int) int {
 	t.Helper()
 	at, err := unix.Open(dir, unix.O_DIRECTORY, 0)
@@ -113,14 +113,14 @@ func deepen(t *testing.T, dir string, levels int) int {
 	return at
 }
 
-// What removes a tree with a descriptor for each level fails here, as os.RemoveAll does.
+// A removal with a descriptor for each level, such as os.RemoveAll, would fail here.
 func TestDeepTreeNeedsFewDescriptors(t *testing.T) {
 	bin, tree := aTree(t)
 	must(t, unix.Close(deepen(t, tree, 3000)))
 	withDescriptors(t, 64, func() { mustGo(t, bin, tree) })
 }
 
-// withDescriptors runs a function while the process may have so many files open.
+// withDescriptors calls run while the process may have at most `most` open files.
 func withDescriptors(t *testing.T, most uint64, run func()) {
 	t.Helper()
 	var before syscall.Rlimit
@@ -149,7 +149,7 @@ func TestHostileNamesAndModes(t *testing.T) {
 	mustGo(t, bin, tree)
 }
 
-// A file with a name in the tree may have others elsewhere, and a link leads there.
+// A file in the tree may have other names elsewhere, and a link may lead elsewhere.
 func TestWhatIsElsewhereStays(t *testing.T) {
 	bin, tree := aTree(t)
 	elsewhere := filepath.Join(filepath.Dir(tree), "elsewhere")
@@ -169,7 +169,7 @@ func TestWhatIsElsewhereStays(t *testing.T) {
 	}
 }
 
-// fusermount lets users mount on what is theirs.
+// fusermount lets users mount on their own directories.
 func TestMounts(t *testing.T) {
 	bin, tree := aTree(t)
 	inOwnMounts(t, func() error {
@@ -190,12 +190,12 @@ func TestMounts(t *testing.T) {
 	})
 }
 
-// inOwnMounts runs a function with mounts of its own.
+// inOwnMounts calls run in a mount namespace of its own.
 func inOwnMounts(t *testing.T, run func() error) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := unix.Unshare(unix.CLONE_NEWNS)
 		if err == nil {
 			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
@@ -208,8 +208,8 @@ func inOwnMounts(t *testing.T, run func() error) {
 	must(t, <-done)
 }
 
-// stayBusy makes directories within each other, and files, for as long as it can. It
-// says so when it has begun.
+// stayBusy makes nested directories and files for as long as it can. It says when it has
+// begun.
 func stayBusy(dir string) {
 	must := func(err error) {
 		if err != nil {
@@ -228,7 +228,7 @@ func stayBusy(dir string) {
 	}
 }
 
-// beBusy starts a process of the stranger's that goes on making entries in a directory.
+// beBusy starts a process of the stranger that keeps making entries in a directory.
 func beBusy(t *testing.T, dir string) (end func()) {
 	t.Helper()
 	self := filepath.Join(t.TempDir(), "test")
@@ -249,8 +249,8 @@ func beBusy(t *testing.T, dir string) (end func()) {
 	return end
 }
 
-// Whoever stands deep in the tree can go on there until the removal comes to him. It
-// may end before that, and the next one does the rest.
+// A process deep in the tree can go on there until the removal reaches its directory. A
+// removal may end before that, and the next one does the rest.
 func TestAUserWhoIsBusyInTheTree(t *testing.T) {
 	bin, tree := aTree(t)
 	must(t, os.Chmod(filepath.Dir(tree), 0o711), os.Chmod(filepath.Dir(filepath.Dir(tree)), 0o711))
@@ -274,7 +274,7 @@ func TestAUserWhoIsBusyInTheTree(t *testing.T) {
 	mustBeEmpty(t, bin)
 }
 
-// What is taken from its owner is beyond the reach of those who stand in it.
+// A process in a directory cannot write there once root owns the directory.
 func TestOwnerCannotGoOnInADirectoryThatIsTaken(t *testing.T) {
 	bin, tree := aTree(t)
 	must(t, os.Chmod(tree, 0o777))
@@ -296,11 +296,11 @@ func TestOwnerCannotGoOnInADirectoryThatIsTaken(t *testing.T) {
 	}
 }
 
-// asStranger does something with a thread that is the stranger's.
+// asStranger calls do on a thread with the stranger's identity.
 func asStranger(do func() error) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		for _, call := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {
 			if _, _, errno := unix.RawSyscall(call, stranger, stranger, stranger); errno != 0 {
 				done <- errno

@@ -11,8 +11,8 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// What nft would call these tables, for a job 4217.0 with two nodes and one VM
-// on this one, which is the third of the job:
+// The tables as nft would print them, for a job 4217.0 with two nodes and one VM on this
+// node, the third VM of the job:
 //
 //	table bridge slurmv-4217-0 {
 //		map taps { type ifname : verdict; elements = { "svt395-0" : jump svt395-0 } }
@@ -30,8 +30,8 @@ import (
 //		chain vxlan-299 { type filter hook output priority 0; udp dport 299 meta skuid != 0 drop }
 //	}
 //
-// Each change is one transaction which may be repeated: tables, chains and sets
-// that exist stay, and a chain is emptied before its rules are added.
+// Each change is one transaction and may be repeated: existing tables, chains and sets
+// stay, and a chain is emptied before its rules are added.
 
 // A batch collects changes for one transaction.
 type batch struct {
@@ -58,8 +58,8 @@ func (b *batch) table(family nftables.TableFamily, name string) *nftables.Table 
 	return b.conn.AddTable(&nftables.Table{Family: family, Name: name})
 }
 
-// chain makes a chain with these rules and no others. Without a hook it only
-// takes jumps.
+// chain makes a chain with exactly these rules. Without a hook, other chains must jump to
+// it.
 func (b *batch) chain(table *nftables.Table, name string, hook *nftables.ChainHook, priority *nftables.ChainPriority, rules ...bridgeport.Rule) {
 	chain := &nftables.Chain{Table: table, Name: name}
 	if hook != nil {
@@ -79,7 +79,7 @@ func (b *batch) set(set *nftables.Set, elements ...nftables.SetElement) *nftable
 	return set
 }
 
-// filterTaps lets pass from the taps only what their VMs may send.
+// filterTaps lets only those frames pass from the taps that their VMs may send.
 func filterTaps(id journal.ID, taps []Tap) error {
 	b, err := newBatch()
 	if err != nil {
@@ -95,14 +95,14 @@ func filterTaps(id journal.ID, taps []Tap) error {
 	return b.commit()
 }
 
-// filterTap makes the chain of a tap's port and returns what becomes of the frames that it
-// bridges and of those for the host.
+// filterTap makes the chain of a tap's port. It returns the verdicts for frames that are
+// bridged and for frames to the host.
 func (b *batch) filterTap(table *nftables.Table, name string, tap Tap) (bridged, toHost nftables.SetElement) {
 	jump := &expr.Verdict{Kind: expr.VerdictJump, Chain: name}
 	verdict, rules := &expr.Verdict{Kind: expr.VerdictDrop}, ownRules(tap.MAC, tap.Address)
 	if tap.Bridge != "" {
-		// The host may have an address on its own bridge. Frames of bridges among
-		// themselves come by this hook only.
+		// The host may have an address on its own bridge. Frames that bridges send each
+		// other come through this hook only.
 		verdict, rules = jump, bridgeport.GuestRules(tap.MAC)
 	}
 	b.chain(table, name, nil, nil, rules...)
@@ -110,8 +110,8 @@ func (b *batch) filterTap(table *nftables.Table, name string, tap Tap) (bridged,
 	return nftables.SetElement{Key: key, VerdictData: jump}, nftables.SetElement{Key: key, VerdictData: verdict}
 }
 
-// hooks makes the maps and chains by which frames from a port come to its
-// verdict: before they are bridged, and on the way to the host.
+// hooks makes the maps and chains that give frames from a port their verdict: before they
+// are bridged, and before they reach the host.
 func (b *batch) hooks(table *nftables.Table, bridged, toHost []nftables.SetElement) {
 	taps := b.set(bridgeport.VerdictMap(table, "taps"), bridged...)
 	b.chain(table, "prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityRef(-200), bridgeport.ByPort(taps))
@@ -119,9 +119,9 @@ func (b *batch) hooks(table *nftables.Table, bridged, toHost []nftables.SetEleme
 	b.chain(table, "input", nftables.ChainHookInput, nftables.ChainPriorityRef(-200), bridgeport.ByPort(input))
 }
 
-// filterJob keeps what other nodes' VMs send off this host, VXLAN packets of the
-// job from anywhere off the bridge until its peers are known, and users off the
-// VXLAN port.
+// filterJob keeps three things out: frames of other nodes' VMs from this host, the job's
+// VXLAN packets from the bridge until SetPeers names the peers, and users from the VXLAN
+// port.
 func filterJob(n Network) error {
 	b, err := newBatch()
 	if err != nil {

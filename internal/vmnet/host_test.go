@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// looseReversePath lets packets in whose answers would leave by another link, so
-// that it is our filter which stops them. Only on the calling thread's node.
+// looseReversePath accepts packets whose answers would leave through another link, so
+// that only our filter can stop them. It affects only the calling thread's node.
 func looseReversePath() error {
 	for _, link := range []string{"all", "default", Bridge(job1.Job)} {
 		if err := os.WriteFile("/proc/thread-self/root/proc/sys/net/ipv4/conf/"+link+"/rp_filter", []byte("0"), 0); err != nil {
@@ -23,7 +23,7 @@ func looseReversePath() error {
 	return nil
 }
 
-// withoutFilters removes what keeps frames of the job's VMs off the node.
+// withoutFilters removes the filters that keep frames of the job's VMs off the node.
 func withoutFilters() error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -33,7 +33,7 @@ func withoutFilters() error {
 	return conn.Flush()
 }
 
-// delivered returns how many packets the node's IP layer has been given.
+// delivered returns how many packets the node's IP layer has received.
 func delivered(t *testing.T, n *node) (count uint64) {
 	t.Helper()
 	n.do(func() error {
@@ -54,7 +54,7 @@ func delivered(t *testing.T, n *node) (count uint64) {
 
 // sendAs sends one UDP packet from a socket of user uid, on the calling thread.
 func sendAs(uid int, from, to string, data []byte) error {
-	// Only this thread, which ends with its task.
+	// The system call changes only this thread, which ends with its task.
 	if _, _, err := unix.RawSyscall(unix.SYS_SETFSUID, uintptr(uid), 0, 0); err != 0 {
 		return err
 	}

@@ -15,26 +15,26 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// A Device is something of a job's network that exists on this node.
+// A Device is a part of a job's network that exists on this node.
 type Device struct {
 	ID   journal.ID
 	Kind string // "table" or the kind of the link: "bridge", "vxlan", "tuntap", "veth"
 	Name string
 
-	// Unmarked is a link with the name of one of ours, but without an alias: a
-	// crash came between making and marking it. The ID's Restart is not known.
+	// Unmarked means that the link has one of our names but no alias: a crash came
+	// between making and marking it. The Restart of its ID is then unknown.
 	Unmarked bool
 
 	link  netlink.Link
 	table *nftables.Table
 }
 
-// of reports whether the device is id's, as far as can be known.
+// of reports whether the device belongs to id, as far as can be known.
 func (d Device) of(id journal.ID) bool {
 	return d.ID == id || d.Unmarked && d.ID.Job == id.Job
 }
 
-// List returns what exists of all jobs' networks on this node.
+// List returns the existing devices of all jobs' networks on this node.
 func List(ctx context.Context) ([]Device, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -89,9 +89,9 @@ func listTables() ([]Device, error) {
 	return devices, nil
 }
 
-// Delete removes everything of the job's network from this node. What is not
-// there is not missed; what could not be removed is in the error, and the rest
-// is removed nevertheless. The links go before the filters.
+// Delete removes everything of the job's network from this node. Missing parts are not an
+// error. If a part cannot be removed, Delete removes the others and returns the error. It
+// removes links before filters.
 func Delete(ctx context.Context, id journal.ID) error {
 	devices, err := List(ctx)
 	if err != nil {
@@ -110,9 +110,9 @@ func Delete(ctx context.Context, id journal.ID) error {
 	return errors.Join(errs...)
 }
 
-// deleteLinks removes the links among the devices, all or none. The kernel waits for
-// some 20 ms until nobody sees a removed link any more, and for those of a group only
-// once: so they are made one.
+// deleteLinks removes the links among the devices, all or none. After removing a link,
+// the kernel waits some 20 ms until nobody uses it any more. For a group of links it
+// waits only once, so deleteLinks puts them into one group.
 func deleteLinks(id journal.ID, devices []Device) error {
 	group := linkGroup(id.Job)
 	if err := checkUnused(group); err != nil {
@@ -129,10 +129,10 @@ func deleteLinks(id journal.ID, devices []Device) error {
 	return deleteGroup(group)
 }
 
-// linkGroup is the group of links in which those of a job are removed.
+// linkGroup returns the number of the group in which a job's links are removed.
 func linkGroup(job uint32) int { return 1<<30 | int(job&(1<<jobBits-1)) }
 
-// checkUnused returns an error if a link that is no job's is in the group.
+// checkUnused returns an error if the group contains a link that belongs to no job.
 func checkUnused(group int) error {
 	links, err := netdump.Links()
 	for _, link := range links {

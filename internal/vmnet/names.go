@@ -13,8 +13,8 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// How many bits of a MAC address a job's number and a VM's number take. Slurm's
-// job numbers have 26 bits.
+// The bits of a MAC address for a job's number and for a VM's number. Slurm's job numbers
+// have 26 bits.
 const (
 	jobBits = 26
 	vmBits  = 14
@@ -35,8 +35,8 @@ func VXLAN(job uint32) string { return "svx" + base36(job) }
 // TapName returns the name of the tap of a VM; index counts on the node.
 func TapName(job uint32, index int) string { return numbered("svt", job, index) }
 
-// sitePort returns the name of a VM's port on a bridge of the site, wireEnd that of
-// the other end of that device.
+// sitePort returns the name of a VM's port on a bridge of the site, wireEnd that of the
+// wire's other end.
 func sitePort(job uint32, index int) string { return numbered("svp", job, index) }
 func wireEnd(job uint32, index int) string  { return numbered("svw", job, index) }
 
@@ -60,9 +60,9 @@ func jobOf(link string) (uint32, bool) {
 	return 0, false
 }
 
-// VNI returns the VXLAN network id of the job. Jobs whose numbers differ by 2^24
-// share one; a node refuses the second of them, and others are told apart by
-// their nodes' addresses.
+// VNI returns the VXLAN network id of the job. Jobs whose numbers differ by 2^24 have the
+// same id. A node refuses the second of them; on different nodes, the nodes' addresses
+// keep them apart.
 func VNI(job uint32) uint32 { return job & (1<<24 - 1) }
 
 // MAC returns the hardware address of a VM by its number in the job.
@@ -74,9 +74,9 @@ func MAC(job uint32, number int) net.HardwareAddr {
 	return mac
 }
 
-// VFMAC returns the hardware address of a VM's VF: that of the VM with another
-// first byte for each of its at most 63 VFs, 6, 10, 14 …, locally administered and
-// not multicast.
+// VFMAC returns the hardware address of a VM's VF. It is the VM's with another first byte
+// for each of its at most 63 VFs: 6, 10, 14 …, all locally administered and not
+// multicast.
 func VFMAC(job uint32, number, vf int) net.HardwareAddr {
 	mac := MAC(job, number)
 	mac[0] += byte(4 * (1 + vf))
@@ -102,8 +102,8 @@ func Address(subnet netip.Prefix, number int) (netip.Addr, error) {
 	return addr, nil
 }
 
-// isHost reports whether addr may be a station in prefix: neither outside, nor
-// its network or broadcast address.
+// isHost reports whether addr may be a host in prefix: it is inside, and neither the
+// network nor the broadcast address.
 func isHost(prefix netip.Prefix, addr netip.Addr) bool {
 	if !addr.Is4() || !prefix.Contains(addr) || addr.IsMulticast() {
 		return false
@@ -116,7 +116,7 @@ func isHost(prefix netip.Prefix, addr netip.Addr) bool {
 	return host != 0 && host != 1<<(32-prefix.Bits())-1
 }
 
-// alias marks a link of the job. The name cannot: it has no room for the restart.
+// alias returns the mark of the job's links. Their names have no room for the restart.
 func alias(id journal.ID) string { return bridgeport.AliasPrefix + id.String() }
 
 func parseAlias(text string) (journal.ID, error) {
@@ -127,8 +127,8 @@ func parseAlias(text string) (journal.ID, error) {
 	return journal.ParseID(id)
 }
 
-// table returns the name of the job's nftables tables. "4217.0" would have to be
-// quoted for nft.
+// table returns the name of the job's nftables tables. It avoids the dot of "4217.0",
+// which nft would require to be quoted.
 func table(id journal.ID) string { return fmt.Sprintf("slurmv-%d-%d", id.Job, id.Restart) }
 
 func parseTable(name string) (journal.ID, error) {

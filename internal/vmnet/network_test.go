@@ -62,7 +62,7 @@ func TestJobsDoNotReachEachOther(t *testing.T) {
 	a, b := newPair(t)
 	first, second := connect(t, job1, a, b), connect(t, job2, a, b)
 	near, far := a.addVM(job1, 2, 1), a.addVM(job2, 2, 1)
-	far.reach(second[0]) // all that must not hear it can hear
+	far.reach(second[0]) // every VM that must not hear it can hear
 	far.reach(second[1])
 	second[0].reach(far)
 	frame := ipFrame(near.MAC, netlab.Broadcast, near.Addr, far.Addr, []byte("to another job"))
@@ -83,7 +83,7 @@ func TestWhatAVMMayNotSend(t *testing.T) {
 	me, victim := vms[0], vms[1]
 	none := netip.IPv4Unspecified()
 	format := netlab.ARP(me.MAC, me.MAC, me.Addr, beside.Addr)
-	format[18] = 8 // bytes of a hardware address
+	format[18] = 8 // length of a hardware address
 	vlan := ipFrame(me.MAC, netlab.Broadcast, me.Addr, victim.Addr, []byte("tagged"))
 	for name, frame := range map[string][]byte{
 		"another's MAC":           ipFrame(victim.MAC, netlab.Broadcast, me.Addr, victim.Addr, nil),
@@ -109,8 +109,8 @@ func TestWhatAVMMayNotSend(t *testing.T) {
 	}
 }
 
-// The host has no address on the bridge, but Linux takes packets for any of its
-// addresses on any of its links.
+// The host has no address on the bridge, but Linux takes packets for any of its addresses
+// from any link.
 func TestAVMDoesNotReachTheHost(t *testing.T) {
 	a, b := newPair(t)
 	me := connect(t, job1, a, b)[0]
@@ -184,7 +184,7 @@ func TestNothingComesInBeforeThePeersAreKnown(t *testing.T) {
 	from, to := a.addVM(job1, 0, 0), b.addVM(job1, 1, 0)
 	a.do(func() error { return SetPeers(t.Context(), network(a), []netip.Addr{b.underlay.Addr}) })
 	others := connect(t, job2, a, b)
-	others[0].reach(others[1]) // the nodes know each other: what is lost now is lost to a filter
+	others[0].reach(others[1]) // the nodes know each other, so only a filter can lose packets from here on
 	frame := ipFrame(from.MAC, netlab.Broadcast, from.Addr, to.Addr, nil)
 	from.send(frame)
 	if has(to.received(nil), frame) {
@@ -194,7 +194,7 @@ func TestNothingComesInBeforeThePeersAreKnown(t *testing.T) {
 	if !from.arrives(frame, to) {
 		t.Error("it does not arrive afterwards either")
 	}
-	b.do(func() error { return SetPeers(t.Context(), network(b), []netip.Addr{a.underlay.Addr}) }) // once more is no error
+	b.do(func() error { return SetPeers(t.Context(), network(b), []netip.Addr{a.underlay.Addr}) }) // repeating it is no error
 }
 
 func TestABridgeOfTheSite(t *testing.T) {
@@ -298,7 +298,7 @@ func TestDeleteTakesWhatACrashLeftUnmarked(t *testing.T) {
 	}
 }
 
-// More than one transaction makes them, each with as many answers as rules.
+// Several transactions are needed, because each gets an answer per rule.
 func TestManyTaps(t *testing.T) {
 	n := newNode(t)
 	n.do(func() error { return n.lab.Bridge("br0") })

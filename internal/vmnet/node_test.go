@@ -131,9 +131,9 @@ func (v *vm) send(frame []byte) {
 	}
 }
 
-// arrives reports whether frame, which v sends, comes out at to. After it goes a
-// frame that certainly may pass; when that one is there the other is, or never
-// will be.
+// arrives reports whether frame, which v sends, comes out at to. v then sends a second
+// frame that certainly may pass: once that has arrived, the first has arrived or never
+// will.
 func (v *vm) arrives(frame []byte, to *vm) bool {
 	v.t.Helper()
 	v.reach(to)
@@ -148,8 +148,8 @@ func (v *vm) arrives(frame []byte, to *vm) bool {
 	return false
 }
 
-// reach waits until frames get from v to to: ports come up a moment after their
-// links, and ARP on the underlay loses the first packets between two nodes.
+// reach waits until frames get from v to to: a bridge's port works a moment after its
+// link, and ARP on the underlay loses the first packets between two nodes.
 func (v *vm) reach(to *vm) {
 	v.t.Helper()
 	for range 50 {
@@ -167,12 +167,12 @@ func (v *vm) sendMarker(to *vm) []byte {
 	return marker
 }
 
-// has reports whether frame is among frames; a bridge cuts off what pads it.
+// has reports whether frame is among frames; a bridge cuts off the padding.
 func has(frames [][]byte, frame []byte) bool {
 	return slices.ContainsFunc(frames, func(f []byte) bool { return bytes.HasPrefix(frame, f) })
 }
 
-// received returns what v got up to and with marker, or until nothing comes.
+// received returns the frames up to and including marker, or until no more arrive.
 func (v *vm) received(marker []byte) [][]byte {
 	v.t.Helper()
 	frames, err := v.Received(marker)

@@ -45,7 +45,7 @@ func foreignTap(name string, uid int) error {
 	return errors.Join(unix.IoctlSetInt(fd, unix.TUNSETOWNER, uid), unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1))
 }
 
-// The user has the descriptor if they trace their QEMU.
+// The user who traces their QEMU has the descriptor of its tap.
 func TestWhatIsDoneToATapStaysOffTheSitesBridge(t *testing.T) {
 	n := newNode(t)
 	gateway := net.HardwareAddr{2, 9, 9, 9, 9, 9}
@@ -74,7 +74,7 @@ func TestWhatIsDoneToATapStaysOffTheSitesBridge(t *testing.T) {
 			}
 			return err
 		})
-		_ = tap.Close() // and it is gone
+		_ = tap.Close() // closing it deletes it
 	}
 	n.do(func() error { return Delete(t.Context(), job1) })
 	if left := n.devices(t); left != nil {

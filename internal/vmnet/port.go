@@ -20,7 +20,7 @@ func (h PortHolder) String() string {
 	return fmt.Sprintf("process %d (%s) of user %s", h.PID, h.Program, h.User)
 }
 
-// portTaken says who has the port that VXLAN cannot have.
+// portTaken returns an error that names the process with the port that VXLAN needs.
 func portTaken(port uint16) error {
 	if h, found := HolderOf(port); found {
 		return fmt.Errorf("UDP port %d, which VXLAN needs, is taken by %s; end it, or choose another vxlan_port", port, h)
@@ -30,7 +30,7 @@ func portTaken(port uint16) error {
 }
 
 // HolderOf finds the process that has a UDP port in the network namespace of the
-// calling thread. The sockets of the kernel itself, VXLAN's for one, have none.
+// calling thread. Sockets of the kernel itself, such as VXLAN's, belong to no process.
 func HolderOf(port uint16) (PortHolder, bool) {
 	for inode, uid := range socketsOn(port) {
 		if pid, found := processWith("socket:[" + inode + "]"); found {
@@ -40,7 +40,7 @@ func HolderOf(port uint16) (PortHolder, bool) {
 	return PortHolder{}, false
 }
 
-// socketsOn returns the inodes of a port's sockets, and whose they are.
+// socketsOn returns the owners of a port's sockets, by inode.
 func socketsOn(port uint16) map[string]string {
 	owners := map[string]string{}
 	for _, table := range []string{"udp", "udp6"} {
@@ -55,7 +55,7 @@ func socketsOn(port uint16) map[string]string {
 	return owners
 }
 
-// processWith returns one that has a file open of which /proc says just that.
+// processWith returns a process that has an open file which /proc shows as file.
 func processWith(file string) (pid int, found bool) {
 	descriptors, _ := filepath.Glob("/proc/[0-9]*/fd")
 	for _, dir := range descriptors {
@@ -70,7 +70,8 @@ func processWith(file string) (pid int, found bool) {
 	return 0, false
 }
 
-// programOf is for people. The process could have named itself anything.
+// programOf returns a process's name for messages. The process could have chosen any
+// name.
 func programOf(pid int) string {
 	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	quoted := strconv.Quote(strings.TrimSpace(string(name)))

@@ -62,7 +62,7 @@ func TestWhoHasTheVXLANPortIsNamed(t *testing.T) {
 	}
 }
 
-// The sockets of other jobs' devices are the kernel's.
+// The sockets of other jobs' VXLAN devices belong to the kernel.
 func TestNobodyHasThePortOfADevice(t *testing.T) {
 	a, b := newPair(t)
 	connect(t, job1, a, b)

@@ -11,15 +11,15 @@ import (
 	"github.com/slurm-v/slurm-v/internal/bridgeport"
 )
 
-// Where things are in a packet: bytes from the start of each header.
+// Offsets in a packet: bytes from the start of each header.
 const (
 	arpAddress = 14
 	ipSource   = 12
 	destPort   = 2
-	vxlanVNI   = 8 + 4 // behind the UDP header
+	vxlanVNI   = 8 + 4 // after the UDP header
 )
 
-// ownRules is what a VM with this MAC and address may send on its job's network.
+// ownRules accept what a VM with this MAC and address may send on its job's network.
 func ownRules(mac net.HardwareAddr, addr netip.Addr) []bridgeport.Rule {
 	return []bridgeport.Rule{
 		bridgeport.All(bridgeport.NotFrom(mac), bridgeport.Drop()),
@@ -29,7 +29,7 @@ func ownRules(mac net.HardwareAddr, addr netip.Addr) []bridgeport.Rule {
 	}
 }
 
-// toPort goes on with UDP packets for this port.
+// toPort matches UDP packets for this port.
 func toPort(port uint16) bridgeport.Rule {
 	return bridgeport.All(
 		bridgeport.Protocol(unix.IPPROTO_UDP),
@@ -49,8 +49,8 @@ func notFromPeer(n Network, peers *nftables.Set) bridgeport.Rule {
 		bridgeport.Drop())
 }
 
-// rootOnly drops what sockets of ordinary users send to port. The kernel's own
-// VXLAN packets have no socket with an owner, so they do not match.
+// rootOnly drops packets to port from sockets of ordinary users. The kernel's own VXLAN
+// packets have no socket with an owner, so they do not match.
 func rootOnly(port uint16) bridgeport.Rule {
 	return bridgeport.All(
 		toPort(port),

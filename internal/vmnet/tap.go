@@ -16,26 +16,25 @@ import (
 
 // A Tap is the host's end of a VM's network card.
 //
-// On the job's own network a VM sends IPv4 and ARP, with its MAC and its Address
-// as source, and nothing else. IPv6 is dropped although a link-local address
-// would do no harm that the job cannot do itself: all addresses there are IPv4,
-// and what nobody needs need not be checked either.
+// On the job's own network a VM can only send IPv4 and ARP, with its own MAC and Address
+// as source. IPv6 is dropped for simplicity: a link-local address would do no harm, but
+// all addresses there are IPv4, and rules for IPv6 would have to be checked.
 //
-// On a bridge of the site, whose addresses come from the site's DHCP server,
-// only the MAC is checked (in ARP too), IPv6 passes, and the answers that only
-// servers and routers give (DHCP, router advertisements) are dropped. Frames
-// with a VLAN tag and those of bridges among themselves are dropped on both. The
-// tap is no port of such a bridge but is wired to one, see [bridgeport.Wire]: on the
-// job's own bridge all that could be upset is the job's own.
+// A bridge of the site gets its addresses from the site's DHCP server. There, only the
+// MAC is checked (in ARP too), and IPv6 passes. Answers that only servers and routers
+// give (DHCP, router advertisements) are dropped. Both networks drop frames with a VLAN
+// tag and frames that bridges send each other. The tap is not a port of the site's bridge
+// but wired to one (see [bridgeport.Wire]). On the job's own bridge it is a port: a user
+// could only disturb their own job there.
 type Tap struct {
 	Index   int // of the VM on this node
 	MAC     net.HardwareAddr
 	Address netip.Addr // on the job's own network
-	Bridge  string     // of the site; "" is the job's own network
+	Bridge  string     // of the site; "" for the job's own network
 }
 
-// AddTaps makes the taps of VMs, which only root may open, and returns their MTU. The
-// filters are there before the taps are. If it fails, call [Delete].
+// AddTaps makes the taps of VMs, which only root may open, and returns their MTU. It
+// makes the filters before the taps. If it fails, call [Delete].
 func AddTaps(ctx context.Context, id journal.ID, taps ...Tap) (mtu int, err error) {
 	for some := range slices.Chunk(taps, filtersAtOnce) {
 		if mtu, err = addTaps(ctx, id, some); err != nil {
@@ -45,9 +44,9 @@ func AddTaps(ctx context.Context, id journal.ID, taps ...Tap) (mtu int, err erro
 	return mtu, nil
 }
 
-// filtersAtOnce is for how many taps one transaction makes the filters. The kernel
-// takes some 10 ms for a transaction, whatever is in it. Its answers, one for each
-// rule, must fit the socket's buffer: those for 16 taps still do.
+// filtersAtOnce is the number of taps whose filters one transaction makes. The kernel
+// takes some 10 ms for a transaction, whatever its size. Its answers, one for each rule,
+// must fit into the socket's buffer; those for 16 taps still do.
 const filtersAtOnce = 8
 
 func addTaps(ctx context.Context, id journal.ID, taps []Tap) (mtu int, err error) {
@@ -68,12 +67,12 @@ func addTaps(ctx context.Context, id journal.ID, taps []Tap) (mtu int, err error
 	return mtu, nil
 }
 
-// named says which tap an error is about.
+// named adds to an error which tap it is about.
 func (t Tap) named(id journal.ID, err error) error {
 	return fmt.Errorf("make tap %s: %w", TapName(id.Job, t.Index), err)
 }
 
-// check returns the bridge for a tap that can be made.
+// check checks that the tap can be made, and returns its bridge.
 func (t Tap) check(ctx context.Context, id journal.ID) (netlink.Link, error) {
 	if err := errors.Join(ctx.Err(), t.validate()); err != nil {
 		return nil, err
@@ -90,7 +89,7 @@ func (t Tap) add(id journal.ID, bridge netlink.Link) (mtu int, err error) {
 	return mtu, enslave(port, bridge)
 }
 
-// makePort makes the tap and returns what of it is for the bridge.
+// makePort makes the tap and returns the link that goes on the bridge.
 func (t Tap) makePort(id journal.ID, mtu int) (netlink.Link, error) {
 	name := TapName(id.Job, t.Index)
 	if t.Bridge != "" {
@@ -112,7 +111,7 @@ func (t Tap) makePort(id journal.ID, mtu int) (netlink.Link, error) {
 	return tap, nil
 }
 
-// portName is by which the bridge knows the VM.
+// portName returns the name of the VM's port on its bridge.
 func (t Tap) portName(id journal.ID) string {
 	if t.Bridge != "" {
 		return sitePort(id.Job, t.Index)

@@ -15,18 +15,18 @@ import (
 	"github.com/slurm-v/slurm-v/internal/netdump"
 )
 
-// An Underlay is how a node is reached by the job's other nodes.
+// An Underlay is the network address at which the job's other nodes reach this node.
 type Underlay struct {
 	Addr      netip.Addr   // of this node
-	Prefix    netip.Prefix // in which all nodes' addresses lie
+	Prefix    netip.Prefix // that contains all nodes' addresses
 	Interface string
 	MTU       int
 }
 
-// AutoUnderlay finds this node's address for traffic between nodes. With a
-// prefix it is the one that lies in it. Without, it is the address of the
-// interface with the default route; on a node without such a route, the only
-// address there is, loopback and link-local ones aside.
+// AutoUnderlay finds this node's address for traffic between nodes. With a prefix it is
+// the address in that prefix. Without one it is the address of the interface with the
+// default route. On a node without such a route it is the only address, apart from
+// loopback and link-local ones.
 func AutoUnderlay(prefix string) (Underlay, error) {
 	var want netip.Prefix
 	if prefix != "" {
@@ -42,8 +42,8 @@ func AutoUnderlay(prefix string) (Underlay, error) {
 	return choose(found, routed, want)
 }
 
-// choose picks from all addresses of a node, of which those on the interface
-// routed (the default route's, "" for none) come in question without a prefix.
+// choose picks one of a node's addresses. Without a prefix it considers only those on the
+// interface routed, which has the default route; "" means that there is none.
 func choose(found []Underlay, routed string, want netip.Prefix) (Underlay, error) {
 	if want.IsValid() {
 		for _, u := range found {
@@ -110,13 +110,12 @@ func underlayOf(link *netlink.LinkAttrs, a netlink.Addr) (Underlay, bool) {
 	bits, _ := a.Mask.Size()
 	u := Underlay{Addr: addr, Prefix: netip.PrefixFrom(addr, bits).Masked(), Interface: link.Name, MTU: link.MTU}
 	if link.Flags&net.FlagLoopback != 0 {
-		u.MTU = ethernetMTU // a routed address; its packets leave by another interface
+		u.MTU = ethernetMTU // a routed address, whose packets leave through another interface
 	}
 	return u, true
 }
 
-// defaultRoute returns the index of the interface of the best default route, 0
-// if there is none.
+// defaultRoute returns the index of the interface of the best default route, or 0.
 func defaultRoute() (int, error) {
 	routes, err := netdump.Whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
 	if err != nil {

@@ -1,24 +1,22 @@
-// Package vmnet connects the VMs of one job to each other, and to nothing else.
+// Package vmnet connects the VMs of one job to each other and to nothing else.
 //
-// On each of its nodes a job has a bridge ([Create]) and on it one tap per VM
-// ([AddTaps]). A job of several nodes also has a VXLAN device on each bridge, which
-// sends frames to the other nodes once it is told of them ([SetPeers]). The VXLAN
-// network id comes from the job's number. Addresses do too ([MAC], [Address]), so
-// that they are known before anything runs and no lease is needed. The bridge has
-// no address of the host.
+// On each of its nodes a job has a bridge ([Create]) with one tap per VM ([AddTaps]). If
+// the job has several nodes, each bridge also has a VXLAN device, which sends frames to
+// the other nodes once it knows them ([SetPeers]). The VXLAN network id comes from the
+// job's number, and so do addresses ([MAC], [Address]): they are known before anything
+// runs, and need no lease. The host has no address on the bridge.
 //
-// A guest is root in its own VM, so what it sends is checked on the host. An
-// nftables table of the job drops every frame whose source is not the VM's own,
-// and every frame for the host itself. Another one drops VXLAN packets of this
-// job that do not come from its nodes. As an ordinary user of such a node could
-// still send them through a UDP socket, a table of the node keeps the VXLAN port
-// for root and the kernel.
+// A guest is root in its own VM, so the host checks what it sends. An nftables table of
+// the job drops every frame whose source is not the VM's own, and every frame for the
+// host itself. A second table drops the job's VXLAN packets unless they come from the
+// job's nodes. Ordinary users of such a node could still send them through a UDP socket,
+// so a table of the node reserves the VXLAN port for root and the kernel.
 //
-// A VM can also be put on a bridge that the site has; see [Tap].
+// A VM can also be on a bridge of the site; see [Tap].
 //
-// All links carry the job's id in their alias. [Delete] removes what carries it,
-// and may be called at any time and any number of times. Everything happens in
-// the network namespace of the calling thread.
+// All links carry the job's id in their alias. [Delete] removes the links with that
+// alias, and may be called at any time and any number of times. Everything happens in the
+// network namespace of the calling thread.
 package vmnet
 
 import (
@@ -42,10 +40,10 @@ const (
 	ethernetMTU = 1500
 )
 
-// A Network is what one node has of a job's network.
+// A Network is the part of a job's network on one node.
 type Network struct {
 	ID       journal.ID
-	Nodes    int      // of the job; with one there is no VXLAN
+	Nodes    int      // of the job; a job with one node has no VXLAN
 	Underlay Underlay // of this node, see AutoUnderlay; unused if Nodes is 1
 	Port     uint16   // of VXLAN, UDP
 }
@@ -72,8 +70,8 @@ func (n Network) validate() error {
 	return nil
 }
 
-// Create makes the network on this node. Frames from other nodes are dropped
-// until [SetPeers] says which these are. If it fails, call [Delete].
+// Create makes the network on this node. Frames from other nodes are dropped until
+// [SetPeers] names these nodes. If Create fails, call [Delete].
 func Create(ctx context.Context, n Network) error {
 	if err := create(ctx, n); err != nil {
 		return fmt.Errorf("create network of job %s: %w", n.ID, err)
@@ -101,7 +99,7 @@ func create(ctx context.Context, n Network) error {
 }
 
 func addBridge(n Network) (netlink.Link, error) {
-	// Snooping would wait for a multicast querier, and there is none.
+	// Snooping would need a multicast querier, which does not exist here.
 	snooping := false
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = Bridge(n.ID.Job), n.MTU()
@@ -116,7 +114,7 @@ func addVXLAN(n Network, bridge netlink.Link) error {
 		VxlanId:   int(VNI(n.ID.Job)),
 		SrcAddr:   n.Underlay.Addr.AsSlice(),
 		Port:      int(n.Port),
-		// Which node has which VM is seen from the frames; those come from peers only.
+		// The device learns each VM's node from frames, and frames come only from peers.
 		Learning: true,
 	})
 	if err != nil {
@@ -128,7 +126,7 @@ func addVXLAN(n Network, bridge netlink.Link) error {
 	return portTaken(n.Port)
 }
 
-// addLink makes a link that is marked as id's.
+// addLink makes a link and marks it as part of id's network.
 func addLink(id journal.ID, link netlink.Link) (netlink.Link, error) {
 	name := link.Attrs().Name
 	switch err := netlink.LinkAdd(link); {
@@ -154,9 +152,9 @@ func up(link netlink.Link) error {
 	return nil
 }
 
-// SetPeers tells the network at which underlay addresses the job's other nodes
-// are. The addresses come from those nodes by way of the user's own processes:
-// one that cannot be a node's is an error, and then nothing is changed.
+// SetPeers gives the network the underlay addresses of the job's other nodes. They come
+// from these nodes through the user's own processes: an address that cannot be a node's
+// is an error, and then nothing is changed.
 func SetPeers(ctx context.Context, n Network, peers []netip.Addr) error {
 	if err := setPeers(ctx, n, peers); err != nil {
 		return fmt.Errorf("connect network of job %s to its other nodes: %w", n.ID, err)
@@ -200,8 +198,8 @@ func (n Network) checkPeers(peers []netip.Addr) error {
 	return nil
 }
 
-// flood is the forwarding entry by which frames for everybody, and for stations
-// not seen yet, go to peer.
+// flood returns the forwarding entry that sends frames for all stations, and for stations
+// not seen yet, to peer.
 func flood(vxlan netlink.Link, peer netip.Addr) *netlink.Neigh {
 	return &netlink.Neigh{
 		LinkIndex:    vxlan.Attrs().Index,

@@ -1,14 +1,12 @@
 // Package shm maps the memory that programs in the VMs of a job share on one node
-// (IVShmem). It is for programs in the VMs, and what ivshmem/slurmv_ivshmem.h is
-// for C.
+// (IVShmem). It is the counterpart in Go of ivshmem/slurmv_ivshmem.h.
 //
-// A run of slurm-v-run in a job with --ivshmem has a device, which [Open] maps: the
-// same memory for all its ranks on the node, and nobody else's. At the start of the
-// run it is zero. [Peers] are the ranks that have it.
+// A run of slurm-v-run in a job with --ivshmem has a device, which [Open] maps: it is the
+// same memory for all ranks of the run on the node, and for no others. At the start of
+// the run it is zero. [Peers] are the ranks that have it.
 //
-// It is memory and no more. What is in it can change at any time by the hand of
-// another VM, so share it by sync/atomic, and never with whom you would not share
-// your own memory.
+// It is plain memory. Another VM can change its content at any time, so synchronise by
+// sync/atomic.
 package shm
 
 import (
@@ -21,14 +19,14 @@ import (
 	"syscall"
 )
 
-// The variables that tell a program what its run has.
+// The variables that describe a run's memory to a program.
 const (
 	EnvDevice = "SLURMV_IVSHMEM"       // the file to map, such as /dev/slurmv/ivshmem0
 	EnvSize   = "SLURMV_IVSHMEM_SIZE"  // how many bytes it has
 	EnvPeers  = "SLURMV_IVSHMEM_PEERS" // the ranks that have it, in rising order, such as 0-3,8
 )
 
-// devices is where a VM has them.
+// devices is the directory of the devices in a VM.
 const devices = "/dev/slurmv"
 
 // ErrNone means that the run has no shared memory.
@@ -37,7 +35,7 @@ var ErrNone = errors.New("this run has no shared memory; was the job submitted w
 // A Memory is shared memory that is mapped.
 type Memory struct{ bytes []byte }
 
-// Open maps the memory of this run. The error is [ErrNone] if it has none.
+// Open maps the memory of this run. The error is [ErrNone] if the run has none.
 func Open() (*Memory, error) {
 	device := os.Getenv(EnvDevice)
 	if device == "" {
@@ -68,18 +66,18 @@ func OpenDevice(name string) (*Memory, error) {
 	return &Memory{bytes}, nil
 }
 
-// Bytes returns the memory, good until Close.
+// Bytes returns the memory, valid until Close.
 func (m *Memory) Bytes() []byte { return m.bytes }
 
-// Close unmaps the memory. What others have of it stays.
+// Close unmaps the memory. Other programs keep their mappings.
 func (m *Memory) Close() error {
 	bytes := m.bytes
 	m.bytes = nil
 	return syscall.Munmap(bytes)
 }
 
-// Peers returns the ranks of this run that have its memory, the caller's own among
-// them, in rising order; none if it has no memory.
+// Peers returns the ranks of this run that share the memory, including the caller's, in
+// rising order; an empty list if the run has no memory.
 func Peers() ([]int, error) { return parseRanks(os.Getenv(EnvPeers)) }
 
 // maxRanks bounds a list of ranks, which a mistake could make endless.

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// aDevice is a file as the kernel shows a device's memory.
+// aDevice makes a file like that with which the kernel shows a device's memory.
 func aDevice(t *testing.T, size int64) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "resource2")
@@ -110,8 +110,8 @@ int main(int argc, char **argv)
 }
 `
 
-// The header for C and this package go by the same variables, and understand them
-// the same way.
+// The header for C uses the same variables as this package, and reads them in the same
+// way.
 func TestHeaderForC(t *testing.T) {
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "client.c"), filepath.Join(dir, "client")

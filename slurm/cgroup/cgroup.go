@@ -1,9 +1,9 @@
-// Package cgroup reads what the cgroups in which Slurm puts the processes of jobs say of
-// a process: its job and step, the CPUs that Slurm confines it to, and whether the
-// kernel has killed one of them for its memory.
+// Package cgroup reads, from the cgroups in which Slurm puts the processes of jobs: the
+// job and step of a process, the CPUs that Slurm confines it to, and whether the kernel
+// has killed a process of its cgroup for lack of memory.
 //
-// Slurm's cgroups are root's. A process can neither choose what they say of it nor make
-// some that look like Slurm's.
+// Slurm's cgroups belong to root. A process can neither choose its cgroup nor make
+// cgroups that look like Slurm's.
 package cgroup
 
 import (
@@ -15,21 +15,21 @@ import (
 	"strings"
 )
 
-// Where slurmd puts the processes of a job: with cgroup v1 below /slurm or
-// /slurm_<node> of a controller, with v2 below its own scope. Both are root's, so
-// no user can make a cgroup that looks like another job's.
+// Where slurmd puts the processes of a job. With cgroup v1 it is below /slurm or
+// /slurm_<node> of a controller, with v2 below slurmd's own scope. Both belong to root,
+// so no user can make a cgroup that looks like another job's.
 var (
 	version1 = regexp.MustCompile(`^/slurm[^/]*/uid_[0-9]+/job_([0-9]+)(/|$)`)
 	version2 = regexp.MustCompile(`^/system\.slice/[^/]*slurmstepd\.scope/job_([0-9]+)(/|$)`)
 )
 
-// JobOf returns the id of the Slurm job that the process pid below proc, a /proc, belongs to.
+// JobOf returns the id of the Slurm job of process pid. proc is the path of a /proc.
 func JobOf(proc string, pid int) (uint32, error) {
 	return search(proc, pid, "job", parseJob)
 }
 
-// search returns what read finds in the first line of /proc/PID/cgroup that
-// it knows; unit is the thing of Slurm that read looks for.
+// search returns the result of read for the first line of /proc/PID/cgroup that read
+// accepts. unit names what read looks for, for errors.
 func search[T any](proc string, pid int, unit string, read func(line string) (T, bool)) (none T, err error) {
 	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/slurm-v/slurm-v/internal/cpulist"
 )
 
-// CPUs returns the kernel's numbers of the CPUs that Slurm has given to the step of the
-// process pid on the machine below root, and to no other job. It is an error if Slurm
-// confines no jobs to CPUs.
+// CPUs returns the kernel's numbers of the CPUs that Slurm has given to the step of
+// process pid, and to no other job. The machine's files are below root. If Slurm does not
+// confine jobs to CPUs, that is an error.
 func CPUs(root string, pid int) ([]int, error) {
 	list, err := search(filepath.Join(root, "proc"), pid, "job", func(line string) (string, bool) {
 		return cpusetOf(filepath.Join(root, "sys/fs/cgroup"), line)
@@ -19,11 +19,11 @@ func CPUs(root string, pid int) ([]int, error) {
 	return cpulist.Parse(list), err
 }
 
-// cpusetOf reads the CPUs of the cgroup in a line of /proc/PID/cgroup if it is in a
-// job's and Slurm has chosen them.
+// cpusetOf returns the CPUs of the cgroup in a line of /proc/PID/cgroup, if the cgroup is
+// a job's and Slurm has chosen its CPUs.
 //
-// With cgroup v1 there is no such cpuset cgroup unless Slurm confines jobs. With v2
-// there is always one, and cpuset.cpus is empty at the job and below if it does not.
+// With cgroup v1, a job has a cpuset cgroup only if Slurm confines jobs to CPUs. With v2
+// it always has one, whose cpuset.cpus is empty if Slurm does not confine jobs.
 func cpusetOf(mount, line string) (string, bool) {
 	path := pathOf(line)
 	if fields := strings.SplitN(line, ":", 3); len(fields) == 3 && slices.Contains(strings.Split(fields[1], ","), "cpuset") {

@@ -15,7 +15,7 @@ func TestCPUs(t *testing.T) {
 	tests := map[string]struct {
 		cgroups string
 		files   map[string]string // below /sys/fs/cgroup
-		want    []int             // nil is an error
+		want    []int             // nil if an error is expected
 	}{
 		"cgroup v1": {"5:memory:" + v1 + "\n4:cpuset:" + v1 + "\n0::/\n",
 			map[string]string{"cpuset" + v1 + "/cpuset.cpus": "1-2,5\n"}, want},

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// OutOfMemory reports whether the kernel has killed a process in the memory cgroup of
-// the process pid on the machine below root.
+// OutOfMemory reports whether the kernel has killed a process for lack of memory in the
+// memory cgroup of process pid. The machine's files are below root.
 func OutOfMemory(root string, pid int) bool {
 	text, _ := os.ReadFile(filepath.Join(root, "proc", strconv.Itoa(pid), "cgroup"))
 	for line := range strings.Lines(string(text)) {
@@ -20,8 +20,7 @@ func OutOfMemory(root string, pid int) bool {
 	return false
 }
 
-// oomKills reads what the memory controller counts for the cgroup in a line of
-// /proc/PID/cgroup.
+// oomKills returns the count of such kills in the cgroup of a line of /proc/PID/cgroup.
 func oomKills(mount, line string) uint64 {
 	path, file := pathOf(line), ""
 	switch _, controllers, _ := strings.Cut(line, ":"); {

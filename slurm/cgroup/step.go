@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// A Step is where in Slurm a process runs.
+// A Step says in which step of which job a process runs.
 type Step struct {
 	JobID  uint32
 	StepID uint32
-	Node   string // Slurm's name of the node; "" where one slurmd runs, whose cgroups do not say
+	Node   string // Slurm's name of the node; "" if the host has a single slurmd, whose cgroups omit it
 }
 
 // The steps that have names instead of numbers.
 var namedSteps = map[string]uint32{"extern": 0xfffffffc, "batch": 0xfffffffb, "interactive": 0xfffffffa}
 
-// stepPattern matches what version1 and version2 match, down to the step.
+// stepPattern matches the paths that version1 and version2 match, but down to the step.
 var stepPattern = regexp.MustCompile(`^/(?:slurm(?:_([^/]+))?/uid_[0-9]+|system\.slice/(?:([^/]+)_)?slurmstepd\.scope)` +
 	`/job_([0-9]+)/step_([a-z]+|[0-9]+)(?:/|$)`)
 
-// StepOf returns the step that the process pid below proc, a /proc, belongs to.
+// StepOf returns the step of process pid. proc is the path of a /proc.
 func StepOf(proc string, pid int) (Step, error) {
 	return search(proc, pid, "step", parseStep)
 }
@@ -47,11 +47,12 @@ func parseStep(line string) (Step, bool) {
 	return Step{JobID: uint32(job), StepID: step, Node: found[1] + found[2]}, jobErr == nil
 }
 
-// slurmsPattern matches whatever lies below a root that Slurm makes for steps.
+// slurmsPattern matches every path below a cgroup that Slurm makes for steps.
 var slurmsPattern = regexp.MustCompile(`^/(?:slurm(?:_[^/]+)?|system\.slice/(?:[^/]+_)?slurmstepd\.scope)(?:/|$)`)
 
-// CheckStep returns an error unless the process pid below proc runs in that step of the
-// job. Outside, no limit of the job's would hold, and its end would end nothing.
+// CheckStep returns an error unless process pid runs in that step of the job. A process
+// outside escapes the job's limits, and survives the job's end. proc is the path of a
+// /proc.
 func CheckStep(proc string, pid int, job, step uint32) error {
 	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
 	if err == nil {
@@ -64,7 +65,7 @@ func CheckStep(proc string, pid int, job, step uint32) error {
 }
 
 // checkLines reads /proc/PID/cgroup, which has a line for each controller in version 1.
-// Slurm uses some of them; in all of these the process must be where it belongs.
+// Slurm uses only some controllers; for all of these, the process must be in its step.
 func checkLines(text string, job, step uint32) error {
 	found := false
 	for line := range strings.Lines(text) {

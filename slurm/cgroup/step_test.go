@@ -36,8 +36,8 @@ func TestParseStep(t *testing.T) {
 	}
 }
 
-// What /proc/PID/cgroup says of the agent of step 3 of job 9: recorded from Slurm 22.05
-// with several controllers, and with one hierarchy.
+// The content of /proc/PID/cgroup for the agent of step 3 of job 9, recorded from Slurm
+// 22.05 with several controllers, and with one hierarchy.
 const (
 	underV1 = `9:name=systemd:/system.slice/slurmd.service
 8:pids:/

@@ -1,4 +1,4 @@
-// Package slurmtest is for tests that compare with the Slurm of this machine.
+// Package slurmtest helps tests that compare with the Slurm of this machine.
 package slurmtest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// SrunHelp returns srun --help of this machine, which wants some slurm.conf.
+// SrunHelp returns srun --help of this machine. srun needs some slurm.conf for it.
 func SrunHelp(t *testing.T) string {
 	t.Helper()
 	srun, err := exec.LookPath("srun")

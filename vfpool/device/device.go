@@ -1,8 +1,8 @@
-// Package device is what a node has of virtual functions, as plain values: the
-// physical functions (PFs), their virtual functions (VFs) and what a VF is set to.
+// Package device describes the virtual functions of a node as plain values: the physical
+// functions (PFs), their virtual functions (VFs) and the settings of a VF.
 //
-// A PF is an SR-IOV network card's, or a bridge that the site has declared to be
-// one; see the packages sriov and software, which read, set and restore them.
+// A PF belongs to an SR-IOV network card, or is a bridge that the site has declared to be
+// a PF. The packages sriov and software read, set and restore PFs.
 package device
 
 import "github.com/slurm-v/slurm-v/internal/owner"
@@ -23,13 +23,13 @@ type PF struct {
 	PCI       string // "0000:01:00.0"; "" for software
 	Driver    string
 	LinkLayer string // "ether" or "infiniband"
-	Speed     uint32 // of the link; 0 where it is down or does not say
+	Speed     uint32 // of the link; 0 where the link is down or does not report it
 	Up        bool
 	NUMA      int // -1 where there are no NUMA nodes
 	TotalVFs  int // that the card could have
 	Caps      Caps
 	VFs       []VF     // that exist, by their Index
-	Unusable  Reason   // why no VF of it can be used; zero if some can
+	Unusable  Reason   // why none of its VFs can be used; zero if some can
 	Notes     []Reason // what its VFs lack, though they can be used
 }
 
@@ -41,12 +41,12 @@ type VF struct {
 	PCI      string // "0000:01:10.0"; "" for software
 	NUMA     int
 	Group    int    // IOMMU group; -1 if it has none
-	Device   string // what a VM is given: the PCI address, or the tap's name
+	Device   string // what the VM gets: the PCI address, or the tap's name
 	Unusable Reason `json:"-"` // why it cannot be given to a VM; zero if it can. A leased VF can
 }
 
-// A Reason says what is wrong with a function and what to do about it. The zero
-// Reason is none.
+// A Reason says what is wrong with a function and what to do about it. The zero Reason
+// means that nothing is wrong.
 type Reason struct {
 	Seen   string // what is there
 	Advice string // what to do; "" where Seen tells it
@@ -60,23 +60,23 @@ func (r Reason) String() string {
 	return r.Seen + ": " + r.Advice
 }
 
-// Caps is what a driver lets the PF set for a VF (Linux 6.12).
+// Caps lists what a driver lets the PF set for a VF (Linux 6.12).
 type Caps struct {
 	MAC, VLAN, SpoofCheck, Trust, LinkState bool
 
 	MinRate, MaxRate bool
-	MinIsWeight      bool   // shares in proportion to the minima, not a floor by itself (mlx5)
+	MinIsWeight      bool   // minima are weights for sharing, not guaranteed rates (mlx5)
 	MaxNeedsLink     bool   // set only while the link is up
-	MaxRateFrom      uint32 // the smallest and
+	MaxRateFrom      uint32 // the smallest maximum that it takes
 	MaxRateTo        uint32 // the largest maximum that it takes; 0 is the speed of the link
 }
 
-// LinkState is what a VF shows its owner of the link.
+// LinkState is the state of the link that a VF reports to its VM.
 type LinkState string
 
 // The values of LinkState.
 const (
-	LinkAuto    LinkState = "auto" // the PF's own
+	LinkAuto    LinkState = "auto" // as the PF's own link
 	LinkEnable  LinkState = "enable"
 	LinkDisable LinkState = "disable"
 )
@@ -93,13 +93,13 @@ type Settings struct {
 	Link       LinkState `json:"link,omitempty"`
 }
 
-// A State is all that a VF is restored to.
+// A State is everything that a VF is restored to.
 type State struct {
 	Settings Settings `json:"settings"`
-	Driver   string   `json:"driver,omitempty"`   // bound to it; "" is none
+	Driver   string   `json:"driver,omitempty"`   // that the VF is bound to; "" without a driver
 	Override string   `json:"override,omitempty"` // driver_override
 
-	// Of /dev/vfio/GROUP, where it was there: Mode is 0 where it was not.
+	// Owner and Mode are of /dev/vfio/GROUP. Mode is 0 if the file did not exist.
 	Owner owner.IDs `json:"owner"`
 	Mode  uint32    `json:"mode,omitempty"`
 }

@@ -23,7 +23,7 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// Leases of the version before have the reason as a text, always empty.
+// Leases of the previous version have the reason as a text, which is always empty.
 func TestVFOfAnOlderLease(t *testing.T) {
 	const text = `{"PF":"eth0","Index":1,"Kind":"sriov","PCI":"0000:01:10.1","NUMA":0,"Group":7,"Device":"0000:01:10.1","Unusable":""}`
 	var vf VF

@@ -12,9 +12,9 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// BenchmarkLeaseAndRelease is what a job's VF costs the pool: lock, read all
-// leases, write this one to disk, unlock; lock, release, unlock. The directory
-// must be on a disk to mean anything, so it is not in /tmp.
+// BenchmarkLeaseAndRelease measures what a job's VF costs the pool: lock, read all
+// leases, write the new one to disk, unlock; lock, release, unlock. It uses a directory
+// on a real disk: on a tmpfs the syncs cost nothing.
 func BenchmarkLeaseAndRelease(b *testing.B) {
 	for _, held := range []int{0, 64, 128, 255} {
 		b.Run(fmt.Sprintf("%d of 256 VFs are leased", held), func(b *testing.B) {
@@ -37,7 +37,7 @@ func benchVF(index int) device.VF {
 	return device.VF{PF: "enp65s0f0np0", Kind: device.SRIOV, Index: index, PCI: address, Device: address, Group: index}
 }
 
-// benchStore returns a store that knows so many VFs, of which the first are leased.
+// benchStore returns a store that knows vfs VFs, the first held of which are leased.
 func benchStore(b *testing.B, vfs, held int) *Store {
 	s, err := Open(filepath.Join(b.TempDir(), "vf"))
 	noError(b, err)

@@ -19,8 +19,8 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// A disk is what would be left of a store's files after a power cut: what was
-// synced, and of what was written later any sectors.
+// A disk holds what a power cut would leave of a store's files: all sectors that were
+// synced, and any of those that were written later.
 type disk struct {
 	store  *Store
 	synced map[uint64][]byte // by inode
@@ -80,8 +80,8 @@ func (d *disk) mix(synced, written []byte) []byte {
 	return mixed
 }
 
-// What Put and Update have returned is there after a power cut at any time, and
-// what was deleted is free, or leased as before.
+// After a power cut at any time, every Put and Update that had returned is still there. A
+// deleted lease is gone, or back as it was.
 func TestPowerCuts(t *testing.T) {
 	s := open(t)
 	l := lock(t, s)
@@ -109,7 +109,7 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// What is mended after a power cut is not worse off at the next.
+// A lease that was mended after one power cut survives the next one as well.
 func TestAPowerCutAfterAPowerCut(t *testing.T) {
 	s := open(t)
 	l := lock(t, s)
@@ -136,8 +136,8 @@ func TestAPowerCutAfterAPowerCut(t *testing.T) {
 	}
 }
 
-// checkAfterCut checks what the next boot finds. The VF of changing may be as
-// before or after.
+// checkAfterCut checks what the next boot finds. The VF of changing may be in its old or
+// its new state.
 func checkAfterCut(t *testing.T, s *Store, changing Key, held, deleted map[Key]Lease) {
 	t.Helper()
 	before, err := s.Read()
@@ -166,8 +166,8 @@ func checkAfterCut(t *testing.T, s *Store, changing Key, held, deleted map[Key]L
 	}
 }
 
-// A crash at any instant within Put or Delete leaves the VF leased or free, and
-// to be leased again. Each instant is one that a copy of the directory shows.
+// A crash at any instant within Put or Delete leaves the VF either leased or free, and it
+// can be leased again. Each instant is simulated by a copy of the directory.
 func TestCrashesBetweenTwoChanges(t *testing.T) {
 	tests := map[string]struct {
 		crash  func(t *testing.T, l *Locked, r Lease) // after the change of the files
@@ -230,8 +230,7 @@ func TestUpdateBesideDelete(t *testing.T) {
 	put(t, l, Lease{VF: hardware, Job: job})
 }
 
-// Reading does not wait for those who write, and does not take half of a record
-// for damage.
+// A reader does not wait for writers, and does not take a half-written record for damage.
 func TestReadBesideUpdate(t *testing.T) {
 	s := open(t)
 	s.sync = func(*os.File) error { return nil }
@@ -279,7 +278,7 @@ func TestPutThatIsNotOnDiskIsNoLease(t *testing.T) {
 func TestDamage(t *testing.T) {
 	tests := map[string]struct {
 		damage func(text []byte) []byte
-		known  bool // whose the VF is
+		known  bool // the record names the job that has the VF
 		reason string
 	}{
 		"a bit of the last write":         {flip(slotSize), false, "slot 1: its checksum is wrong"},
@@ -387,8 +386,7 @@ func write(t testing.TB, path string, text []byte) {
 	noError(t, os.WriteFile(path, text, 0o600))
 }
 
-// A file with one bad byte never says anything but what one of its two writes
-// has said, and never says it without doubt.
+// Whatever bytes a file contains, its VF keeps its key and no damage goes unreported.
 func FuzzParse(f *testing.F) {
 	s := &Store{dir: f.TempDir(), boot: "b", sync: fdatasync}
 	l, err := s.Lock(context.Background())

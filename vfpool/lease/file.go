@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file is the open, locked file of a VF. That lock is held for a write only: it
-// keeps whoever writes from the one who does the same, or reads.
+// A file is the open, locked file of a VF. Every write takes this lock, so that writers
+// exclude each other, and a reader that takes it sees no half-written slot.
 type file struct {
 	*os.File
 	contents
 }
 
-// The name of a VF's file says whether it may be leased, so that looking for
-// leases reads no others. It is renamed to heldSuffix before a lease is written,
-// and to freeSuffix after one has ended.
+// The name of a VF's file says whether the VF may be leased, so listing the leases opens
+// no files of free VFs. A file is renamed to heldSuffix before a lease is written, and to
+// freeSuffix after the lease has ended.
 const (
 	heldSuffix = ".held"
 	freeSuffix = ".free"
@@ -53,7 +53,8 @@ func readContents(path string, buffer []byte) (contents, error) {
 	return parse(text), err
 }
 
-// peek reads a file. It locks it only where somebody seems to be writing.
+// peek reads a file without the lock. If a slot cannot be read, another process may be
+// writing it: peek then reads again under the lock.
 func peek(path string, buffer []byte) (contents, error) {
 	c, err := readContents(path, buffer)
 	if err != nil || c.bad == 0 {
@@ -66,8 +67,9 @@ func peek(path string, buffer []byte) (contents, error) {
 	return f.contents, f.Close()
 }
 
-// readFull reads what of a VF's file there is. All leases are read for each new
-// one, hence no os.File here, which makes more calls, and one buffer for all.
+// readFull reads a VF's file, which may be shorter than fileSize. Each new lease reads
+// all leases; os.File would cost more system calls, so this is pread into a shared
+// buffer.
 func readFull(fd int, path string, buffer []byte) ([]byte, error) {
 	n, err := unix.Pread(fd, buffer[:fileSize], 0)
 	if err != nil {
@@ -94,9 +96,9 @@ func (f *file) write(record *Lease) error {
 	return nil
 }
 
-// replaceable returns the slot that the power may spoil: the older or bad one.
-// But the write that frees a VF is not synced: then it is that one, and the older
-// slot is all that is sure to be on disk.
+// replaceable returns the slot that a power cut during the next write may spoil: the
+// older or the bad one. After a write that freed the VF it is that write's slot: freeing
+// is not synced, so only the older slot is sure to be on disk.
 func (f *file) replaceable() int {
 	if f.record == nil && f.bad == 0 {
 		return f.last
@@ -104,7 +106,7 @@ func (f *file) replaceable() int {
 	return 1 - f.last
 }
 
-// free frees the VF. It makes a bad slot good.
+// free frees the VF. If a slot is bad, free writes both, which mends it.
 func (f *file) free() error {
 	err := f.write(nil)
 	if f.bad > 0 {
@@ -113,8 +115,8 @@ func (f *file) free() error {
 	return err
 }
 
-// create makes the file of a VF that was never leased. It gets its name, for
-// good, when all of it is on disk: a file that is shorter is damaged.
+// create makes the file of a VF that was never leased. The file gets its name only when
+// its whole length is on disk, because a shorter file counts as damaged.
 func (s *Store) create(path string) error {
 	temporary := filepath.Join(filepath.Dir(path), newFile)
 	f, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)

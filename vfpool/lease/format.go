@@ -9,15 +9,14 @@ import (
 	"strconv"
 )
 
-// The file of a VF is two slots, each a block of the disk. A slot begins with
-// the line
+// The file of a VF has two slots, each a block of the disk. A slot begins with the line
 //
 //	CHECKSUM NUMBER RECORD
 //
-// the CRC-32C of what follows it, the number of the write, and a [Lease] as JSON
-// or null; empty lines fill it up: `grep . FILE | cut -d' ' -f3-` shows both.
-// The higher number counts. A write never replaces the slot that was synced last,
-// so one that the power interrupts leaves what was there before it.
+// which holds the CRC-32C of the rest of the slot, the number of the write, and a [Lease]
+// as JSON or null. Empty lines fill the slot. `grep . FILE | cut -d' ' -f3-` shows both
+// records. The slot with the higher number counts. A write never replaces the slot that
+// was synced last, so that slot survives a power cut during the write.
 const (
 	slotSize = 4096
 	fileSize = 2 * slotSize
@@ -31,7 +30,7 @@ func checksum(text []byte) uint32 { return crc32.Checksum(text, castagnoli) }
 type slot struct {
 	number uint64
 	record []byte // JSON
-	err    error  // why it is not a slot
+	err    error  // why the slot cannot be read
 }
 
 func encodeSlot(number uint64, record []byte) ([]byte, error) {
@@ -65,10 +64,10 @@ type contents struct {
 	last   int    // the slot of the last write
 	record *Lease // nil if the last write freed the VF, or cannot be read
 	bad    int    // how many slots cannot be read
-	err    error  // why one cannot
+	err    error  // why one of them cannot be read
 }
 
-// parse reads a file. Of a file with one bad slot it returns what the other says.
+// parse reads a file. If one slot is bad, it returns the record of the other one.
 func parse(text []byte) contents {
 	half := min(slotSize, len(text))
 	slots := [2]slot{decodeSlot(text[:half]), decodeSlot(text[half:])}

@@ -1,19 +1,19 @@
 // Package lease keeps which job has which virtual function (VF) of a node, such
 // that a crash at any instant neither loses a VF nor gives it to two jobs.
 //
-// A [Store] is a directory with a file per VF that was ever leased. Who wants to
-// change the ownership of VFs takes the store's lock ([Store.Lock]), looks at all
-// leases ([Locked.All]) and adds ([Locked.Put]) or ends them ([Locked.Delete]).
-// The lock says that somebody is deciding, and vanishes with its process; the
-// [Lease] says who owns a VF, and stays. Once Put has returned, the lease
-// survives a power cut. A Delete may not: the VF is then still leased to a job
+// A [Store] is a directory with a file per VF that was ever leased. A process that
+// changes the ownership of VFs takes the store's lock ([Store.Lock]), reads all leases
+// ([Locked.All]), and adds leases ([Locked.Put]) or ends them ([Locked.Delete]). The lock
+// only protects the decision, and vanishes with its process; the [Lease] says which job
+// owns a VF, and stays. Once Put has returned, the lease survives a power cut. A Delete
+// may not: after a power cut, the VF may still be leased to a job that has ended.
 // that has ended, as if it had never been released.
-//
-// Whoever has a lease notes in it how far the VF has been changed
+// The process that has a lease notes in it how far the VF has been changed
+// ([Store.Update]). It needs no lock for that.
 // ([Store.Update]) and needs no lock for that.
 //
-// A record that cannot be read is a VF in quarantine: it is listed, and not
-// leased again before somebody has looked. The package touches no VF.
+// A VF whose record cannot be read is in quarantine: it is listed, and not leased again
+// until the administrator has looked at it. The package touches no VF.
 package lease
 
 import (
@@ -40,15 +40,15 @@ type Lease struct {
 
 	Original   *device.State `json:"original,omitempty"` // what to restore; from Saved on
 	Phase      Phase         `json:"step"`
-	Quarantine string        `json:"quarantine,omitempty"` // why nobody else may get the VF; "" if somebody may
+	Quarantine string        `json:"quarantine,omitempty"` // why no other job may get the VF; "" if it may
 
 	// Put fills these in.
 
 	BootID string `json:"boot_id"` // of the boot in which the VF was leased
 	Epoch  uint64 `json:"epoch"`   // tells this lease of the VF from those before and after
 
-	// OldBoot is that the node has booted since. The VF's settings went with the
-	// power: there is nothing to restore.
+	// OldBoot reports whether the node has booted since. The power-off has reset the VF,
+	// so there is nothing to restore.
 	OldBoot bool `json:"-"`
 }
 
@@ -57,7 +57,7 @@ type Phase string
 
 // The phases, in their order.
 const (
-	Leased    Phase = "leased"    // and nothing else
+	Leased    Phase = "leased"    // the VF is unchanged
 	Saved     Phase = "saved"     // Original is known; settings may be half changed
 	Applied   Phase = "applied"   // settings are those wanted; drivers may be half changed
 	Attached  Phase = "attached"  // ready for the VM, which may have it
@@ -69,25 +69,25 @@ var phases = []Phase{Leased, Saved, Applied, Attached, Releasing}
 // Key returns the key of the record's VF.
 func (l Lease) Key() Key { return KeyOf(l.VF) }
 
-// same reports whether r and other are the same lease, however far it is.
+// same reports whether l and other are the same lease, at whatever step.
 func (l Lease) same(other Lease) bool {
 	return l.Job == other.Job && l.VM == other.VM && l.Index == other.Index && l.Epoch == other.Epoch
 }
 
-// checkAfter says what is wrong with r as what old becomes.
+// checkAfter returns an error if a lease in state old cannot become l.
 func (l Lease) checkAfter(old Lease) error {
 	switch {
 	case slices.Index(phases, l.Phase) < slices.Index(phases, old.Phase):
 		return fmt.Errorf("step %q does not come after %q", l.Phase, old.Phase)
 	case old.Original != nil && !reflect.DeepEqual(l.Original, old.Original):
-		// What is read off a VF that has been changed is not what it was.
+		// The VF has been changed since, so a State read now is not its original one.
 		return errors.New("the original state of the VF is known already and cannot be another")
 	}
 	return nil
 }
 
-// maxReason bounds the text of a quarantine, in bytes: as JSON, which can make
-// six bytes of one, it must fit a slot beside the rest.
+// maxReason bounds the text of a quarantine, in bytes. JSON can encode one byte as six,
+// and the text must fit into a slot beside the rest of the record.
 const maxReason = 400
 
 func (l Lease) bounded() Lease {
@@ -100,12 +100,12 @@ func (l Lease) bounded() Lease {
 	return l
 }
 
-// A Key names a VF on its node. That of a real VF is its PCI address: its PF may
-// get another name while the VF is leased.
+// A Key names a VF on its node. The key of a real VF is its PCI address, because its PF
+// can be renamed while the VF is leased.
 type Key string
 
-// KeyOf returns the key of a VF. Only Kind and PCI matter or, in software, PF
-// and Index.
+// KeyOf returns the key of a VF. It reads only Kind and PCI or, for a software VF, PF and
+// Index.
 func KeyOf(vf device.VF) Key {
 	if vf.Kind == device.SRIOV {
 		return Key(string(vf.Kind) + "-" + url.PathEscape(vf.PCI))
@@ -113,7 +113,7 @@ func KeyOf(vf device.VF) Key {
 	return Key(string(vf.Kind) + "-" + url.PathEscape(vf.PF) + "." + strconv.Itoa(vf.Index))
 }
 
-// vf returns what the key says of its VF.
+// vf returns the fields of the VF that the key contains.
 func (k Key) vf() (device.VF, error) {
 	kind, rest, _ := strings.Cut(string(k), "-")
 	vf := device.VF{Kind: device.Kind(kind), Group: -1, NUMA: -1}
@@ -138,11 +138,11 @@ func (k Key) vf() (device.VF, error) {
 var (
 	// ErrTaken matches every [TakenError].
 	ErrTaken = errors.New("the VF is taken")
-	// ErrLost is the error for a lease that its job has no more.
+	// ErrLost is the error for a lease that its job no longer has.
 	ErrLost = errors.New("the lease has ended")
 )
 
-// A TakenError says who has a VF.
+// A TakenError says which job has a VF.
 type TakenError struct{ Holder Lease }
 
 func (e *TakenError) Error() string {
@@ -155,7 +155,7 @@ func (e *TakenError) Error() string {
 // Is reports whether target is [ErrTaken].
 func (e *TakenError) Is(target error) bool { return target == ErrTaken }
 
-// name is what people call the VF.
+// name returns the VF's name for messages.
 func name(vf device.VF) string {
 	if vf.PCI != "" {
 		return vf.PCI

@@ -100,7 +100,7 @@ func TestAVFIsLeasedOnce(t *testing.T) {
 	l := lock(t, s)
 	r := put(t, l, Lease{VF: hardware, Job: job, VM: 2})
 	renamed := hardware
-	renamed.PF = "eth7" // the same VF: its PF has got another name
+	renamed.PF = "eth7" // the same VF, though its PF has a new name
 	for _, second := range []Lease{{VF: renamed, Job: journal.ID{Job: 1}}, r} {
 		_, err := l.Put(second)
 		var taken *TakenError
@@ -169,7 +169,7 @@ func TestQuarantine(t *testing.T) {
 	s := open(t)
 	l := lock(t, s)
 	r := put(t, l, Lease{VF: hardware, Job: job})
-	r.Quarantine = strings.Repeat("\x01ü", 4000) // as long as can be in JSON
+	r.Quarantine = strings.Repeat("\x01ü", 4000) // the longest text in JSON
 	if err := s.Update(r); err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestLeasesOfAnEarlierBoot(t *testing.T) {
 	if err := s.Update(r); err != nil {
 		t.Fatal(err)
 	}
-	wantLeases(t, s, r) // still of the boot in which it was leased
+	wantLeases(t, s, r) // with the boot ID of the boot in which it was leased
 	if err := l.Delete(r); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestTheLockIsExclusiveAndCanBeGivenUp(t *testing.T) {
 		t.Errorf("error = %v", err)
 	}
 	l.Unlock()
-	lock(t, s) // the one that gave up has not kept it
+	lock(t, s) // the caller that gave up does not keep the lock
 }
 
 func TestOtherFilesAreLeftAlone(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile is the store's lock. In it stands the id of the boot in which it was
+// lockFile is the store's lock. It contains the ID of the boot in which the store was
 // last swept.
 const lockFile = "lock"
 
-// A Locked is a Store whose ownerships nobody else changes.
+// A Locked is a Store whose leases no other process can begin or end.
 type Locked struct {
 	*Store
 	file *os.File
@@ -53,8 +53,8 @@ func (s *Store) lock(ctx context.Context) (*Locked, error) {
 	return &Locked{s, f}, nil
 }
 
-// makeDir makes dir. QEMU, which runs as a job's owner, may have to pass through
-// those above it.
+// makeDir makes dir. Its parents can be searched by every user, because QEMU runs as the
+// job's owner and may have files there.
 func makeDir(dir string) error {
 	parent := filepath.Dir(dir)
 	if err := os.MkdirAll(parent, 0o711); err != nil {
@@ -66,8 +66,8 @@ func makeDir(dir string) error {
 	return syncDir(parent)
 }
 
-// wait locks f, or closes it. A wait for a lock cannot be cancelled; one that
-// nobody wants any more gives the lock back when it comes.
+// wait locks f, or closes it. A pending flock cannot be cancelled: if ctx ends first, the
+// goroutine releases the lock as soon as it gets it.
 func wait(ctx context.Context, f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == nil {
@@ -102,10 +102,9 @@ func (s *Store) swept() bool {
 	return err == nil && string(boot) == s.boot
 }
 
-// sweep makes the names of the files right after a boot. They are not written to
-// disk with each lease, since any process sees them as they are: only a power
-// cut can bring back a name that says "free" to a lease, and that is the time to
-// mend half-written slots, too.
+// sweep corrects the names of the files once after each boot. Leasing does not sync the
+// rename: running processes see it anyway, and only a power cut can bring back a name
+// that calls a lease free. sweep also mends half-written slots.
 func (l *Locked) sweep() error {
 	if l.swept() {
 		return nil
@@ -143,9 +142,9 @@ func (l *Locked) mend(k keyFile) error {
 	return os.Rename(k.path, l.path(k.key, heldSuffix))
 }
 
-// All returns the leases, ordered by key: those of jobs that have ended and of
-// earlier boots, too, and the VFs in quarantine, of which there may be nothing
-// known but Kind and PCI or PF and Index.
+// All returns the leases, ordered by key. They include those of jobs that have ended,
+// those of earlier boots, and VFs in quarantine. Of a VF in quarantine, only Kind and
+// PCI, or PF and Index, may be known.
 func (l *Locked) All() ([]Lease, error) {
 	records, err := l.records(true, heldSuffix)
 	if err != nil {
@@ -154,9 +153,9 @@ func (l *Locked) All() ([]Lease, error) {
 	return records, nil
 }
 
-// Put leases r.VF to r.Job and returns the record with all that identifies it.
-// Without a Step it is Leased. If Put returns without error, the lease is on
-// disk; a VF that is leased already is a [*TakenError].
+// Put leases r.VF to r.Job and returns the record with the fields that identify the
+// lease. An empty Phase becomes Leased. If Put returns without error, the lease is on
+// disk. If the VF is leased already, the error is a [*TakenError].
 func (l *Locked) Put(r Lease) (Lease, error) {
 	if r.Phase == "" {
 		r.Phase = Leased
@@ -188,14 +187,14 @@ func (l *Locked) put(r Lease) (Lease, error) {
 		return Lease{}, err
 	}
 	if err := l.sync(f.File); err != nil {
-		f.record = nil // this slot is not on disk, the other one is
+		f.record = nil // this slot is not on disk, so free it and keep the other one
 		return Lease{}, errors.Join(err, f.write(nil))
 	}
 	return r, nil
 }
 
-// openHeld opens the file of a VF after giving it the name of those that may be
-// leased, or makes it.
+// openHeld opens the file of a VF and makes sure that its name ends in heldSuffix. It
+// makes the file if the VF was never leased.
 func (l *Locked) openHeld(key Key) (*file, error) {
 	held, free := l.path(key, heldSuffix), l.path(key, freeSuffix)
 	f, err := openFile(held)
@@ -212,8 +211,8 @@ func (l *Locked) openHeld(key Key) (*file, error) {
 	return openFile(held)
 }
 
-// Delete ends a lease. One that has ended is left alone, though another job may
-// have the VF by now. A power cut can bring the lease back.
+// Delete ends a lease. If that lease has ended already, Delete changes nothing, even if
+// another job has the VF by now. A power cut can bring the lease back.
 func (l *Locked) Delete(r Lease) error {
 	if err := l.delete(r); err != nil {
 		return fmt.Errorf("release VF %s: %w", name(r.VF), err)

@@ -22,8 +22,8 @@ type Store struct {
 	sync func(*os.File) error // fdatasync
 }
 
-// Open returns the store in dir, which is made with the first lock. It is root's
-// alone: who can open its files can lock them for ever.
+// Open returns the store in dir. The first [Store.Lock] makes the directory, for root
+// alone: whoever can open its files can lock them for ever.
 func Open(dir string) (*Store, error) {
 	boot, err := journal.BootID()
 	if err != nil {
@@ -32,12 +32,12 @@ func Open(dir string) (*Store, error) {
 	return &Store{dir: dir, boot: boot, sync: fdatasync}, nil
 }
 
-// fdatasync is enough for a file that keeps its size, and does not write the
-// time of the change, which costs as much again.
+// fdatasync suffices because the file keeps its size. It does not write the modification
+// time, which would double the cost.
 func fdatasync(f *os.File) error { return unix.Fdatasync(int(f.Fd())) }
 
-// Read returns the leases as [Locked.All] does, but without the lock: of what
-// changes meanwhile it may return either state, or nothing.
+// Read returns the leases as [Locked.All] does, but without the lock: a lease that
+// changes meanwhile is returned in its old or new state, or is missing.
 func (s *Store) Read() ([]Lease, error) {
 	swept := s.swept()
 	suffixes := []string{heldSuffix}
@@ -78,7 +78,7 @@ type keyFile struct {
 	path string
 }
 
-// keys lists the files whose names have one of the suffixes, by key.
+// keys lists the files whose names have one of the suffixes, ordered by name.
 func (s *Store) keys(suffixes ...string) ([]keyFile, error) {
 	dir, err := os.Open(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,9 +103,10 @@ func (s *Store) path(key Key, suffix string) string {
 	return filepath.Join(s.dir, string(key)+suffix)
 }
 
-// judge says what a file with these contents means. Before the first sweep of a
-// boot, one bad slot is a write that the power interrupted: nobody was told of
-// it. Later it is damage, for no process dies within the write of one page.
+// judge says what a file with these contents means. Before the first sweep of a boot, one
+// bad slot is a write that a power cut interrupted; Put had not returned, so the other
+// slot counts. Later a bad slot is damage: a killed process completes the write of its
+// page.
 func (s *Store) judge(key Key, c contents, swept bool) (r Lease, leased bool) {
 	damage := c.err
 	if c.bad == 1 && !swept {
@@ -124,7 +125,7 @@ func (s *Store) judge(key Key, c contents, swept bool) (r Lease, leased bool) {
 	if r.Key() != key {
 		vf, err := key.vf()
 		if err != nil {
-			return Lease{}, false // no file of ours
+			return Lease{}, false // not a file of this store
 		}
 		r = Lease{VF: vf, BootID: s.boot}
 	}
@@ -133,8 +134,8 @@ func (s *Store) judge(key Key, c contents, swept bool) (r Lease, leased bool) {
 	return r, true
 }
 
-// Update writes a lease that one has: another Step, its Original, a Quarantine.
-// The error is [ErrLost] if one has it no more.
+// Update writes another Step, Original or Quarantine to a lease that the caller holds.
+// The error is [ErrLost] if the lease has ended.
 func (s *Store) Update(r Lease) error {
 	if err := s.update(r.bounded()); err != nil {
 		return fmt.Errorf("lease of VF %s: %w", name(r.VF), err)

@@ -2,7 +2,7 @@
 
 package lease
 
-// The torture of every run of the tests. In long: go test -tags soak.
+// The size of the torture in every run of the tests. Run more with: go test -tags soak.
 const (
 	tortureProcesses  = 8
 	tortureVFs        = 24

@@ -24,8 +24,8 @@ import (
 )
 
 // Many processes lease, change and release VFs of one store and are killed at any
-// instant. A second book of who has which VF, in memory that all of them share,
-// tells whether a VF was leased twice or a lease was lost.
+// instant. All share a second book in memory of which job has which VF. It shows whether
+// a VF was leased twice or a lease was lost.
 
 const tortureEnv = "LEASE_TORTURE_DIR"
 
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 // A book is the memory that the processes share.
 type book struct {
 	operations *atomic.Uint32
-	owners     []atomic.Uint32 // the number of the job that has the VF; 0 is none
+	owners     []atomic.Uint32 // the number of the job that has the VF; 0 if it is free
 }
 
 func openBook(dir string) (book, error) {
@@ -166,7 +166,7 @@ func (p *jobProcess) step() error {
 	return p.store.Update(*r)
 }
 
-// look checks that the job has what it should.
+// look checks that the job has the leases that the book says.
 func (p *jobProcess) look() error {
 	all, err := p.store.Read()
 	if err != nil {
@@ -251,7 +251,7 @@ func (to *torturer) keepOne() {
 	}
 }
 
-// reclaim releases what a job that has ended has left, and compares the books.
+// reclaim releases the leases that an ended job has left, and compares the books.
 func (to *torturer) reclaim(id uint32) error {
 	l, err := to.store.Lock(context.Background())
 	if err != nil {

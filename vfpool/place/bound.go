@@ -16,9 +16,9 @@ func (v value) better(than value) bool {
 	return cmp.Or(cmp.Compare(v.far, than.far), cmp.Compare(than.squares, v.squares), cmp.Compare(v.used, than.used)) < 0
 }
 
-// roomy reports whether what is pending may fit on pfs[i:]. That it does not is
-// seen where PFs have too little for all that must go there, and where too few
-// requests of a size fit.
+// roomy reports whether the pending requests may fit on pfs[i:]. They do not fit if an
+// area has too little for the classes that must go there, or if the PFs have room for too
+// few requests of a size.
 func (s *search) roomy(i int) bool {
 	for _, a := range s.areas {
 		room, need := s.room(a.pfs, i), capacity{}
@@ -51,7 +51,7 @@ func (s *search) roomyBySize(i int) bool {
 	return true
 }
 
-// room returns what those PFs have that are among pfs[i:].
+// room returns what those of pfs that are among s.pfs[i:] have left in total.
 func (s *search) room(pfs []int, i int) (room capacity) {
 	for _, pf := range pfs {
 		if s.at[pf] >= i {
@@ -62,8 +62,9 @@ func (s *search) room(pfs []int, i int) (room capacity) {
 	return room
 }
 
-// farAtLeast takes the PFs that are near to some classes for a single one and puts
-// as many requests as possible there, the smallest first.
+// farAtLeast returns a lower bound for the number of pending requests that end far from
+// their VMs. It treats the PFs near to some classes as one large PF and puts as many
+// requests there as fit, the smallest first.
 func (s *search) farAtLeast(i int, each func(class, n int)) (number int) {
 	for _, v := range s.vicinities {
 		room := s.room(v.pfs, i)
@@ -87,18 +88,19 @@ func (s *search) farAtLeast(i int, each func(class, n int)) (number int) {
 // A span is the least and the most bandwidth that a PF can have left.
 type span struct{ least, most int64 }
 
-// squaresAtMost returns no less than the sum of the squares of what pfs[i:] can
-// have left; false if they cannot take all that is pending.
+// squaresAtMost returns an upper bound for the sum of the squares of the bandwidths that
+// pfs[i:] can have left; false if they cannot take all pending requests.
 //
-// The sum is convex. It would be largest if the PFs with most kept all; and if
-// each square were replaced by the line over the span of its PF, which is nowhere
-// below, it would be largest if those with the steepest lines kept all.
+// It returns the smaller of two bounds. The sum is convex, so it is largest if the PFs
+// with the most bandwidth keep all of theirs (keepLargest). A square is nowhere above the
+// chord over the span of its PF, so the sum of the chords is a bound, too: it is largest
+// if the PFs with the steepest chords keep all of theirs (keepSteepest).
 func (s *search) squaresAtMost(i, class int) (int64, bool) {
 	room := s.room(s.pfs[i:], i)
 	first := s.firstPending()
 	kept, least, most := room.mbps-s.mbps, int64(0), int64(0)
 	s.spans = s.spans[:0]
-	for j := len(s.pfs) - 1; j >= i; j-- { // nearly in the order of what they have
+	for j := len(s.pfs) - 1; j >= i; j-- { // about the order that keepLargest sorts into
 		pf, from := s.pfs[j], first
 		if j == i {
 			from = max(class, first)
@@ -116,8 +118,8 @@ func (s *search) squaresAtMost(i, class int) (int64, bool) {
 	return min(keepLargest(s.spans, kept), keepSteepest(s.spans, kept-least)), true
 }
 
-// span returns what a PF can have left after some of classes[from:], when there
-// are so many VFs to spare.
+// span returns how much a PF can have left after it has taken some of classes[from:]. All
+// PFs together have spare more VFs than there are pending requests.
 func (s *search) span(c capacity, from, spare int) span {
 	least, most := c.mbps-s.sums[from].atMost(c.mbps), c.mbps
 	if c.vfs < s.number {
@@ -162,8 +164,8 @@ func keepSteepest(spans []span, kept int64) (squares int64) {
 	return squares
 }
 
-// usedAtLeast counts the PFs that are needed if they are those with most, among
-// pfs[i:].
+// usedAtLeast returns a lower bound for the number of PFs in use at the end, of pfs[i:]:
+// the pending requests go to as few PFs as possible, the largest first.
 func (s *search) usedAtLeast(i int) int {
 	pfs, number, mbps, vfs := s.pfs[i:], 0, s.mbps, s.number
 	if now := s.left[pfs[0]]; !s.isEmpty(pfs[0]) {
@@ -174,7 +176,7 @@ func (s *search) usedAtLeast(i int) int {
 		s.fewest(pfs, int64(vfs), func(c capacity) int64 { return int64(c.vfs) }))
 }
 
-// fewest returns how many PFs it takes, largest first, to make up the whole.
+// fewest returns how many of the PFs, the largest first, add up to whole.
 func (s *search) fewest(pfs []int, whole int64, of func(capacity) int64) (n int) {
 	if whole <= 0 {
 		return 0

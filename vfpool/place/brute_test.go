@@ -12,7 +12,7 @@ import (
 	"github.com/slurm-v/slurm-v/jobspec"
 )
 
-// legal says what the rules are, once more and in the simplest way.
+// legal implements the rules a second time, in the simplest way.
 func legal(free []Free, requests []VFRequest, soft bool, pfs []int) bool {
 	type vmPF struct{ vm, pf int }
 	mbps, vfs, spread := make([]uint32, len(free)), make([]int, len(free)), map[vmPF]bool{}
@@ -90,7 +90,7 @@ func preferable(free []Free, requests []VFRequest, a, b []int) bool {
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// randomCase returns a node and a job that just fits, or just does not.
+// randomCase returns a node and a job that just fits, or just does not fit.
 func randomCase(r *rand.Rand) (free []Free, requests []VFRequest, soft bool) {
 	capable := r.IntN(4) > 0
 	for i := range 1 + r.IntN(5) {

@@ -2,8 +2,8 @@ package place
 
 import "slices"
 
-// deal turns numbers into an answer: the first requests of a class go to the
-// lowest of its PFs. counts is by PF and class.
+// deal turns counts, by PF and class, into an answer: the first requests of a class get
+// the lowest of the PFs that have requests of that class.
 func (p *problem) deal(counts [][]int) []int {
 	answer, dealt := make([]int, len(p.classOf)), make([]int, len(p.classes))
 	for pf, on := range counts {
@@ -20,7 +20,7 @@ func (p *problem) deal(counts [][]int) []int {
 	return answer
 }
 
-// countsOf returns the counts without those of other classes than the group's.
+// countsOf returns the counts of the group's classes; all others are zero.
 func (p *problem) countsOf(group int, counts [][]int) [][]int {
 	of := table(len(p.pfs), len(p.classes))
 	for pf, on := range counts {
@@ -33,10 +33,11 @@ func (p *problem) countsOf(group int, counts [][]int) [][]int {
 	return of
 }
 
-// spreadOut deals the requests of a group out anew, so that no VM gets a PF
-// twice. No PF has more of them than there are VMs. So the first VM's requests
-// can be paired with PFs among which are all those that have as many (Kőnig), and
-// the same holds for the VMs that are left.
+// spreadOut deals the requests of a group out anew, so that no VM gets a PF twice. No PF
+// has more of these requests than there are VMs. So the first VM's requests can be paired
+// with different PFs, among them every PF that has as many requests as there are VMs
+// (Kőnig). Afterwards no PF has more requests than there are VMs left, and the same step
+// works for the next VM.
 func (p *problem) spreadOut(vms, left [][]int, answer []int) {
 	for i, requests := range vms {
 		m := p.pair(requests, left, len(vms)-i)
@@ -48,7 +49,7 @@ func (p *problem) spreadOut(vms, left [][]int, answer []int) {
 	}
 }
 
-// sort gives the lowest PF to the first of requests of the same class.
+// sort swaps PFs between a VM's requests of one class, so that the first gets the lowest.
 func (p *problem) sort(requests, answer []int) {
 	for i, a := range requests {
 		for _, b := range requests[i+1:] {
@@ -59,8 +60,8 @@ func (p *problem) sort(requests, answer []int) {
 	}
 }
 
-// pair pairs all of the requests with PFs, and all PFs that have as many requests
-// as there are VMs. In the matching, the PFs come after the requests.
+// pair gives each of the requests a PF. The PFs include every one that has as many
+// requests as there are VMs. The matching numbers the requests first, then the PFs.
 func (p *problem) pair(requests []int, left [][]int, vms int) *matching {
 	m := newMatching(len(requests) + len(p.pfs))
 	for pf := range p.pfs {
@@ -91,7 +92,7 @@ func total(counts []int) (sum int) {
 // A matching pairs neighbours in a bipartite graph.
 type matching struct {
 	next [][]int // neighbours
-	mate []int   // -1 is none
+	mate []int   // -1 without a mate
 	seen []bool
 }
 
@@ -103,8 +104,8 @@ func (m *matching) join(v, w int) {
 	m.next[v], m.next[w] = append(m.next[v], w), append(m.next[w], v)
 }
 
-// cover gives v a mate, if need be by giving others another one. Nobody is left
-// without who had one.
+// cover gives v a mate. If need be it gives other vertices a new mate, but it leaves none
+// of them without one.
 func (m *matching) cover(v int) {
 	if m.mate[v] < 0 {
 		clear(m.seen)

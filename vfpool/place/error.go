@@ -15,11 +15,11 @@ import (
 // ErrNoFit matches every [Error].
 var ErrNoFit = errors.New("the VFs do not fit")
 
-// An Error says which VF has no place, and why not on each PF.
+// An Error names a VF that has no place, and says for each PF why not.
 type Error struct {
 	VM, VF   int // number of the VM, and of the VF in it; both from 0
 	Wants    jobspec.VF
-	Beside   int // other VFs of the job, which have places
+	Beside   int // number of the job's other VFs, which have places
 	Reasons  []string
 	Possible bool // a longer search might find a placement
 }
@@ -40,7 +40,7 @@ func (e *Error) Error() string {
 // Is reports whether target is [ErrNoFit].
 func (e *Error) Is(target error) bool { return target == ErrNoFit }
 
-// wants returns a VF as it is written in --sriov.
+// wants writes a VF as the user wrote it in --sriov.
 func wants(vf jobspec.VF) string {
 	var words []string
 	add := func(given bool, format string, value any) {
@@ -59,9 +59,9 @@ func wants(vf jobspec.VF) string {
 	return " (" + strings.Join(words, ",") + ")"
 }
 
-// explain finds the first request that has no place beside those before it.
+// explain finds the first request that has no place beside the requests before it.
 func explain(free []Free, requests []VFRequest, soft, through bool) error {
-	var before []int // the places of those
+	var before []int // the PFs of the requests before it
 	last := sort.Search(len(requests)-1, func(i int) bool {
 		answer, _ := solve(free, requests[:i+1], soft, goal{any: true, work: explainWork})
 		if answer != nil {
@@ -80,7 +80,7 @@ func explain(free []Free, requests []VFRequest, soft, through bool) error {
 	return e
 }
 
-// reasons says why r has no place on any PF when the requests before it are there.
+// reasons says for each PF why r has no place there beside the requests before it.
 func reasons(free []Free, requests []VFRequest, answer []int, r VFRequest, soft bool) (reasons []string) {
 	var names []string
 	for pf, f := range free {

@@ -7,13 +7,13 @@ import (
 	"github.com/slurm-v/slurm-v/jobspec"
 )
 
-// A fit says how a request goes with a PF.
+// A fit says how well a request fits a PF.
 type fit byte
 
 const (
-	near  fit = iota // to the VM's CPUs, or it does not matter
-	far              // from them
-	never            // it must not go there, or could not if it were alone
+	near  fit = iota // the PF is near to the VM's CPUs, or distance does not matter
+	far              // the PF is far from the VM's CPUs
+	never            // the request must not go there, or could not even if it were alone
 )
 
 func fitOf(f Free, r VFRequest, soft bool) fit {
@@ -26,7 +26,7 @@ func fitOf(f Free, r VFRequest, soft bool) fit {
 	return near
 }
 
-// refusal says why a request must not go to a PF, whatever that has left.
+// refusal says why a request must not go to a PF, whatever the PF has left.
 func refusal(f Free, r VFRequest, soft bool) string {
 	switch {
 	case r.VF.PF != "" && r.VF.PF != f.PF:

@@ -11,8 +11,8 @@
 //   - the fewest PFs in use by the job, then
 //   - most on the PFs that come first.
 //
-// That is a bin-packing problem, and nobody knows how to solve each of those
-// fast, so the search is bounded; see [Place] for what is given up.
+// That is bin packing, for which no algorithm is fast in all cases. So the search is
+// bounded; [Place] says what that costs.
 package place
 
 import "github.com/slurm-v/slurm-v/jobspec"
@@ -31,15 +31,15 @@ type VFRequest struct {
 type Free struct {
 	PF      string
 	NUMA    int    // -1 where there are no NUMA nodes
-	Mbps    uint32 // beyond the minima of leases and what is reserved for the host
+	Mbps    uint32 // that minima may use: without those of leases and the reserve for the host
 	VFs     int
 	MinRate bool // its driver can set a minimum
-	MaxRate bool // and a maximum
+	MaxRate bool // its driver can set a maximum
 }
 
-// A unit of work is a PF that a bound looks at, some 50 ns. The first limit is
-// for finding a placement, the second for finding a better one, the third for
-// saying why there is none.
+// Limits of a search: for finding a placement (maxWork), for finding a better one
+// (moreWork), and for explaining why there is none (explainWork). The unit of work is one
+// PF that a bound looks at, some 50 ns.
 const (
 	maxWork     = 2_000_000
 	moreWork    = 20_000
@@ -50,11 +50,10 @@ const (
 // fit, the error is an [*Error], which matches [ErrNoFit]. With soft, a driver
 // need not be able to set what is asked for; minima are accounted all the same.
 //
-// VFs of one kind are counted, not told apart, so what makes the search long is
-// not the size of a job but how many different minima its VMs have. With up to
-// three it finds the best placement. With more it may miss the best; and with a
-// dozen that all but fill the PFs it can happen that it finds none though there is
-// one. The error then says so.
+// Place counts VFs of one kind and does not tell them apart. So the number of different
+// minima in the job makes the search long, not the number of VMs. With up to three minima
+// Place finds the best placement. With more it may miss the best one. With a dozen that
+// nearly fill the PFs it may find no placement though one exists; the error then says so.
 func Place(free []Free, requests []VFRequest, soft bool) ([]int, error) {
 	answer, through := solve(free, requests, soft, goal{work: maxWork})
 	if answer == nil {
@@ -63,14 +62,14 @@ func Place(free []Free, requests []VFRequest, soft bool) ([]int, error) {
 	return answer, nil
 }
 
-// solve returns a placement, or nil. If the search was not through, there may be
-// a better one.
+// solve returns a placement, or nil. If the search was cut short (through is false),
+// there may be a better one.
 func solve(free []Free, requests []VFRequest, soft bool, g goal) (answer []int, through bool) {
 	w := wishesOf(free, requests, soft)
 	strict, differs := w.allNear()
 	answer, through = strict.place(g)
 	if answer != nil || !differs {
-		return answer, through // none with VFs that are far can be better
+		return answer, through // a placement with far VFs cannot be better
 	}
 	answer, searched := w.place(g)
 	return answer, searched && (through || answer == nil)
@@ -97,9 +96,9 @@ func (w wishes) place(g goal) (answer []int, through bool) {
 	return answer, through
 }
 
-// place searches where good placements are, and if that takes too long, where
-// others are. Which one of equals that comes across is by chance; it returns the
-// first.
+// place first searches where good placements are likely. If that takes too long, it
+// searches for any placement. Of equally good placements it returns the first: which of
+// them a search meets first depends on chance.
 func (p *problem) place(g goal) (answer []int, through bool) {
 	g.work /= 3
 	s := p.search(g)

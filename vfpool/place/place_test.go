@@ -13,7 +13,7 @@ import (
 	"github.com/slurm-v/slurm-v/jobspec"
 )
 
-// able returns PFs with so much left, whose drivers can do everything.
+// able returns PFs that have mbps left, and whose drivers can do everything.
 func able(mbps ...uint32) []Free {
 	var free []Free
 	for i, m := range mbps {
@@ -119,7 +119,7 @@ func TestPlace(t *testing.T) {
 
 func spread(mbps uint32) jobspec.VF { return jobspec.VF{MinMbps: mbps, Spread: true} }
 
-// each2 puts requests on a NUMA node.
+// each2 returns the requests with their VMs' CPUs on a NUMA node.
 func each2(numa int, requests []VFRequest) []VFRequest {
 	for i := range requests {
 		requests[i].NUMA = numa
@@ -165,8 +165,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The search is cut short; what it cannot know, it says. Here any three minima
-// leave at least 2 of a PF, which is more than there is to spare.
+// A search that is cut short says that it proves nothing. Here any three minima leave at
+// least 2 Mb/s of a PF, which is more than there is to spare.
 func TestErrorWithoutProof(t *testing.T) {
 	var requests []VFRequest
 	for i := range uint32(60) {
@@ -179,8 +179,8 @@ func TestErrorWithoutProof(t *testing.T) {
 	}
 }
 
-// The largest job that can be asked for, in kinds that do and do not fill the
-// PFs and must be dealt out to the VMs.
+// The largest jobs that can be asked for: some of their VFs fill the PFs exactly and some
+// do not, and all must be dealt out to the VMs.
 func TestLargestJobs(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	free := able(slices.Repeat([]uint32{100_000}, 8)...)
@@ -207,8 +207,8 @@ func TestLargestJobs(t *testing.T) {
 	}
 }
 
-// Whatever is free and asked for, an answer keeps the rules, and that there is
-// none is so.
+// Any answer keeps the rules, and where Place says that there is no placement, there is
+// none.
 func FuzzPlace(f *testing.F) {
 	f.Add(uint64(1), uint64(2))
 	f.Fuzz(func(t *testing.T, a, b uint64) {

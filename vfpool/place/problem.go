@@ -6,29 +6,29 @@ import (
 	"slices"
 )
 
-// A problem is what is searched: how many requests of each class go to each PF.
+// A problem is what a search works on: how many requests of each class go to each PF.
 //
-// Requests between which it makes no difference are a class; there are few, since
-// all VMs of a job ask for the same. Those to be spread do differ by their VM. But
-// if a group of VMs asks for the same, it is enough to count theirs, too: whatever
-// gives no PF more of the group's requests than it has VMs can be dealt out such
-// that no VM has a PF twice (see [problem.spreadOut]).
+// Interchangeable requests form a class. There are few classes, since all VMs of a job
+// ask for the same. Requests to be spread differ by their VM. But if a group of VMs asks
+// for the same, counting suffices for them, too: if no PF has more of the group's
+// requests than the group has VMs, the requests can be dealt out so that no VM has a PF
+// twice (see [problem.spreadOut]).
 type problem struct {
 	pfs        []capacity
-	kinds      []int // PFs of one kind are the same to each class
+	kinds      []int // of each PF; all classes fit equally well on PFs of one kind
 	classes    []class
-	classOf    []int     // each request
-	groups     [][][]int // in each the VMs, of each the requests to be spread
+	classOf    []int     // the class of each request
+	groups     [][][]int // of each group its VMs, of each VM its requests to be spread
 	bySize     []int     // classes, the largest minimum first
 	sums       []sums    // of classes[i:]
 	areas      []area
 	vicinities []area
 }
 
-// An area is PFs beyond which some classes cannot go, or need not to be near.
+// An area is a set of PFs outside of which its classes cannot go, or are far.
 type area struct{ pfs, classes []int }
 
-// A class is requests between which it makes no difference.
+// A class is a set of interchangeable requests.
 type class struct {
 	identity
 	pfs      []int // that it may go to
@@ -49,7 +49,7 @@ func newProblem(w wishes) *problem {
 	return p
 }
 
-// group finds the VMs that ask for the same to be spread.
+// group finds the VMs that ask for the same VFs to be spread.
 func (p *problem) group(ids []identity, vms []int) {
 	known := map[string]int{}
 	for _, vm := range spreadByVM(vms) {
@@ -69,8 +69,8 @@ func (p *problem) group(ids []identity, vms []int) {
 	}
 }
 
-// spreadByVM returns the requests of each VM that are to be spread, but for those
-// that have no other to be spread from.
+// spreadByVM returns, by VM, the requests that are to be spread. A VM with a single such
+// request has nothing to spread and is left out.
 func spreadByVM(vms []int) (requests [][]int) {
 	for i, vm := range vms {
 		for vm >= len(requests) {
@@ -83,7 +83,7 @@ func spreadByVM(vms []int) (requests [][]int) {
 	return slices.DeleteFunc(requests, func(vm []int) bool { return len(vm) < 2 })
 }
 
-// number numbers what it has not seen.
+// number returns the number of thing, and gives it the next one if it is new.
 func number[T comparable](known map[T]int, thing T) int {
 	if _, ok := known[thing]; !ok {
 		known[thing] = len(known)
@@ -91,8 +91,8 @@ func number[T comparable](known map[T]int, thing T) int {
 	return known[thing]
 }
 
-// classify makes the classes. Those without a choice come first and then the
-// largest: the others find room between them.
+// classify makes the classes. Classes with a single PF come first and then the largest
+// minima: the small ones find room between them.
 func (p *problem) classify(ids []identity) {
 	known := map[identity]int{}
 	for i, id := range ids {
@@ -130,8 +130,8 @@ func (p *problem) compare() {
 	}
 }
 
-// survey finds the areas of the classes that have one each, and those near to
-// classes that have a choice.
+// survey finds the areas, each with all classes that cannot leave it, and the vicinities:
+// the PFs near to classes that may also go far.
 func (p *problem) survey() {
 	for i, c := range p.classes {
 		p.areas = include(p.areas, c.pfs, -1)
@@ -148,7 +148,7 @@ func (p *problem) survey() {
 	}
 }
 
-// include adds a class to the area of just these PFs.
+// include adds a class to the area of exactly these PFs. Class -1 only makes the area.
 func include(areas []area, pfs []int, class int) []area {
 	at := slices.IndexFunc(areas, func(a area) bool { return slices.Equal(a.pfs, pfs) })
 	if at < 0 {

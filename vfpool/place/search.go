@@ -6,29 +6,29 @@ import (
 	"slices"
 )
 
-// A search fills one PF after the other, each with requests of all classes in all
-// ways, depth first. It leaves out what cannot end better than the best that it
-// has found, and states in which it has been: it matters what is still to be placed
-// on which PFs, not how it came to that.
+// A search fills one PF after the other, depth first, each with requests of all classes
+// in all possible numbers. It cuts off branches that cannot beat the best placement
+// found, and states that it has seen before. A state is the requests still to be placed
+// and the PFs left; how the search got there does not matter.
 //
-// Remembering states is not enough, the bounds are needed: without them BenchmarkPlace's
-// 8 VMs with 2 VFs take 53 ms instead of 0.07 ms, and 16 different VFs, or 64 VMs with
-// 16, more than 20 s instead of 1 ms.
+// Remembering states does not replace the bounds. Without the bounds, BenchmarkPlace's 8
+// VMs with 2 VFs take 53 ms instead of 0.07 ms; 16 different VFs, or 64 VMs with 16, take
+// more than 20 s instead of 1 ms.
 type search struct {
 	*problem
 	goal  goal
 	pfs   []int   // in the order in which they are filled
-	at    []int   // where in it each PF is
+	at    []int   // where each PF is in pfs
 	later [][]int // how many of each class pfs[i:] can take at most
-	alike []bool  // all of pfs[i:] are
+	alike []bool  // all of pfs[i:] are the same
 
 	left    []capacity // of each PF
 	counts  [][]int    // on each PF, of each class
 	pending []int      // requests of each class
-	exiles  []int      // of each class, those for which there is no room near
-	number  int        // of requests that are pending
-	mbps    int64      // sum of their minima
-	full    value      // of the PFs that are filled; its far is of all
+	exiles  []int      // of each class, requests that must go far, as farAtLeast estimates
+	number  int        // of pending requests
+	mbps    int64      // sum of the minima of pending requests
+	full    value      // of the PFs that are filled; far counts on all PFs
 	seen    map[string]value
 	work    int // that may still be done
 
@@ -42,8 +42,8 @@ type search struct {
 	key   []byte
 }
 
-// A goal is what a search looks for: the best placement, or any, or the first of
-// exactly this value.
+// A goal is what a search looks for: the best placement, any placement, or the first one
+// of exactly this value.
 type goal struct {
 	any     bool
 	exactly *value
@@ -55,9 +55,9 @@ type goal struct {
 type way int
 
 const (
-	guided way = iota // as many as a good placement has there
+	guided way = iota // as many as a good placement is likely to have there
 	dense             // as many as possible
-	even              // its share by bandwidth: where VFs and bandwidth are both scarce
+	even              // its share by bandwidth, for when VFs and bandwidth are both scarce
 )
 
 func (p *problem) search(g goal) *search {
@@ -86,8 +86,8 @@ func table(rows, columns int) [][]int {
 // through reports whether the search was not cut short.
 func (s *search) through() bool { return s.work > 0 }
 
-// order decides in which order PFs are filled. A good placement fills those that
-// have least.
+// order decides in which order PFs are filled: those that have least come first, because
+// good placements fill those.
 func (s *search) order() {
 	for pf := range s.left {
 		s.pfs = append(s.pfs, pf)
@@ -180,7 +180,7 @@ func (s *search) limits(i, class int) (least, most int) {
 	most = min(s.most(class, s.pfs[i]), s.pending[class])
 	least = max(s.pending[class]-s.later[i+1][class], 0)
 	if s.alike[i] && s.isEmpty(s.pfs[i]) {
-		least = max(least, 1) // some PF gets the first request, and any is as good
+		least = max(least, 1) // of equal empty PFs any may get the first request, so only this one is tried
 	}
 	return least, most
 }
@@ -221,7 +221,7 @@ func (s *search) firstPending() int {
 	return class
 }
 
-// put places n pending requests of a class on a PF, or takes them away.
+// put places n pending requests of a class on a PF; a negative n takes requests away.
 func (s *search) put(class, pf, n int) {
 	mbps := int64(n) * s.classes[class].mbps
 	s.counts[pf][class] += n
@@ -236,7 +236,7 @@ func (s *search) put(class, pf, n int) {
 	}
 }
 
-// next goes on when pfs[i] has what it gets.
+// next goes on to the next PF when pfs[i] has all its requests.
 func (s *search) next(i int) {
 	squares, used := s.full.squares, s.full.used
 	s.full.squares += s.left[s.pfs[i]].square()
@@ -247,8 +247,8 @@ func (s *search) next(i int) {
 	s.full.squares, s.full.used = squares, used
 }
 
-// promising reports whether what is looked for may begin like this, with
-// classes[class:] to come on pfs[i].
+// promising reports whether the search should go on from here, where only classes[class:]
+// may still go to pfs[i]. The bounds must allow a placement that meets the goal.
 func (s *search) promising(i, class int) bool {
 	if s.work -= len(s.pfs) - i + len(s.classes)/16; s.work <= 0 {
 		s.done = true
@@ -269,7 +269,7 @@ func (s *search) promising(i, class int) bool {
 	return most.better(than) || s.goal.exactly != nil && most == than
 }
 
-// finish looks at a placement of everything, which leaves pfs[i:] as they are.
+// finish looks at a complete placement, which leaves pfs[i:] as they are.
 func (s *search) finish(i int) {
 	v := s.full
 	for _, pf := range s.pfs[i:] {
@@ -286,9 +286,9 @@ func (s *search) finish(i int) {
 	s.done = s.goal.any || s.goal.exactly != nil
 }
 
-// isNew reports whether what is pending was not yet searched for a place on
-// pfs[i:] with PFs before them filled as well as now. That does not matter as long
-// as any placement is better than none.
+// isNew reports whether the search should enter this state. It should not if it has
+// entered it before with an equal or better value of the filled PFs. As long as any
+// placement will do, having entered it before suffices.
 func (s *search) isNew(i int) bool {
 	s.key = binary.AppendUvarint(s.key[:0], uint64(i))
 	for _, n := range s.pending {

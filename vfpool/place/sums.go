@@ -2,14 +2,14 @@ package place
 
 import "math/bits"
 
-// sums is which sums of minima there can be: bit n is n units.
+// sums is the set of possible sums of minima: bit n stands for n units.
 type sums struct {
 	unit int64
 	bits []uint64
 }
 
-// maxSums bounds the size of sums, in bits. Beyond, all multiples of the unit
-// count as sums, which only makes the search longer.
+// maxSums bounds the size of sums, in bits. Above it, all multiples of the unit count as
+// possible sums, which only makes the search longer.
 const maxSums = 8192
 
 // sumsFrom returns the sums of requests of classes[i:], up to the largest PF.
@@ -45,7 +45,7 @@ func newSums(unit, limit int64) sums {
 	return s
 }
 
-// plus returns the sums with up to n times more mbps.
+// plus returns the sums that result from adding mbps up to n times.
 func (s sums) plus(n int, mbps int64) sums {
 	all := sums{s.unit, append([]uint64(nil), s.bits...)}
 	for k := 1; mbps > 0 && n > 0; k *= 2 {
@@ -56,7 +56,7 @@ func (s sums) plus(n int, mbps int64) sums {
 	return all
 }
 
-// or adds each sum with so many units more.
+// or adds, for each sum, that sum plus units.
 func (s sums) or(units int64) {
 	words, shift := int(min(units/64, int64(len(s.bits)))), units%64
 	for to := len(s.bits) - 1; to >= words; to-- {

@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// wishes is what is free and what is asked for, reduced to what matters.
+// wishes is the input of Place, reduced to what matters.
 type wishes struct {
 	pfs []capacity
 	ids []identity // of the requests
-	vms []int      // the VM of each that is to be spread, numbered from 0; -1 of others
+	vms []int      // the VM of each request that is to be spread, numbered from 0; -1 for the rest
 }
 
-// An identity is all that a request is to the search. Its group is found later.
+// An identity is all that the search knows of a request. Its group is found later.
 type identity struct {
 	mbps  int64
 	fits  string // a fit per PF
-	group int    // of VMs over which it is spread; -1 if it is not
+	group int    // number of its group of VMs; -1 if the request is not to be spread
 }
 
 func (id identity) fit(pf int) fit { return fit(id.fits[pf]) }
 
-// at returns the PFs that are no farther.
+// at returns the PFs whose fit is most or better.
 func (id identity) at(most fit) []int {
 	var pfs []int
 	for pf := range len(id.fits) {
@@ -49,8 +49,8 @@ func wishesOf(free []Free, requests []VFRequest, soft bool) wishes {
 	return w
 }
 
-// fitsOf returns how a request goes with each PF. If all are far from its VM, none
-// is farther than another.
+// fitsOf returns how well a request fits each PF. If all PFs are far from its VM, all
+// count as near.
 func fitsOf(free []Free, r VFRequest, soft bool) string {
 	var fits []byte
 	for _, f := range free {
@@ -66,7 +66,7 @@ func replace(fits string, old, by fit) string {
 	return strings.ReplaceAll(fits, string(rune(old)), string(rune(by)))
 }
 
-// allNear returns the same wishes, but as if no PF far from a VM would do.
+// allNear returns wishes in which no PF far from a VM is allowed.
 func (w wishes) allNear() (strict wishes, differs bool) {
 	strict = wishes{pfs: w.pfs, vms: w.vms}
 	for _, id := range w.ids {
@@ -77,8 +77,8 @@ func (w wishes) allNear() (strict wishes, differs bool) {
 	return strict, differs
 }
 
-// A part is wishes that have nothing to do with those of other parts: no PF can
-// take requests of both.
+// A part is a subset of wishes that can be solved alone: no PF can take requests of two
+// parts.
 type part struct {
 	wishes
 	pfs      []int // their indices in the whole
@@ -107,7 +107,7 @@ func (w wishes) parts() (parts []*part, ok bool) {
 	return slices.DeleteFunc(parts, func(p *part) bool { return len(p.requests) == 0 }), true
 }
 
-// labels gives PFs to which the same request can go the same label.
+// labels gives the same label to PFs to which the same request can go.
 func (w wishes) labels() []int {
 	label := make([]int, len(w.pfs))
 	for pf := range label {

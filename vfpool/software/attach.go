@@ -11,7 +11,7 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// attach makes the VF. The filter and the class are there before a frame can be.
+// attach makes the VF. The filter and the class exist before the first frame can arrive.
 func (p port) attach(ctx context.Context) error {
 	var at seat
 	var ifb, plug netlink.Link
@@ -20,7 +20,7 @@ func (p port) attach(ctx context.Context) error {
 		func() (err error) { at, err = p.seat(); return err },
 		func() (err error) { ifb, err = p.pf.makeIFB(); return err },
 		func() error { return p.addClass(ifb) },
-		func() error { return removeFilterOf(p.plug) }, // of a crash: it might lead elsewhere
+		func() error { return removeFilterOf(p.plug) }, // what a crash left may jump elsewhere
 		func() error { return p.filter(at) },
 		func() (err error) { plug, err = p.layWire(at); return err },
 		func() error { return p.redirect(plug, ifb) },
@@ -49,7 +49,7 @@ func (p port) layWire(at seat) (netlink.Link, error) {
 	}.Lay()
 }
 
-// putOn puts the wire's port where its frames may go.
+// putOn puts the wire's port on its bridge, in its VLAN.
 func putOn(plug netlink.Link, at seat) error {
 	if err := enslave(plug, at.bridge); err != nil {
 		return err
@@ -60,7 +60,7 @@ func putOn(plug netlink.Link, at seat) error {
 	return setUp(plug)
 }
 
-// setPVID makes tag the port's only VLAN, in which what the VM sends untagged is.
+// setPVID makes tag the port's only VLAN. The VM's untagged frames belong to it.
 func setPVID(plug netlink.Link, tag uint16) error {
 	if tag == 0 {
 		return nil
@@ -92,13 +92,13 @@ func vlansOf(plug netlink.Link) (tags []uint16, err error) {
 	return tags, nil
 }
 
-// restore undoes attach backwards, whatever there is of it.
+// restore removes what exists of a VF, in the reverse order of attach.
 func restore(ctx context.Context, vf device.VF) error {
 	tap, plug := tapName(vf.PF, vf.Index), plugName(vf.PF, vf.Index)
 	var errs []error
 	for _, step := range []func() error{
 		func() error { return remove(tap, "tuntap") },
-		func() error { return remove(plug, "veth") }, // and its other end
+		func() error { return remove(plug, "veth") }, // this removes the wire's other end, too
 		func() error { return removeFilterOf(plug) },
 		func() error { return removeClass(vf.PF, vf.Index) },
 		func() error { return sweepIFB(vf.PF) },

@@ -12,7 +12,7 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// What a job waits for, per VF.
+// BenchmarkAttachAndRestore measures how long a job waits per VF.
 func BenchmarkAttachAndRestore(b *testing.B) {
 	l := newLab(b)
 	l.attach(vf(1), settings(1)) // so that the IFB stays
@@ -22,9 +22,9 @@ func BenchmarkAttachAndRestore(b *testing.B) {
 	}
 }
 
-// BenchmarkSharing has three VMs with minima of 60, 30 and 10 of 100 Mb/s send more
-// than they may for a second, and reports what of it arrives. bench/vf-sharing
-// measures more of this.
+// BenchmarkSharing has three VMs, with minima of 60, 30 and 10 of 100 Mb/s, send more
+// than they may for a second, and reports how much of it arrives. bench/vf-sharing
+// measures this in more detail.
 func BenchmarkSharing(b *testing.B) {
 	l := newLab(b)
 	l.pool = Open(config.VF{Software: map[string]config.SoftwarePF{"soft0": {Bridge: "br0", Rate: 100, VFs: 4}}})

@@ -14,7 +14,7 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// A bridgeError says why a declared bridge is none, and what to do.
+// A bridgeError says why a declared bridge cannot be used, and what to do.
 type bridgeError struct{ text string }
 
 func (e *bridgeError) Error() string { return e.text }
@@ -38,14 +38,14 @@ func filtersVLANs(bridge *netlink.Bridge) bool {
 	return bridge.VlanFiltering != nil && *bridge.VlanFiltering
 }
 
-// seat is where a VF's port is put: a bridge, and the VLAN that the bridge is told.
+// A seat is the place for a VF's port: a bridge, and the port's VLAN on it.
 type seat struct {
 	bridge  netlink.Link
 	pvid    uint16
-	private bool // the bridge is of one VLAN, and ours
+	private bool // the bridge was made by this package, for one VLAN
 }
 
-// seat finds or makes it.
+// seat finds the seat of the VF, and makes its bridge if need be.
 func (p port) seat() (seat, error) {
 	declared, err := p.pf.findBridge()
 	switch {
@@ -60,13 +60,13 @@ func (p port) seat() (seat, error) {
 	return seat{bridge: bridge, private: true}, err
 }
 
-// tagBridge finds or makes the bridge of a VLAN. It belongs to the declared
-// bridge, not to a PF: two PFs may share that, and an uplink has a tag only once.
+// tagBridge finds or makes the bridge of a VLAN. There is one per declared bridge, not
+// per PF: two PFs may share a bridge, and its uplink can have only one device per tag.
 func tagBridge(declared *netlink.Bridge, tag uint16) (netlink.Link, error) {
 	name := tagBridgeName(declared.Name, tag)
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = name, declared.MTU
-	snooping := false // it would wait for a multicast querier, and there may be none
+	snooping := false // snooping needs a multicast querier, which may not exist
 	bridge, err := makeLink(&netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snooping}, mark+"VLAN of "+declared.Name)
 	if err != nil {
 		return nil, err
@@ -83,9 +83,9 @@ func tagBridge(declared *netlink.Bridge, tag uint16) (netlink.Link, error) {
 	return bridge, setUp(bridge)
 }
 
-// connect lets the bridge of a tag out by uplink. It takes the frames with the tag
-// from there before the declared bridge sees them. Kernels without 802.1Q stay
-// without.
+// connect connects the bridge of a tag to the uplink. An 802.1Q device takes the frames
+// with the tag before the declared bridge sees them. If the kernel has no 802.1Q, the
+// bridge stays without an uplink.
 func connect(bridge, uplink netlink.Link, tag uint16) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.ParentIndex = uplinkName(bridge.Attrs().Name), uplink.Attrs().Index
@@ -106,8 +106,8 @@ func connect(bridge, uplink netlink.Link, tag uint16) error {
 	return setUp(link)
 }
 
-// An uplink is by what a bridge is connected to other nodes, or why that is not
-// known.
+// An uplink is the link that connects a bridge to other nodes. If none is known, the text
+// says why.
 type uplink struct {
 	link netlink.Link
 	none string
@@ -122,8 +122,9 @@ func uplinkOf(bridge *netlink.Bridge) (uplink, error) {
 	return chooseUplink(bridge.Name, ports), nil
 }
 
-// chooseUplink takes the one port that is neither a VM's nor, if there are
-// others, a container's. With two the bridges of the tags would be a loop.
+// chooseUplink returns the bridge's only port that leads outside: not a VM's, and not a
+// container's (a veth) unless there are only such ports. With two uplinks, the bridges of
+// the tags would form a loop.
 func chooseUplink(bridge string, ports []netlink.Link) uplink {
 	ports = slices.DeleteFunc(without(ports, "tuntap"), bridgeport.IsOurs)
 	if outside := without(ports, "veth"); len(outside) > 0 {
@@ -152,7 +153,7 @@ func without(links []netlink.Link, kind string) (others []netlink.Link) {
 	return others
 }
 
-// vlanNotes says where VLANs end at this node.
+// vlanNotes notes if VLANs do not reach beyond this node.
 func (p pf) vlanNotes() ([]device.Reason, error) {
 	bridge, err := p.findBridge()
 	if err != nil || filtersVLANs(bridge) {
@@ -172,8 +173,8 @@ func (p pf) vlanNotes() ([]device.Reason, error) {
 	return nil, nil
 }
 
-// has8021Q asks for a VLAN that cannot be: a kernel which knows VLANs says so,
-// another does not get that far.
+// has8021Q asks for VLAN 4095, which cannot exist. A kernel with 802.1Q rejects the
+// number; one without it answers EOPNOTSUPP.
 func has8021Q(parent netlink.Link) bool {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.ParentIndex = uplinkPrefix+"-probe", parent.Attrs().Index
@@ -181,8 +182,8 @@ func has8021Q(parent netlink.Link) bool {
 	return !errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// sweepBridges removes the bridges of tags that have no VF any more, whoever made
-// them: a crash may have come before there was one.
+// sweepBridges removes the bridges of tags that have no VF. It also removes those of
+// other processes, which may have crashed before they made the first VF.
 func sweepBridges() error {
 	links, err := netdump.Links()
 	if err != nil {

@@ -10,29 +10,29 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// facts is what the kernel says of a VF.
+// facts are what the kernel reports of a VF.
 type facts struct {
 	tap, plug end
 	owner     uint32 // of the tap
-	wired     bool   // what comes by the tap or the wire goes out by the other
-	bridge    string // that the plug is a port of
-	pvid      uint16 // by which that bridge keeps it apart
+	wired     bool   // the tap and the wire pass frames to each other
+	bridge    string // whose port the plug is
+	pvid      uint16 // the plug's VLAN on that bridge
 
-	admitted string // MAC address whose frames pass the filter,
-	shaped   string // are redirected to ifb
+	admitted string // MAC address whose frames pass the filter
+	shaped   string // MAC address whose frames are redirected to ifb
 	ifb      string
-	classed  string // and come to the class there
+	classed  string // MAC address whose frames go to class
 	class    htbClass
 }
 
-// An end is that of the wire.
+// An end is one end of the VF: its tap, or its plug on the bridge.
 type end struct {
 	up    bool
 	alias string
 	kind  string // "" if it does not exist
 }
 
-// read returns what there is of a VF; that is the zero value if there is nothing.
+// read returns the facts of a VF, or their zero value if nothing of it exists.
 func read(vf device.VF) (facts, error) {
 	var seen facts
 	tap, err := seen.tap.find(tapName(vf.PF, vf.Index), "tuntap")
@@ -127,8 +127,7 @@ func (f *facts) readShaping(plug netlink.Link) error {
 	return nil
 }
 
-// redirection returns the filter that leads what comes by link elsewhere, if there is
-// one.
+// redirection returns the filter that redirects the frames from link, or nil.
 func redirection(link netlink.Link) (*netlink.U32, error) {
 	found, err := filters(link, bridgeport.Ingress, 1)
 	if err != nil || len(found) != 1 || found[0].RedirIndex == 0 {
@@ -153,7 +152,7 @@ func (f *facts) readClass(vf device.VF) error {
 	return nil
 }
 
-// check compares the VF with what was wanted.
+// check compares the VF with what was asked for.
 func (p port) check(at seat) error {
 	seen, err := read(p.vf)
 	if err != nil {
@@ -174,7 +173,7 @@ func (p port) check(at seat) error {
 	return nil
 }
 
-// settings says in the pool's words what there is.
+// settings returns the facts as the pool's settings.
 func (p pf) settings(seen facts) device.Settings {
 	s := device.Settings{
 		MAC: seen.admitted, VLAN: seen.pvid, SpoofCheck: seen.admitted != "", Link: device.LinkAuto,

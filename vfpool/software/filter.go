@@ -13,7 +13,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/bridgeport"
 )
 
-// What nft would call the table of all VFs of the node, of which one is attached:
+// The table of all VFs of the node as nft would print it, with one VF attached:
 //
 //	table bridge slurmv-vf {
 //		map taps { type ifname : verdict; elements = { "svssoft0-0" : jump svssoft0-0 } }
@@ -23,13 +23,13 @@ import (
 //		chain input { type filter hook input priority -200; iifname vmap @input }
 //	}
 //
-// The host may have an address on its own bridge, but none on that of a VLAN, where
-// it would take packets for any of its addresses nevertheless. Frames of bridges
-// among themselves come by the hook input only.
+// The bridge of a VLAN has no address of the host. Even so, Linux would take packets from
+// it for any of the host's addresses; map input drops them. Frames that bridges send each
+// other come through the hook input only.
 const filterTable = "slurmv-vf"
 
-// filter lets pass from the VF's port only what its VM may send. It may be repeated:
-// what exists stays, and the chain is emptied first.
+// filter lets only those frames pass from the VF's port that its VM may send. It may be
+// repeated: it keeps what exists, and empties the chain first.
 func (p port) filter(at seat) error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -55,7 +55,7 @@ func (p port) filter(at seat) error {
 	return nil
 }
 
-// keepOffHost drops what comes in by the link for the host itself.
+// keepOffHost drops the frames from link that are for the host itself.
 func keepOffHost(link string) error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -72,7 +72,7 @@ func keepOffHost(link string) error {
 
 var ourTable = &nftables.Table{Family: nftables.TableFamilyBridge, Name: filterTable}
 
-// A hook is where frames come to a verdict by the link that they came in by.
+// A hook decides on frames by the link from which they came.
 type hook struct {
 	name   string
 	number *nftables.ChainHook
@@ -138,8 +138,8 @@ func chains(conn *nftables.Conn) (found []*nftables.Chain, err error) {
 	return found, nil
 }
 
-// admitted returns the MAC address with which frames from the port pass, if there
-// is a filter.
+// admitted returns the MAC address whose frames the filter of the port lets pass, or ""
+// if there is no filter.
 func admitted(plug string) (string, error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -172,7 +172,7 @@ func (h hook) has(conn *nftables.Conn, table *nftables.Table, link string) (bool
 	return slices.ContainsFunc(elements, func(e nftables.SetElement) bool { return slices.Equal(e.Key, bridgeport.PortKey(link)) }), nil
 }
 
-// macIn returns the address of the rules of GuestRules.
+// macIn returns the MAC address in rules that GuestRules made.
 func macIn(rules []*nftables.Rule) string {
 	if len(rules) != len(bridgeport.GuestRules(nil)) {
 		return ""
@@ -185,8 +185,8 @@ func macIn(rules []*nftables.Rule) string {
 	return ""
 }
 
-// removeFilterOf removes what is in the table of a link, a VF's port or an uplink,
-// and the table if that leaves no VF in it.
+// removeFilterOf removes a link, a VF's port or an uplink, from the table. If no other VF
+// is in the table, it deletes the whole table.
 func removeFilterOf(link string) error {
 	conn, err := nftables.New()
 	if err != nil {

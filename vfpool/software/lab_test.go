@@ -28,7 +28,7 @@ type lab struct {
 
 var account = owner.IDs{UID: 1000, GID: 1001}
 
-// declared has two PFs on one bridge, one of which has a long name.
+// declared returns two PFs on one bridge; the second has a long name.
 func declared() config.VF {
 	return config.VF{Reserve: 5, VLANs: "2000-2999", Software: map[string]config.SoftwarePF{
 		"soft0":        {Bridge: "br0", Rate: 100, VFs: 4, NUMA: 1},
@@ -94,7 +94,7 @@ func (l *lab) state(vf device.VF) device.Settings {
 	return state.Settings
 }
 
-// links returns what is there beside the bridge and the loopback device.
+// links returns the links other than the bridge and the loopback device.
 func (l *lab) links() (names []string) {
 	l.t.Helper()
 	l.do(func() error {
@@ -110,7 +110,7 @@ func (l *lab) links() (names []string) {
 	return names
 }
 
-// withoutWires leaves out what each VF has beside its tap.
+// withoutWires returns the links without the plug and the wire of each VF.
 func (l *lab) withoutWires() []string {
 	l.t.Helper()
 	return slices.DeleteFunc(l.links(), func(name string) bool { return strings.HasPrefix(name, "veth ") })
@@ -164,9 +164,9 @@ func (g *guest) received(marker []byte) [][]byte {
 	return frames
 }
 
-// arrives reports whether frame, which g sends, comes out at to. After it goes a
-// frame that certainly may pass; when that one is there the other is, or never
-// will be.
+// arrives reports whether frame, which g sends, comes out at to. g then sends a second
+// frame that certainly may pass: once that has arrived, the first has arrived or never
+// will.
 func (g *guest) arrives(frame []byte, to *guest) bool {
 	g.t.Helper()
 	if !g.reaches(to) {
@@ -183,8 +183,8 @@ func (g *guest) arrives(frame []byte, to *guest) bool {
 	return false
 }
 
-// reaches waits until frames get from g to to: ports come up a moment after their
-// links.
+// reaches waits until frames get from g to to: a bridge's port works a moment after its
+// link.
 func (g *guest) reaches(to *guest) bool {
 	g.t.Helper()
 	for range 20 {
@@ -202,7 +202,7 @@ func (g *guest) sendMarker(to *guest) []byte {
 	return marker
 }
 
-// has reports whether frame is among frames; a bridge cuts off what pads it.
+// has reports whether frame is among frames; a bridge cuts off the padding.
 func has(frames [][]byte, frame []byte) bool {
 	return slices.ContainsFunc(frames, func(f []byte) bool { return bytes.HasPrefix(frame, f) })
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/slurm-v/slurm-v/internal/bridgeport"
 )
 
-// patience is how long something that is busy is tried again.
+// patience is how long again repeats a call while something is busy.
 const patience = 2 * time.Second
 
-// again repeats f, which must bear it, while the kernel says that something is
-// busy, or that what it listed changed meanwhile.
+// again repeats f, which must be repeatable, while the kernel says that something is busy
+// or that a list changed while it was read.
 func again(ctx context.Context, f func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -33,7 +33,7 @@ func again(ctx context.Context, f func() error) error {
 	}
 }
 
-// inTurn does the steps in order up to the first that fails.
+// inTurn takes the steps in order until one fails.
 func inTurn(ctx context.Context, steps ...func() error) error {
 	for _, step := range steps {
 		if err := ctx.Err(); err != nil {
@@ -59,8 +59,8 @@ func find(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// makeLink makes a link of this package unless it exists, and marks it. The host's
-// IPv6 is kept off it: with an address of its own the host could be reached.
+// makeLink makes a link of this package unless it exists, and marks it. Marking also
+// keeps the host's IPv6 off the link: a VM could reach the host at an address there.
 func makeLink(link netlink.Link, alias string) (netlink.Link, error) {
 	name := link.Attrs().Name
 	found, err := find(name)
@@ -100,8 +100,8 @@ func enslave(link, bridge netlink.Link) error {
 	return nil
 }
 
-// remove deletes the link of that name if there is one; it must be of this kind
-// and ours.
+// remove deletes the link of that name if it exists. The link must be of this kind and
+// belong to this package.
 func remove(name, kind string) error {
 	link, err := find(name)
 	if err != nil || link == nil {

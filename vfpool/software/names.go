@@ -10,15 +10,15 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// An interface name has at most 15 bytes: three for what it is, up to seven for
-// the PF or bridge, and up to five for a number.
+// An interface name has at most 15 bytes: three for the prefix, up to seven for the PF or
+// bridge, and up to five for a number.
 const (
-	tapPrefix    = "svf" // and the PF, and the VF's index
-	plugPrefix   = "svs" // as the tap that is wired to this port of a bridge
-	endPrefix    = "svn" // as the port whose other end it is
-	ifbPrefix    = "svi" // and the PF
-	bridgePrefix = "svv" // and the declared bridge, and the tag
-	uplinkPrefix = "svu" // as the bridge that it belongs to
+	tapPrefix    = "svf" // then the PF, and the VF's index
+	plugPrefix   = "svs" // then as the tap that is wired to this port of a bridge
+	endPrefix    = "svn" // then as the port at the other end of the wire
+	ifbPrefix    = "svi" // then the PF
+	bridgePrefix = "svv" // then the declared bridge, and the tag
+	uplinkPrefix = "svu" // then as the bridge that it belongs to
 )
 
 func tapName(pf string, index int) string { return numbered(tapPrefix, pf, index) }
@@ -41,8 +41,8 @@ func numbered(prefix, name string, number int) string {
 	return fmt.Sprintf("%s%s-%d", prefix, short(name), number)
 }
 
-// short returns a name that leaves room, and in place of a longer one a hash. That
-// has one letter more than any name which stays.
+// short returns a name unchanged if it leaves room, and otherwise a hash of it. The hash
+// has one letter more than the longest unchanged name, so the two cannot be equal.
 func short(name string) string {
 	const most = 6
 	if len(name) <= most {
@@ -53,7 +53,7 @@ func short(name string) string {
 	return fmt.Sprintf("%0*s", most+1, strconv.FormatUint(uint64(hash.Sum32()), 36))
 }
 
-// split undoes numbered, as far as it can be: name is what short has left of it.
+// split is the inverse of numbered, except that name is what short made of it.
 func split(prefix, link string) (name string, number int, ok bool) {
 	rest, ours := strings.CutPrefix(link, prefix)
 	at := strings.LastIndexByte(rest, '-')
@@ -77,6 +77,6 @@ func (p port) alias() string { return alias(p.vf) }
 
 func alias(vf device.VF) string { return fmt.Sprintf("%s%s/%d", mark, vf.PF, vf.Index) }
 
-// ours reports whether a link with a name of this package is of this package:
-// without any alias, a crash came between making and marking it.
+// ours reports whether a link whose name is one of this package's belongs to it. A link
+// without an alias does: a crash came between making and marking it.
 func ours(alias string) bool { return alias == "" || strings.HasPrefix(alias, mark) }

@@ -13,8 +13,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/netdump"
 )
 
-// What tc would show of a PF soft0 of 100 Mb/s, on whose VF 0 there is a minimum
-// of 60 Mb/s:
+// What tc would print for a PF soft0 of 100 Mb/s whose VF 0 has a minimum of 60 Mb/s:
 //
 //	dev svisoft0
 //	    qdisc htb 1: root
@@ -30,26 +29,25 @@ import (
 //	    qdisc ingress ffff:
 //	    filter parent ffff: pref 1 u32 match u32 0 0 action mirred egress redirect dev svnsoft0-0
 //
-// It uses the oldest of what tc has (u32 and mirred), which every kernel has that
-// has an IFB.
+// u32 and mirred are among the oldest parts of tc: every kernel that has an IFB has them.
 
 var (
 	htbRoot = netlink.MakeHandle(1, 0)
 	trunk   = netlink.MakeHandle(1, 1)
 )
 
-// leaf is the class of a VF, priority that of its filter.
+// leaf returns the class of a VF, priority returns that of its filter.
 func leaf(index int) uint32     { return netlink.MakeHandle(1, 0x10+uint16(index)) }
 func priority(index int) uint16 { return 1 + uint16(index) }
 
-// queue is how long frames wait at most if the PF has nothing else to send.
+// queue is the longest time that frames wait if the PF has nothing else to send.
 const queue = 0.020 // seconds
 
 // makeIFB finds or makes the device that shapes what the PF's VFs send.
 func (p pf) makeIFB() (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = ifbName(p.name)
-	// A class's queue takes as many frames' bytes.
+	// A class's queue is a bfifo, which takes TxQLen frames' worth of bytes.
 	attrs.TxQLen = int(max(float64(p.speed())*queue, 4*largestSend)) / leastQuantum
 	ifb, err := makeLink(&netlink.Ifb{LinkAttrs: attrs}, mark+p.name)
 	if err != nil {
@@ -58,7 +56,7 @@ func (p pf) makeIFB() (netlink.Link, error) {
 	if err := addQdisc(ifb, netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: ifb.Attrs().Index, Handle: htbRoot, Parent: netlink.HANDLE_ROOT})); err != nil {
 		return nil, err
 	}
-	all := htbClass{rate: p.speed(), ceil: p.speed(), quantum: leastQuantum} // who has no parent takes no turns
+	all := htbClass{rate: p.speed(), ceil: p.speed(), quantum: leastQuantum} // a class without a parent takes no turns
 	if err := setClass(ifb, htbRoot, trunk, all); err != nil {
 		return nil, err
 	}
@@ -83,7 +81,7 @@ func addQdisc(link netlink.Link, qdisc netlink.Qdisc) error {
 }
 
 func setClass(ifb netlink.Link, parent, handle uint32, s htbClass) error {
-	// A burst of some milliseconds: a timer that is late costs nothing then.
+	// With a burst of some milliseconds, a timer that fires late costs no bandwidth.
 	const burst = 0.004
 	bytes := func(rate uint64) uint32 { return uint32(min(float64(rate)*burst, 1<<30)) + leastQuantum }
 	class := netlink.NewHtbClass(
@@ -96,7 +94,7 @@ func setClass(ifb netlink.Link, parent, handle uint32, s htbClass) error {
 	return nil
 }
 
-// addClass makes the VF's class, and has the frames with its MAC go there.
+// addClass makes the VF's class, and a filter that sends the frames with its MAC there.
 func (p port) addClass(ifb netlink.Link) error {
 	if err := removeFilter(ifb, p.vf.Index); err != nil {
 		return err
@@ -114,7 +112,7 @@ func (p port) addClass(ifb netlink.Link) error {
 	return addFilter(ifb, filter)
 }
 
-// redirect sends the frames that come by plug, with its VM's source, by way of ifb.
+// redirect sends frames from plug that have its VM's source address through ifb.
 func (p port) redirect(plug, ifb netlink.Link) error {
 	qdisc := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: plug.Attrs().Index, Handle: bridgeport.Ingress, Parent: netlink.HANDLE_INGRESS,
@@ -135,8 +133,8 @@ func addFilter(link netlink.Link, filter *netlink.U32) error {
 	return nil
 }
 
-// The source address begins eight bytes before the header that u32 counts from,
-// and u32 compares four bytes at a time.
+// u32 counts from the network header, where the source address begins eight bytes
+// earlier. It compares four bytes at a time.
 const (
 	sourceHead = -8
 	sourceTail = -4
@@ -173,7 +171,7 @@ func filters(link netlink.Link, parent uint32, priority uint16) (found []*netlin
 		return nil, fmt.Errorf("list filters of %s: %w", link.Attrs().Name, err)
 	}
 	for _, f := range list {
-		// Without a selector it is only the table that has the filters.
+		// A filter without a selector is the table that contains the others.
 		if u, ok := f.(*netlink.U32); ok && u.Priority == priority && u.Sel != nil {
 			found = append(found, u)
 		}
@@ -181,7 +179,7 @@ func filters(link netlink.Link, parent uint32, priority uint16) (found []*netlin
 	return found, nil
 }
 
-// class returns the shape of the VF's class; it is false if there is none.
+// class returns the htbClass of the VF's class, and whether the class exists.
 func class(ifb netlink.Link, index int) (s htbClass, ok bool, err error) {
 	classes, err := netdump.Whole(func() ([]netlink.Class, error) { return netlink.ClassList(ifb, 0) })
 	if err != nil {
@@ -200,7 +198,7 @@ func removeFilter(ifb netlink.Link, index int) error {
 	if err != nil || len(there) == 0 {
 		return err
 	}
-	// Without a handle all filters of the priority go.
+	// Without a handle, this deletes all filters of the priority.
 	err = netlink.FilterDel(&netlink.U32{FilterAttrs: netlink.FilterAttrs{
 		LinkIndex: ifb.Attrs().Index, Parent: htbRoot, Priority: priority(index), Protocol: unix.ETH_P_ALL,
 	}})
@@ -230,7 +228,7 @@ func removeClass(pf string, index int) error {
 	return nil
 }
 
-// sweepIFB removes the PF's IFB if no VF of the PF is there.
+// sweepIFB removes the PF's IFB if the PF has no attached VF.
 func sweepIFB(pf string) error {
 	links, err := netdump.Links()
 	if err != nil {

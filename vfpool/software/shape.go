@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// An htbClass is what an HTB class is told. HTB gives each class its rate, and what is
-// left over to those that want more, in turns of a quantum each.
+// An htbClass is the parameters of an HTB class. HTB gives each class its rate. It gives what
+// is left over to the classes that want more, in turns of a quantum each.
 type htbClass struct {
 	rate, ceil uint64 // bytes per second
 	quantum    uint32 // bytes
@@ -15,12 +15,12 @@ type htbClass struct {
 const perMbps = 1_000_000 / 8 // bytes per second
 
 const (
-	// A guest hands over up to this much at once, and leaves cutting it into
-	// frames to whoever sends them. A turn of less would give a class more than its
-	// part, for a turn sends at least one such thing.
+	// A guest hands over up to this much at once, and the sender's side cuts it into
+	// frames. A turn sends at least one such packet, so a smaller quantum would give a
+	// class more than its part.
 	largestSend = 64 << 10
 
-	// On slow PFs that would make turns too long.
+	// On slow PFs, quanta for largestSend would make turns longer than this.
 	longestTurn = 50 * time.Millisecond
 
 	// A frame and its header.
@@ -40,10 +40,10 @@ func (p pf) shape(minRate, maxRate uint32) htbClass {
 
 func (p pf) speed() uint64 { return uint64(p.Rate) * perMbps }
 
-// share is the rate of a VF without a minimum, so that it does not starve: one
-// percent of the PF's, or less where so many VFs would take more than the part
-// that no minimum can have. HTB would let them: it bounds the sum of what classes
-// borrow, not of what is theirs.
+// share is the rate of a VF without a minimum, so that it does not starve: one percent of
+// the PF's rate, or less if so many VFs would take more than the reserve, which no
+// minimum can have. HTB does not prevent that: it limits what classes borrow, not the sum
+// of their own rates.
 func (p pf) share() uint64 {
 	const percent = 100
 	spare := uint64(max(p.reserve, 1))
@@ -51,15 +51,16 @@ func (p pf) share() uint64 {
 	return max(p.speed()*min(spare, vfs)/(percent*vfs), 1)
 }
 
-// quantum is in proportion to rate, so that what is left over is shared as the
-// minima are. All VFs of the PF have the same factor, whoever is there.
+// quantum is in proportion to rate, so that what is left over is shared as the minima
+// are. The factor is the same for all VFs of the PF, whichever are attached.
 func (p pf) quantum(rate uint64) uint32 {
 	turn := min(largestSend/float64(p.share()), longestTurn.Seconds())
 	return uint32(min(max(float64(rate)*turn, leastQuantum), math.MaxInt32))
 }
 
-// minimum and maximum are the inverse of shape. There, no maximum and the PF's
-// rate are the same, and so are no minimum and one up to the share.
+// minimum and maximum are the inverse of htbClass. They return 0 for a rate up to the share,
+// and for a ceiling equal to the PF's rate: htbClass makes the same class of these and of
+// none.
 func (p pf) minimum(s htbClass) uint32 {
 	if s.rate <= p.share() {
 		return 0

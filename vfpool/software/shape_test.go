@@ -39,8 +39,7 @@ func TestTheClassOfAVF(t *testing.T) {
 	}
 }
 
-// HTB does not keep classes from what is theirs, even if together it is more than
-// their parent has.
+// HTB always gives classes their own rates, even if the sum exceeds their parent's rate.
 func TestSharesFitIntoTheReserve(t *testing.T) {
 	for _, reserve := range []int{1, 5, 30} {
 		for _, vfs := range []int{1, 4, 16, 256} {

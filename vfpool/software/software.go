@@ -1,27 +1,27 @@
-// Package software makes virtual functions (VFs) without a card that has any: the
-// site declares a bridge to be a physical function (PF), and a VF is a tap that is
-// wired to it ([bridgeport.Wire]).
+// Package software makes virtual functions (VFs) on nodes without an SR-IOV card: the
+// site declares a bridge to be a physical function (PF), and a VF is a tap that is wired
+// to it ([bridgeport.Wire]).
 //
-// A VF is made when it is attached and is gone when it is restored. It has what
-// one of a card has:
+// Attaching a VF makes it, and restoring it removes it. It has the features of a card's
+// VF:
 //
-//   - A MAC address which the guest cannot change: frames with another source, in
-//     ARP too, are dropped, and so are those with a VLAN tag of the guest's own,
-//     those of bridges among themselves, and answers that only servers and routers
-//     give (DHCP, router advertisements).
-//   - Rates of what its VM sends. All VFs of a PF are classes below one of the PF's
-//     rate, so what one leaves others may have, in proportion to their minima.
-//   - A VLAN. A bridge that filters VLANs is told of it. Beside any other there is
-//     a bridge per tag, which goes out by an 802.1Q device on the bridge's uplink
-//     where the kernel has those, and else stays on this node; [Bridges.PFs] notes it.
+//   - A MAC address which the guest cannot change. The filter drops frames with another
+//     source, in ARP too; frames that the guest tagged with a VLAN; frames that only
+//     bridges send each other; and answers that only servers and routers give (DHCP, router
+//     advertisements).
+//   - Rates of what its VM sends. All VFs of a PF are classes below a class with the PF's
+//     rate. What one VF does not use, the others may, in proportion to their minima.
+//   - A VLAN. A bridge that filters VLANs is told of it. Otherwise there is a bridge per tag,
+//     which an 802.1Q device connects to the declared bridge's uplink. Without 802.1Q in the
+//     kernel it stays on this node; [Bridges.PFs] notes that.
 //
-// The guests' frames come from the taps to their ports. Each port redirects them to
-// one device of the PF, an IFB, on which the classes are, and from where they come
-// back to their port and to the bridge. Only frames with the VM's own source take that way, since
-// the source says which class pays; the others come to the bridge at once, whose
+// The guests' frames come from the taps to their ports. Each port redirects them to one
+// device of the PF, an IFB, which has the classes and sends the frames back to their port
+// and on to the bridge. The source address of a frame selects its class, so only frames
+// with the VM's own source take this path. All others go straight to the bridge, whose
 // filter drops them.
 //
-// Links carry an alias, so that what a crash left is found. Everything happens in
+// Links carry an alias, by which the leftovers of a crash are found. All methods work in
 // the network namespace of the calling thread.
 package software
 
@@ -44,7 +44,7 @@ type Bridges struct {
 	cfg config.VF
 
 	mu      sync.Mutex
-	applied map[string]device.Settings // by the tap's name
+	applied map[string]device.Settings // by name of the tap
 }
 
 // Open returns the PFs that the configuration declares.
@@ -52,8 +52,8 @@ func Open(cfg config.VF) *Bridges {
 	return &Bridges{cfg: cfg, applied: map[string]device.Settings{}}
 }
 
-// PFs returns the PFs by their names. All VFs that one may have do exist: they are
-// no more than names until they are attached.
+// PFs returns the PFs, ordered by name, each with all VFs that it may have: a VF is only
+// a name until it is attached.
 func (b *Bridges) PFs() ([]device.PF, error) {
 	var found []device.PF
 	for _, name := range slices.Sorted(maps.Keys(b.cfg.Software)) {
@@ -72,8 +72,7 @@ func (b *Bridges) PFs() ([]device.PF, error) {
 	return found, nil
 }
 
-// State returns what the VF is set to, which is nothing unless a job has it, or
-// had and it was not restored.
+// State returns what the VF is set to: the zero State unless the VF is attached.
 func (b *Bridges) State(ctx context.Context, vf device.VF) (device.State, error) {
 	var seen facts
 	err := again(ctx, func() (err error) {
@@ -89,7 +88,7 @@ func (b *Bridges) State(ctx context.Context, vf device.VF) (device.State, error)
 	return device.State{Settings: b.pf(vf.PF).settings(seen)}, nil
 }
 
-// Apply takes down what Attach is to make. An error is about what cannot be made.
+// Apply checks that Attach can make the VF, and keeps the settings for it.
 func (b *Bridges) Apply(ctx context.Context, vf device.VF, want device.Settings) error {
 	err := again(ctx, func() error {
 		_, err := b.port(vf, want)
@@ -104,10 +103,10 @@ func (b *Bridges) Apply(ctx context.Context, vf device.VF, want device.Settings)
 	return nil
 }
 
-// Attach makes the VF as Apply was told and compares what there is with what was
-// wanted. Its tap is root's, whoever owns the job: libvirt opens it for the job's QEMU.
-// If it fails, call Restore. Attach and Restore of VFs of one node must not run at the
-// same time: they share devices.
+// Attach makes the VF with the settings given to Apply, and checks that the kernel has
+// them. The tap belongs to root, not to the job's owner: libvirt opens it for the job's
+// QEMU. If Attach fails, call Restore. Attach and Restore of VFs of one node must not run
+// at the same time: VFs share devices.
 func (b *Bridges) Attach(ctx context.Context, vf device.VF, _ owner.IDs) error {
 	b.mu.Lock()
 	want, ok := b.applied[tapName(vf.PF, vf.Index)]
@@ -125,10 +124,9 @@ func (b *Bridges) Attach(ctx context.Context, vf device.VF, _ owner.IDs) error {
 	return nil
 }
 
-// Restore removes the VF, and what its PF's VFs share if it was the last. It takes
-// what it finds, so that it may be called after any crash, more than once, and for
-// PFs that the configuration does not declare any more. There is nothing of the
-// original that would have to come back.
+// Restore removes the VF. If it was the last of its PF, Restore also removes what the
+// PF's VFs share. It may be called after any crash, more than once, and for PFs that the
+// configuration no longer declares. It ignores the original State: the VF did not exist.
 func (b *Bridges) Restore(ctx context.Context, vf device.VF, _ device.State) error {
 	if err := restore(ctx, vf); err != nil {
 		return about("restore", vf, err)
@@ -150,7 +148,7 @@ type pf struct {
 	reserve int // percent
 }
 
-// pf returns the PF of that name; it is empty if it is not declared.
+// pf returns the PF of that name; its fields are empty if the PF is not declared.
 func (b *Bridges) pf(name string) pf {
 	return pf{SoftwarePF: b.cfg.Software[name], name: name, reserve: b.cfg.Reserve}
 }
@@ -182,7 +180,7 @@ func (p pf) describe() (device.PF, error) {
 	return d, nil
 }
 
-// A port is one VF as it shall be.
+// A port is one VF with its wanted settings.
 type port struct {
 	pf   pf
 	vf   device.VF
@@ -192,7 +190,7 @@ type port struct {
 	want device.Settings
 }
 
-// port checks that the VF can be what it shall be.
+// port checks that the VF can have the wanted settings.
 func (b *Bridges) port(vf device.VF, want device.Settings) (port, error) {
 	p := port{pf: b.pf(vf.PF), vf: vf, tap: tapName(vf.PF, vf.Index), plug: plugName(vf.PF, vf.Index), want: want}
 	if _, ok := b.cfg.Software[vf.PF]; !ok {

@@ -289,7 +289,7 @@ func TestVLANsDoNotReachEachOther(t *testing.T) {
 			t.Errorf("nothing gets to a VF in the same VLAN %s", name)
 		}
 	}
-	// Who must not hear it hears others.
+	// The VM that must not hear a frame does hear other frames.
 	spare := device.VF{PF: "software-two", Index: 0}
 	for tag, other := range map[uint16]*guest{2001: foreign, 0: untagged} {
 		if !l.boot(spare, in(5, tag)).reaches(other) {
@@ -429,8 +429,8 @@ func testVLANOfTwoNodes(t *testing.T, a, b *lab, bridge string) {
 	}
 }
 
-// On its own bridge the host has no address, but Linux takes packets for any of its
-// addresses on any of its links.
+// The bridge of a VLAN has no address of the host, but Linux takes packets for any of its
+// addresses from any link.
 func TestWhatAVMSendsToTheHost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		tag     uint16
@@ -473,7 +473,7 @@ func (l *lab) mac(link string) (mac net.HardwareAddr) {
 }
 
 // delivered returns how many packets for one of its ports the node's IP layer has
-// been given, though nothing listens there.
+// received, though no program listens there.
 func (l *lab) delivered() (count uint64) {
 	l.t.Helper()
 	l.do(func() error {
@@ -598,7 +598,7 @@ func TestRestoreWhatIsNotDeclaredAnyMore(t *testing.T) {
 	l.empty()
 }
 
-// QEMU opens the tap with a header for frames that are not cut into pieces yet.
+// QEMU opens the tap with a header that describes frames not yet cut into pieces.
 func TestATapIsMadeForQEMU(t *testing.T) {
 	l := newLab(t)
 	l.attach(vf(0), settings(0))
@@ -622,7 +622,7 @@ func TestATapIsMadeForQEMU(t *testing.T) {
 	})
 }
 
-// What does not take must not go unnoticed.
+// A setting that did not take effect must not go unnoticed.
 func TestTheCheckNoticesWhatIsOtherwise(t *testing.T) {
 	changes := map[string]func(*lab, port) error{
 		"the tap is down":          func(l *lab, p port) error { return netlink.LinkSetDown(linkNamed(p.tap)) },
@@ -680,7 +680,7 @@ func noIngress(name string) error {
 	}})
 }
 
-// giveAway does what whoever has a tap open may do.
+// giveAway does to a tap what a program that has it open may do.
 func giveAway(tap string) error {
 	file, err := netlab.OpenTap(tap)
 	if err != nil {
@@ -728,8 +728,8 @@ func TestWhatIsBusyIsTriedAgain(t *testing.T) {
 	}
 }
 
-// libvirt opens the tap, not the job's owner. Who has it nevertheless, by tracing
-// QEMU, changes nothing on the bridge. On a tap that is an ordinary one, both work.
+// libvirt opens the tap, not the job's owner. If the owner gets hold of it by tracing
+// QEMU, they can change nothing on the bridge. With an ordinary tap they could do both.
 func TestAVFsTapIsNobodys(t *testing.T) {
 	l := newLab(t)
 	l.attach(vf(0), settings(0))
@@ -754,8 +754,8 @@ func TestAVFsTapIsNobodys(t *testing.T) {
 	l.empty()
 }
 
-// takeAway does to a tap what its holder may: another address, and an end with the
-// holder's.
+// takeAway changes a tap as its holder may: it gives the tap another address, and makes it
+// vanish when the holder closes it.
 func (l *lab) takeAway(name string, mac net.HardwareAddr) (tap *os.File) {
 	l.t.Helper()
 	l.do(func() (err error) {

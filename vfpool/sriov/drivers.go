@@ -2,37 +2,38 @@ package sriov
 
 import "github.com/slurm-v/slurm-v/vfpool/device"
 
-// ethernet is what nearly all drivers of Ethernet cards can. It has no rates.
+// ethernet is what nearly all drivers of Ethernet cards can set. Rates are not among it.
 var ethernet = device.Caps{MAC: true, VLAN: true, SpoofCheck: true, Trust: true, LinkState: true}
 
-// driverCaps is what the drivers of PFs do for a VF when told by rtnetlink, read
-// from Linux 6.12, cxi's from its own sources. The key is the driver, and the link
-// layer where that makes a difference.
+// driverCaps lists what the drivers of PFs set for a VF by rtnetlink. It was read from
+// the sources of Linux 6.12, cxi's from HPE's. The key is the driver, with the link layer
+// where that makes a difference.
 var driverCaps = map[string]device.Caps{
-	// The minima are weights: a VF's share is its part of all minima in use.
+	// The minima are weights: a VF's share is its minimum over the sum of all minima in
+	// use.
 	"mlx5_core":            with(ethernet, device.Caps{MinRate: true, MinIsWeight: true, MaxRate: true}),
 	"mlx5_core infiniband": {LinkState: true},
 
-	// A maximum is stored, but works only for VLANs with certain priorities.
+	// The driver stores a maximum, but applies it only to VLANs with certain priorities.
 	"mlx4_core":            {MAC: true, VLAN: true, SpoofCheck: true, LinkState: true},
 	"mlx4_core infiniband": {}, // P_Keys and GUIDs by sysfs only
 
 	"ice":     with(ethernet, device.Caps{MinRate: true, MaxRate: true}),
 	"bnxt_en": with(ethernet, device.Caps{MinRate: true, MaxRate: true}),
 
-	"i40e":  with(ethernet, device.Caps{MaxRate: true, MaxRateFrom: 50}), // less is raised to 50 silently
+	"i40e":  with(ethernet, device.Caps{MaxRate: true, MaxRateFrom: 50}), // it silently raises less to 50
 	"ixgbe": with(ethernet, device.Caps{MaxRate: true, MaxNeedsLink: true, MaxRateFrom: 11, MaxRateTo: 10000}),
 	"igb":   {MAC: true, VLAN: true, SpoofCheck: true, Trust: true, MaxRate: true, MaxNeedsLink: true},
 
-	// HPE Slingshot: what isolates there are CXI services, not VLANs.
+	// HPE Slingshot: CXI services isolate VFs, not VLANs.
 	"cxi_core": {MAC: true, SpoofCheck: true, Trust: true, LinkState: true},
 	"cxi_ss1":  {MAC: true, SpoofCheck: true, Trust: true, LinkState: true},
 
 	"netdevsim": with(ethernet, device.Caps{MinRate: true, MaxRate: true, MaxRateTo: 65535}),
 }
 
-// unknown is a driver that is not in the table: a job that asks for more than a VF
-// with an address is refused.
+// unknown is for drivers that are not in the table. A job that asks for more than a VF
+// with a MAC address is refused.
 var unknown = device.Caps{MAC: true}
 
 func known(driver string) bool {
@@ -47,17 +48,17 @@ func with(caps, rates device.Caps) device.Caps {
 	return caps
 }
 
-// capsOf returns what pf can, as it is now.
+// capsOf returns what pf can set in its present state.
 func capsOf(pf device.PF) device.Caps {
 	caps := unknown
 	if known(pf.Driver) {
 		caps = driverCaps[pf.Driver]
 	}
 	if pf.LinkLayer == infiniband {
-		caps = driverCaps[pf.Driver+" "+infiniband] // none of an unknown driver: addresses are not MACs there
+		caps = driverCaps[pf.Driver+" "+infiniband] // nothing for an unknown driver: its addresses are not MACs
 	}
 	if pf.Driver == "ixgbe" && pf.Speed != 10000 {
-		// The driver refuses rates, even none, at any other speed.
+		// At any other speed the driver refuses to set rates, even to 0.
 		caps.MaxRate = false
 	}
 	return caps

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrGone matches errors of VFs that are no longer there.
+// ErrGone matches errors for VFs that no longer exist.
 var ErrGone = errors.New("the VF has gone")
 
-// An Error says what of which VF could not be done, and what to do.
+// An Error says what could not be done to which VF, and what to do about it.
 type Error struct {
 	PF        string
 	VF        int
@@ -29,7 +29,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// cause adds an errno's name, by which it is looked up.
+// cause adds the errno's name, so that users can look it up.
 func cause(err error) string {
 	var errno unix.Errno
 	if !errors.As(err, &errno) {
@@ -37,12 +37,12 @@ func cause(err error) string {
 	}
 	name := unix.ErrnoName(errno)
 	if errno == unix.EOPNOTSUPP {
-		name = "EOPNOTSUPP" // what drivers' sources say; ENOTSUP is the same number
+		name = "EOPNOTSUPP" // drivers' sources use this name; ENOTSUP has the same number
 	}
 	return fmt.Sprintf("%v (%s)", err, name)
 }
 
-// An UnsupportedError says that a driver has no notion of what was asked for.
+// An UnsupportedError says that a driver cannot set what was asked for.
 type UnsupportedError struct {
 	PF, Driver string
 	Attribute  string // "vlan", "min_tx_rate" or "max_tx_rate"
@@ -52,7 +52,7 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("the driver %s of %s cannot set %s of a VF: ask for none, or for a VF of another card", e.Driver, e.PF, e.Attribute)
 }
 
-// fail is nil if err is.
+// fail returns an [*Error], or nil if err is nil.
 func (o *operation) fail(attribute, value string, err error, advice string) error {
 	if err == nil {
 		return nil

@@ -9,13 +9,13 @@ import (
 
 // A Finding is a reason why VFs may not be usable.
 type Finding struct {
-	PF string // "" is the whole node
+	PF string // "" for the whole node
 	device.Reason
 	Fatal bool // no VF of the PF, or of the node, can be used
 }
 
-// Explain returns the reasons why VFs of the machine below root may not be usable,
-// none if all are.
+// Explain returns the reasons why VFs of the machine below root may not be usable;
+// nothing if all are usable.
 func Explain(root string) []Finding {
 	links := Netlink()
 	if root != "/" {
@@ -30,7 +30,7 @@ var noCard = device.Reason{
 	Advice: "switch SR-IOV on in the machine's firmware and in the card's, and load the card's driver; without such a card, VFs can be made of software ([vf.software] of the configuration)",
 }
 
-// Explain is the function of that name, of what [Cards.PFs] has returned.
+// Explain is [Explain] for the results of [Cards.PFs].
 func (c *Cards) Explain(pfs []device.PF, err error) []Finding {
 	if err != nil {
 		return []Finding{{Reason: device.Reason{Seen: err.Error(), Advice: "mount sysfs on /sys"}, Fatal: true}}
@@ -66,8 +66,8 @@ func (c *Cards) explainPF(pf device.PF) []Finding {
 	return findings
 }
 
-// explainDrivers looks for VFs that the host has drivers for: taking them away and
-// giving them back takes the drivers seconds.
+// explainDrivers looks for VFs that are bound to drivers of the host: unbinding and
+// rebinding them takes seconds.
 func (c *Cards) explainDrivers(pf device.PF) []Finding {
 	for _, vf := range pf.VFs {
 		if driver := c.sys.target(c.sys.device(vf.PCI), "driver"); driver != "" && driver != vfioPCI {
@@ -80,7 +80,7 @@ func (c *Cards) explainDrivers(pf device.PF) []Finding {
 	return nil
 }
 
-// explainVFs joins the VFs that cannot be used for the same reason.
+// explainVFs makes one finding of all VFs that are unusable for the same reason.
 func explainVFs(pf device.PF) (findings []Finding) {
 	var reasons []device.Reason
 	vfs := map[device.Reason][]string{}
@@ -100,7 +100,7 @@ func explainVFs(pf device.PF) (findings []Finding) {
 	return findings
 }
 
-// explainVFIO looks for the driver that hands VFs to VMs.
+// explainVFIO looks for vfio-pci, the driver that hands VFs to VMs.
 func (c *Cards) explainVFIO(pfs []device.PF) []Finding {
 	if c.sys.exists(c.sys.driver(vfioPCI, "")) || !slices.ContainsFunc(pfs, func(pf device.PF) bool { return len(pf.VFs) > 0 }) {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/slurm-v/slurm-v/internal/process"
 )
 
-// End kills the processes of uid, and of nobody else, that have the file open. Whoever
-// owns it could hand a descriptor to a daemon, which is not to die of that.
+// End kills the processes that run entirely as uid and have the file open. Other
+// processes are spared: the file's owner could have passed a descriptor to a daemon.
 func (kernel) End(ctx context.Context, path string, uid uint32) error {
 	var file unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_INO, &file); err != nil {
@@ -32,15 +32,16 @@ func (kernel) End(ctx context.Context, path string, uid uint32) error {
 	return err
 }
 
-// runsAs reports whether the process with that directory is uid's and nobody else's.
+// runsAs reports whether all user IDs of the process are uid.
 func runsAs(dir string, uid uint32) bool {
 	status, _ := os.ReadFile(filepath.Join(dir, "status"))
 	want := strconv.FormatUint(uint64(uid), 10)
 	return slices.Equal(process.ParseStatus(string(status))["Uid"], []string{want, want, want, want})
 }
 
-// hasOpen reports whether a thread of the process has the file open. A thread can have
-// descriptors of its own. What the kernel knows of a file is asked, and no file server.
+// hasOpen reports whether a thread of the process has the file open: threads can have
+// descriptors of their own. It asks the kernel only (AT_STATX_DONT_SYNC), since a file
+// server might not answer.
 func hasOpen(ctx context.Context, dir string, file unix.Statx_t) bool {
 	tables, _ := filepath.Glob(filepath.Join(dir, "task", "*", "fd"))
 	for _, table := range tables {
@@ -59,7 +60,7 @@ func hasOpen(ctx context.Context, dir string, file unix.Statx_t) bool {
 	return false
 }
 
-// kill kills the process if the number is still one of uid's.
+// kill kills the process unless its ID belongs to another user's process by now.
 func kill(dir string, uid uint32) error {
 	pid, err := strconv.Atoi(filepath.Base(dir))
 	if err != nil {

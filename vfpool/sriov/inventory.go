@@ -10,7 +10,7 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// Link layers, as the kernel calls them.
+// Link layers, with the kernel's names.
 const (
 	ether      = "ether"
 	infiniband = "infiniband"
@@ -34,8 +34,8 @@ func (c *Cards) PFs() ([]device.PF, error) {
 	return pfs, nil
 }
 
-// networkClass begins the PCI class of network controllers; disks and
-// accelerators have VFs too.
+// networkClass is the prefix of the PCI class of network controllers. Disks and
+// accelerators can have VFs, too.
 const networkClass = "0x02"
 
 func (c *Cards) isPF(pci string) bool {
@@ -43,8 +43,8 @@ func (c *Cards) isPF(pci string) bool {
 	return c.sys.exists(dir+"/sriov_totalvfs") && strings.HasPrefix(c.sys.text(dir, "class"), networkClass)
 }
 
-// function reads a PF without its VFs. One that has no network interface is called
-// by its PCI address.
+// function reads a PF without its VFs. A PF without a network interface has its PCI
+// address as its name.
 func (c *Cards) function(pci string) device.PF {
 	dir := c.sys.device(pci)
 	pf := device.PF{
@@ -64,7 +64,7 @@ func (c *Cards) function(pci string) device.PF {
 	return pf
 }
 
-// notes says what the owners of VMs, and of the machine, should not count on.
+// notes lists guarantees that the owners of VMs, or of the machine, do not have.
 func notes(pf device.PF) (notes []device.Reason) {
 	if !known(pf.Driver) {
 		notes = append(notes, device.Reason{Seen: fmt.Sprintf("what its driver %s can is not known", pf.Driver), Advice: "its VFs have no VLAN and no rates"})
@@ -140,7 +140,7 @@ func (c *Cards) vfs(pf device.PF) (vfs []device.VF) {
 	for index := range c.sys.number(0, dir, "sriov_numvfs") {
 		pci := c.sys.target(dir, fmt.Sprintf("virtfn%d", index))
 		if pci == "" {
-			continue // it goes this moment
+			continue // the VF is just being removed
 		}
 		vfs = append(vfs, c.vf(pf, index, pci))
 	}
@@ -165,8 +165,8 @@ var iommuOff = device.Reason{
 	Advice: "switch the IOMMU on in the firmware (VT-d, AMD-Vi) and boot with intel_iommu=on (on AMD with amd_iommu=on)",
 }
 
-// unusableGroup says why the VF's IOMMU group cannot be given to a VM: what is in
-// one group can reach one another's memory.
+// unusableGroup says why the VF's IOMMU group cannot be given to a VM: devices of one
+// group can reach each other's memory.
 func (c *Cards) unusableGroup(vf device.VF) device.Reason {
 	if vf.Group < 0 {
 		return iommuOff
@@ -182,7 +182,7 @@ func (c *Cards) unusableGroup(vf device.VF) device.Reason {
 	}
 }
 
-// usedByHost says what on the host already uses the VF's network interface.
+// usedByHost says how the host uses the VF's network interface.
 func (c *Cards) usedByHost(pci string) device.Reason {
 	dir := c.sys.device(pci) + "/net"
 	names := c.sys.list(dir)
@@ -200,7 +200,7 @@ func (c *Cards) usedByHost(pci string) device.Reason {
 	return device.Reason{}
 }
 
-// some names at most three.
+// some lists at most three of the names.
 func some(names []string) string {
 	if len(names) > 3 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
@@ -208,7 +208,7 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// unusable says why none of a PF's VFs can be used.
+// unusable says why none of a PF's VFs can be used; it is zero if one can.
 func (c *Cards) unusable(pf device.PF) device.Reason {
 	switch {
 	case pf.TotalVFs == 0:
@@ -232,7 +232,7 @@ func (c *Cards) unusable(pf device.PF) device.Reason {
 	return noneUsable(pf.VFs)
 }
 
-// noneUsable is zero if one of the VFs can be used.
+// noneUsable says why none of the VFs can be used; it is zero if one can.
 func noneUsable(vfs []device.VF) device.Reason {
 	for _, vf := range vfs {
 		if vf.Unusable.Seen == "" {

@@ -53,7 +53,7 @@ func TestPFsOfAMachineWithout(t *testing.T) {
 	}
 }
 
-// edit changes files of a made-up node: "" removes one, a text with "->" is a link.
+// edit changes files of a made-up node: "" removes a file, a text with "->" makes a link.
 func edit(t *testing.T, root string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {

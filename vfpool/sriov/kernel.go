@@ -17,15 +17,15 @@ import (
 
 // A Kernel is what of the node's files is more than text. Paths are absolute.
 type Kernel interface {
-	// Write writes a value to a file of sysfs, which acts on it.
+	// Write writes a value to a file of sysfs, and the kernel acts on it.
 	Write(path, value string) error
 
-	// Owner and SetOwner are of /dev/vfio/GROUP. SetOwner never lets one account in
-	// with the other's rights.
+	// Owner and SetOwner read and set the owner of /dev/vfio/GROUP. While SetOwner
+	// changes owner and mode, neither account gets the other's rights.
 	Owner(path string) (owner.IDs, fs.FileMode, error)
 	SetOwner(path string, owner owner.IDs, mode fs.FileMode) error
 
-	// Free is EBUSY while a program has /dev/vfio/GROUP open.
+	// Free returns EBUSY while a program has /dev/vfio/GROUP open.
 	Free(path string) error
 
 	// End kills the processes of uid that have /dev/vfio/GROUP open.
@@ -38,7 +38,7 @@ type Kernel interface {
 // kernel is the real Kernel.
 type kernel struct{}
 
-// Write ends the line: an empty value would not be written at all.
+// Write appends a newline, because writing an empty value would not be a write at all.
 func (kernel) Write(path, value string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// An Attribute is one thing that a PF is told about a VF, named as ip-link(8) does.
+// An Attribute is one setting of a VF that its PF takes, named as in ip-link(8).
 type Attribute string
 
 // The values of Attribute.
@@ -19,23 +19,24 @@ const (
 	LinkState  Attribute = "state" // of the VF's link
 )
 
-// attributes in the order in which they are set. The link is last: until then the
-// VF is cut off where the driver can do that.
+// attributes are in the order in which they are set. The link is last: until then the VF
+// is cut off, if the driver can do that.
 var attributes = []Attribute{MAC, VLAN, SpoofCheck, Trust, Rates, LinkState}
 
-// Links is the kernel's rtnetlink, and what devlink adds. The errors are errnos.
+// Links is the kernel's rtnetlink and devlink. Its errors are errnos.
 type Links interface {
-	// Settings returns what the interface pf says of its VF with that index. It is
-	// ErrUnreadable for a PF with so many VFs that the kernel cannot.
+	// Settings returns the settings of the VF with that index, as the interface pf
+	// reports them. The error is ErrUnreadable if pf has more VFs than the kernel can
+	// list.
 	Settings(pf string, vf int) (device.Settings, error)
 
-	// Set tells a VF one attribute of s.
+	// Set sets one attribute of a VF to its value in s.
 	Set(pf string, vf int, attribute Attribute, s device.Settings) error
 
-	// Switchdev reports whether the card's switch is in switchdev mode: its VFs
-	// are then set through interfaces of their own.
+	// Switchdev reports whether the card's switch is in switchdev mode. Its VFs are then
+	// set through separate interfaces.
 	Switchdev(pci string) bool
 }
 
-// ErrUnreadable is of a PF whose VFs can be set, but not be read back.
+// ErrUnreadable is for a PF whose VFs can be set, but not be read back.
 var ErrUnreadable = errors.New("the kernel's answer has no room for so many VFs")

@@ -48,8 +48,8 @@ var linkStates = map[device.LinkState]uint32{
 	device.LinkAuto: nl.IFLA_VF_LINK_STATE_AUTO, device.LinkEnable: nl.IFLA_VF_LINK_STATE_ENABLE, device.LinkDisable: nl.IFLA_VF_LINK_STATE_DISABLE,
 }
 
-// linkOf asks for the number only: netlink.LinkByName also asks for all VFs, and
-// fails where they are too many.
+// linkOf asks for the interface's number only. netlink.LinkByName asks for all VFs as
+// well, and fails if there are too many.
 func linkOf(name string) (netlink.Link, error) {
 	i, err := net.InterfaceByName(name)
 	if err != nil {
@@ -58,15 +58,16 @@ func linkOf(name string) (netlink.Link, error) {
 	return &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: name, Index: i.Index}}, nil
 }
 
-// Switchdev is false where devlink says nothing: such cards have no other mode.
+// Switchdev returns false if devlink does not know the card: such cards have no switchdev
+// mode.
 func (rtnetlink) Switchdev(pci string) bool {
 	dev, err := netlink.DevLinkGetDeviceByName("pci", pci)
 	return err == nil && dev.Attrs.Eswitch.Mode == "switchdev"
 }
 
-// Settings does not use netlink.LinkByName, which numbers the VFs by their place in
-// the list, although the kernel leaves out those that are being reset, and which
-// cannot read a list above 64 KiB (some 200 VFs with their statistics).
+// Settings does not use netlink.LinkByName, for two reasons. That numbers the VFs by
+// their place in the list, although the kernel leaves out VFs that are being reset. And
+// it cannot read a list above 64 KiB (some 200 VFs with their statistics).
 func (rtnetlink) Settings(pf string, vf int) (device.Settings, error) {
 	link, err := linkOf(pf)
 	if err != nil {
@@ -81,12 +82,12 @@ func (rtnetlink) Settings(pf string, vf int) (device.Settings, error) {
 	}
 	s, ok := parseLink(answer)[vf]
 	if !ok {
-		return s, unix.EAGAIN // it is being reset
+		return s, unix.EAGAIN // the VF is being reset
 	}
 	return s, nil
 }
 
-// What rtnetlink.h calls RTEXT_FILTER_*. Kernels before 5.16 send the statistics all the same.
+// rtnetlink.h names these RTEXT_FILTER_*. Kernels before 5.16 send the statistics anyway.
 const extVF, extSkipStats = 1 << 0, 1 << 3
 
 // askLink returns the RTM_NEWLINK message of an interface, with its VFs.
@@ -99,7 +100,7 @@ func askLink(index int) ([]byte, error) {
 	return exchange(request.Serialize())
 }
 
-// exchange has room for an answer above the 64 KiB that the netlink library reads.
+// exchange can read an answer above 64 KiB, which the netlink library cannot.
 func exchange(request []byte) ([]byte, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -121,7 +122,7 @@ func exchange(request []byte) ([]byte, error) {
 	return payload(answer[:n])
 }
 
-// payload returns the content of a message, or the error that it is.
+// payload returns the content of a message, or the error that the message reports.
 func payload(message []byte) ([]byte, error) {
 	if len(message) < unix.NLMSG_HDRLEN {
 		return nil, unix.EBADMSG

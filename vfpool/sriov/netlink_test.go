@@ -15,8 +15,8 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// encode is one attribute, as the kernel writes it: the length has 16 bits, and is
-// cut off.
+// encode returns one attribute as the kernel writes it. The length has only 16 bits:
+// higher bits are lost.
 func encode(kind uint16, values ...[]byte) []byte {
 	var value []byte
 	for _, v := range values {
@@ -37,8 +37,8 @@ func words(values ...uint32) (b []byte) {
 	return b
 }
 
-// vfInfo is what the kernel says of a VF: the settings of vf, with padding more
-// bytes of what is not read.
+// vfInfo returns what the kernel sends of a VF: its settings, and padding bytes in an
+// attribute that is not read.
 func vfInfo(vf uint32, padding int) []byte {
 	mac := append(words(vf), make([]byte, 32)...)
 	copy(mac[4:], []byte{2, 0, 0, 0, 0, byte(vf)})
@@ -48,7 +48,7 @@ func vfInfo(vf uint32, padding int) []byte {
 		encode(nl.IFLA_VF_RATE, words(vf, 10, 20)),
 		encode(nl.IFLA_VF_SPOOFCHK, words(vf, 1)),
 		encode(nl.IFLA_VF_LINK_STATE, words(vf, nl.IFLA_VF_LINK_STATE_DISABLE)),
-		encode(nl.IFLA_VF_TRUST, words(vf, 0xffffffff)), // not said
+		encode(nl.IFLA_VF_TRUST, words(vf, 0xffffffff)), // the driver does not report it
 		encode(nl.IFLA_VF_STATS|unix.NLA_F_NESTED, encode(0, make([]byte, padding))),
 	)
 }
@@ -84,7 +84,7 @@ func TestParseLink(t *testing.T) {
 	}
 }
 
-// A list above 64 KiB says a wrong length of itself.
+// A list above 64 KiB has a wrong length in its header.
 func TestParseLinkWithMoreVFsThanItsLengthCanSay(t *testing.T) {
 	var vfs [][]byte
 	for i := range uint32(300) {

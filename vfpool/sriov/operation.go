@@ -19,10 +19,10 @@ type operation struct {
 	vf    device.VF
 	pf    device.PF // without its VFs
 	until time.Time // EBUSY and EAGAIN are tried again until then
-	taken uint32    // whom /dev/vfio/GROUP was taken from; 0 is nobody
+	taken uint32    // owner from whom /dev/vfio/GROUP was taken; 0 if from nobody
 }
 
-// An action is what a crash may come before or after, and what may be done twice.
+// An action may be repeated. Crash tests end the process before each action.
 type action struct {
 	name string
 	do   func(context.Context) error
@@ -46,7 +46,7 @@ func (c *Cards) begin(name string, vf device.VF) (*operation, error) {
 	return o, nil
 }
 
-// wait starts the time anew in which a busy card is asked again.
+// wait gives a busy card the whole Patience again.
 func (o *operation) wait() { o.until = time.Now().Add(o.Patience) }
 
 func (o *operation) run(ctx context.Context, steps ...action) error {
@@ -74,15 +74,15 @@ func (o *operation) one(ctx context.Context, s action) error {
 	return s.do(ctx)
 }
 
-// errNotYet is a state that should change by itself.
+// errNotYet is the error for a state that should change by itself.
 var errNotYet = errors.New("not yet")
 
 func busy(err error) bool {
 	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EBUSY) || errors.Is(err, errNotYet)
 }
 
-// fewest is how often a busy card is asked in any case: on a machine that is slow
-// or was suspended, time alone says nothing.
+// fewest is how often a busy card is asked at least. On a machine that is slow or was
+// suspended, the time may be over after a single try.
 const fewest = 5
 
 // retry calls f until the card is no longer busy or the time is over.
@@ -102,13 +102,13 @@ func (o *operation) retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// slow bounds a write to sysfs: a function whose reset hangs keeps the writer for
-// a minute.
+// slow bounds a write to sysfs: if the reset of a function hangs, the kernel blocks the
+// writer for a minute.
 const slow = 10 * time.Second
 
 var errSlow = fmt.Errorf("the kernel did not finish it in %v", slow)
 
-// write writes value to a file of sysfs; attribute is what it is called in errors.
+// write writes value to a file of sysfs. Errors name the file by attribute.
 func (o *operation) write(ctx context.Context, attribute, path, value string) error {
 	err := o.retry(ctx, func() error {
 		done := make(chan error, 1)
@@ -125,6 +125,6 @@ func (o *operation) write(ctx context.Context, attribute, path, value string) er
 	return o.fail(attribute, value, err, "")
 }
 
-// gone reports whether the VF is no longer there, as after the administrator has
-// made the VFs anew.
+// gone reports whether the VF no longer exists, for instance because the administrator
+// has recreated the VFs.
 func (o *operation) gone() bool { return !o.sys.exists(o.sys.device(o.vf.PCI)) }

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// zeroMAC lets the VF choose its own.
+	// zeroMAC lets the VF's driver choose an address.
 	zeroMAC = "00:00:00:00:00:00"
-	// noMAC stands for it where the driver takes only addresses of stations.
+	// noMAC replaces zeroMAC for drivers that refuse it.
 	noMAC = "02:00:00:00:00:00"
 )
 
-// A setter tells the card what a VF is set to.
+// A setter reads and sets a VF through its PF.
 type setter struct{ *operation }
 
 func (o setter) can(a Attribute) bool {
@@ -37,7 +37,7 @@ func (o setter) can(a Attribute) bool {
 	}
 }
 
-// refuse says what of want the card cannot do, before anything is changed.
+// refuse says which part of want the card cannot do, before anything is changed.
 func (o setter) refuse(want device.Settings) error {
 	c := o.pf.Caps
 	switch {
@@ -58,7 +58,7 @@ func (o setter) refuse(want device.Settings) error {
 func (o setter) refuseRate(want device.Settings) error {
 	from, to := o.pf.Caps.MaxRateFrom, o.pf.Caps.MaxRateTo
 	if to == 0 {
-		to = o.pf.Speed // 0 where the link does not say
+		to = o.pf.Speed // 0 if the link does not report it
 	}
 	if m := want.MaxRate; m == 0 || m >= from && (to == 0 || m <= to) {
 		return nil
@@ -70,14 +70,15 @@ func (o setter) unsupported(attribute string) error {
 	return &UnsupportedError{PF: o.vf.PF, Driver: o.pf.Driver, Attribute: attribute}
 }
 
-// setting sets one attribute, if the driver has it.
+// setting sets one attribute if the driver supports it.
 func (o setter) setting(a Attribute, s device.Settings) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if !o.can(a) || a == MAC && s.MAC == "" {
 			return nil
 		}
 		if a == Rates {
-			// Some drivers take no rate while the link is down, not even the one they have.
+			// While the link is down, some drivers refuse even the rate that the VF
+			// already has.
 			if now, err := o.read(ctx); err == nil && o.same(Rates, s, now) {
 				return nil
 			}
@@ -98,7 +99,7 @@ func (o setter) tell(ctx context.Context, a Attribute, s device.Settings) error 
 
 func isZero(mac string) bool { return mac == zeroMAC }
 
-// value is s's value of an attribute as ip-link(8) takes it.
+// value returns an attribute of s in the form that ip-link(8) takes.
 func value(a Attribute, s device.Settings) string {
 	switch a {
 	case MAC:
@@ -123,10 +124,10 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// read returns what the PF says of the VF, or ErrUnreadable.
+// read returns the VF's setter as the PF reports them, or ErrUnreadable.
 func (o setter) read(ctx context.Context) (s device.Settings, err error) {
 	if o.pf.Caps == (device.Caps{}) {
-		return device.Settings{}, nil // a PF that may not even have a network interface
+		return device.Settings{}, nil // such a PF may not even have a network interface
 	}
 	err = o.retry(ctx, func() error {
 		s, err = o.links.Settings(o.pf.Name, o.vf.Index)
@@ -135,8 +136,8 @@ func (o setter) read(ctx context.Context) (s device.Settings, err error) {
 	return s, err
 }
 
-// untouched is what a VF is that nobody has set: what is restored where the
-// kernel does not tell.
+// untouched returns the setter of a new VF. They are restored if the kernel cannot
+// report the original ones.
 func (o setter) untouched() device.Settings {
 	return device.Settings{MAC: zeroMAC, SpoofCheck: o.pf.Caps.SpoofCheck, Link: device.LinkAuto}
 }
@@ -151,8 +152,8 @@ func (o setter) readBack(want device.Settings) func(context.Context) error {
 	}
 }
 
-// compare returns errNotYet where they differ: some drivers set a VF only once it
-// has come out of its reset.
+// compare returns errNotYet if the setter differ: some drivers apply them only after
+// the VF's reset.
 func (o setter) compare(ctx context.Context, want device.Settings) error {
 	got, err := o.read(ctx)
 	if err != nil {
@@ -166,7 +167,7 @@ func (o setter) compare(ctx context.Context, want device.Settings) error {
 	return o.fail(string(d[0]), value(d[0], want), err, "the driver took it, but did something else: leave it out of the request, or quarantine the VF")
 }
 
-// differences are the attributes that the driver has and that are not as wanted.
+// differences returns the attributes that the driver supports and that differ.
 func (o setter) differences(want, got device.Settings) (d []Attribute) {
 	for _, a := range attributes {
 		if o.can(a) && !o.same(a, want, got) {

@@ -1,17 +1,17 @@
 // Package sriov reads, sets and hands over the virtual functions (VFs) of a node's
 // SR-IOV network cards.
 //
-// [Cards.PFs] lists the cards' physical functions (PFs) and their VFs. What a VF's
-// VM may do is told to the VF's PF by netlink ([Cards.Apply]); then the VF is bound
-// to vfio-pci and given to the account that runs QEMU ([Cards.Attach]).
-// [Cards.Restore] brings back what [Cards.State] had read, from wherever the others
-// stopped, and may be repeated. No kernel interface says what a driver lets a PF
-// do for its VFs: that is a table, drivers.go.
+// [Cards.PFs] lists the cards' physical functions (PFs) and their VFs. [Cards.Apply] tells
+// a VF's PF by netlink what the VF's VM may do. [Cards.Attach] binds the VF to vfio-pci
+// and gives it to the account that runs QEMU. [Cards.Restore] brings back what
+// [Cards.State] had read; it works from wherever the others stopped, and may be repeated.
+// No kernel interface tells what a driver can set for a VF, so drivers.go has a table of
+// that.
 //
-// The package never makes VFs, the administrator does at boot, and it keeps no
-// record of whose a VF is. It touches the machine through the files below a root
-// directory, and two seams where files are not enough: [Links] and [Kernel]. The
-// package sriovtest has a node of which all three are made up.
+// The package never makes VFs, which the administrator does at boot, and it keeps no
+// record of which job has a VF. It reaches the machine through the files below a root
+// directory and, where files do not suffice, through [Links] and [Kernel]. The package
+// sriovtest has a made-up node that replaces all three.
 package sriov
 
 import (
@@ -28,11 +28,11 @@ import (
 type Cards struct {
 	Kernel Kernel
 
-	// Before is called before every action of Apply, Attach and Restore with its
-	// name, "apply vlan": tests of what a crash leaves end the process here.
+	// Before is called with the name of each action of Apply, Attach and Restore, such as
+	// "apply vlan", before the action. Crash tests end the process here.
 	Before func(action string)
 
-	// Patience is how long one operation asks again what the card is too busy for.
+	// Patience is how long an operation retries while the card is busy.
 	Patience time.Duration
 
 	sys   sysfs
@@ -44,7 +44,7 @@ func Open(root string, links Links) *Cards {
 	return &Cards{Kernel: kernel{}, Before: func(string) {}, Patience: 2 * time.Second, sys: sysfs(root), links: links}
 }
 
-// State returns what vf is now, for [Cards.Restore].
+// State returns the present state of vf, for [Cards.Restore].
 func (c *Cards) State(ctx context.Context, vf device.VF) (device.State, error) {
 	o, err := c.begin("read", vf)
 	if err != nil {
@@ -53,12 +53,13 @@ func (c *Cards) State(ctx context.Context, vf device.VF) (device.State, error) {
 	return binding{o}.state(ctx)
 }
 
-// Apply tells vf, through its PF, what want says, and compares it with what the
-// kernel then says. The VF is taken from its driver first: nobody may use it
-// while it changes.
+// Apply sets vf, through its PF, to want, and checks that the kernel reports these
+// settings. It takes the VF from its driver first: nobody may use the VF while it
+// changes.
 //
-// Asked for what the driver cannot do, a VLAN or a rate, Apply changes nothing and
-// returns an [*UnsupportedError]. Whatever else the driver has no notion of is left out.
+// If the driver cannot set a VLAN or a rate that want has, Apply changes nothing and
+// returns an [*UnsupportedError]. It omits other settings that the driver does not
+// support.
 func (c *Cards) Apply(ctx context.Context, vf device.VF, want device.Settings) error {
 	o, err := c.begin("apply", vf)
 	if err != nil {
@@ -104,10 +105,10 @@ func (c *Cards) Attach(ctx context.Context, vf device.VF, owner owner.IDs) error
 	)
 }
 
-// Restore makes vf what original says, whatever Apply, Attach or an earlier
-// Restore did of it. The owner's programs that have the VF open are killed: QEMU should
-// have ended before. While another has it open, Restore does nothing but take it from its
-// owner, and its error is [unix.EBUSY]. A VF that has gone needs nothing.
+// Restore brings vf to the original state, however far Apply, Attach or an earlier
+// Restore got. It kills the owner's programs that have the VF open; QEMU should have
+// ended before. While another user's program has it open, Restore only takes the VF from
+// its owner, and returns [unix.EBUSY]. If the VF is gone, Restore does nothing.
 func (c *Cards) Restore(ctx context.Context, vf device.VF, original device.State) error {
 	o, err := c.begin("restore", vf)
 	if errors.Is(err, ErrGone) {
@@ -125,8 +126,8 @@ func (c *Cards) Restore(ctx context.Context, vf device.VF, original device.State
 	return nil
 }
 
-// restore goes on after a setting that could not be restored, but binds the
-// driver, which would put the VF to use, only once all of them are.
+// restore goes on if a setting cannot be restored. But it binds the driver, which would
+// put the VF to use, only if all of them are restored.
 func (o *operation) restore(ctx context.Context, original device.State) error {
 	set, bind := setter{o}, binding{o}
 	if err := o.run(ctx, action{"take back", bind.takeBack}, action{"evict", bind.evict}, action{"idle", bind.idle}); err != nil {
@@ -139,7 +140,8 @@ func (o *operation) restore(ctx context.Context, original device.State) error {
 		action{"read back", set.readBack(original.Settings)},
 		action{"owner", bind.giveBack(original)},
 		action{"bind", bind.bindAgain(original.Driver)},
-		// The last one, by which isAlready knows that the rest was done.
+		// This action is the last: isAlready takes it as the sign that all others were
+		// done.
 		action{"driver_override", bind.override(original.Override)},
 	)
 }
@@ -159,8 +161,8 @@ func (o *operation) undo(original device.State) []action {
 	return append(steps, action{"reset", bind.reset}, action{string(LinkState), set.setting(LinkState, original.Settings)})
 }
 
-// keep is the driver that may stay bound while the settings are restored: a
-// network driver would run into them.
+// keep returns the driver that may stay bound while the settings are restored. A network
+// driver may not: settings that change under it would disturb it.
 func keep(original string) string {
 	if original == vfioPCI {
 		return vfioPCI
@@ -168,8 +170,8 @@ func keep(original string) string {
 	return ""
 }
 
-// isAlready reports whether there is nothing to undo. Of a VF that is vfio-pci's
-// nobody knows whether a guest has left something in it.
+// isAlready reports whether there is nothing to undo. It is false for a VF bound to
+// vfio-pci, since a guest may have left something in it.
 func (o *operation) isAlready(ctx context.Context, original device.State) bool {
 	set, bind := setter{o}, binding{o}
 	now, err := bind.state(ctx)

@@ -22,12 +22,12 @@ var (
 	account = owner.IDs{UID: 1000, GID: 100}
 )
 
-// plain is what every job's VFs are told.
+// plain are the settings that every job's VFs get.
 func plain() device.Settings {
 	return device.Settings{MAC: "02:53:56:00:00:01", SpoofCheck: true, Link: device.LinkAuto}
 }
 
-// everything is as much as the card can.
+// everything sets as much as the card can.
 func everything(c device.Caps) device.Settings {
 	s := plain()
 	if c.VLAN {
@@ -112,7 +112,7 @@ func testOneJob(t *testing.T, fake *sriovtest.Node) {
 	}
 }
 
-// checkAttached looks at what a job has been given.
+// checkAttached checks the VF that a job has been given.
 func checkAttached(t *testing.T, node *sriov.Cards, pf device.PF, vf device.VF, want device.Settings) {
 	t.Helper()
 	got, err := node.State(ctx, vf)
@@ -132,7 +132,7 @@ func checkAttached(t *testing.T, node *sriov.Cards, pf device.PF, vf device.VF, 
 	}
 }
 
-// use is a VM that comes and goes.
+// use does what a VM does to a VF between its start and its end.
 func use(t *testing.T, fake *sriovtest.Node, vf device.VF) {
 	t.Helper()
 	release, err := fake.Hold(vf.PCI)
@@ -142,8 +142,8 @@ func use(t *testing.T, fake *sriovtest.Node, vf device.VF) {
 	release()
 }
 
-// clean is the node's snapshot. Where a driver refuses the zero MAC, another
-// address that means nobody stands for it.
+// clean returns the node's snapshot. If a driver refuses the zero MAC, its VFs have the
+// substitute for it.
 func clean(fake *sriovtest.Node, t *testing.T) string {
 	return strings.ReplaceAll(fake.Snapshot(t), "02:00:00:00:00:00", "00:00:00:00:00:00")
 }
@@ -189,7 +189,7 @@ func TestWhatDriversRefuse(t *testing.T) {
 	tests := map[string]struct {
 		card   sriovtest.Card
 		change func(*device.Settings)
-		want   string // in the error; "" is none
+		want   string // in the error; "" if no error is expected
 	}{
 		"igb takes a maximum up to its speed":          {sriovtest.Card{Driver: "igb", Speed: 1000}, maximum(1000), ""},
 		"igb takes none above it":                      {sriovtest.Card{Driver: "igb", Speed: 1000}, maximum(1001), "max_tx_rate 1001: the driver igb takes 0 to 1000 Mb/s here; give a maximum in that range"},
@@ -244,7 +244,7 @@ func minimum(rate uint32) func(*device.Settings) {
 	return func(s *device.Settings) { s.MinRate = rate }
 }
 
-// A trial is what can fail, or be killed, at any step: the VF of a card, and a call.
+// A trial is a VF and a call on it that can fail, or be killed, at any step.
 type trial struct {
 	fake     *sriovtest.Node
 	node     *sriov.Cards
@@ -267,7 +267,7 @@ func newTrial(t *testing.T, c sriovtest.Card) *trial {
 	return j
 }
 
-// calls are each prepared by those before it.
+// calls are in order: each needs those before it.
 var calls = []string{"read", "apply", "attach", "restore"}
 
 func (j *trial) call(name string) (err error) {
@@ -307,7 +307,7 @@ func (j *trial) checkClean(t *testing.T) {
 	}
 }
 
-// matrixCards differ in what steps there are.
+// matrixCards differ in the steps that their operations take.
 var matrixCards = map[string]sriovtest.Card{
 	"mlx5 that was unbound":        {Driver: "mlx5_core"},
 	"igb bound to igbvf":           {Driver: "igb", HostDriver: "igbvf"},
@@ -340,8 +340,8 @@ func eachEffect(t *testing.T, test func(t *testing.T, j *trial, call string, ans
 	}
 }
 
-// A wiretap answers in the kernel's stead: what comes after skip others, and
-// whatever else is of the same kind.
+// A wiretap answers instead of the kernel, from the request after the first skip ones,
+// and in later requests of the same kind.
 type wiretap struct {
 	job  *trial
 	skip int
@@ -395,7 +395,7 @@ func TestAnErrorAtEveryStep(t *testing.T) {
 	}
 }
 
-// checkError wants an error that says everything. A restore may find another way.
+// checkError checks that an error names the cause. A restore may succeed by another way.
 func checkError(t *testing.T, err, errno error, must bool) {
 	t.Helper()
 	if err == nil {
@@ -459,8 +459,8 @@ func TestADeathAtEveryStep(t *testing.T) {
 	}
 }
 
-// die makes a call that ends before its step k, and returns that step's name, ""
-// if it has fewer.
+// die makes a call that ends before its step k. It returns the name of that step, "" if
+// the call has fewer steps.
 func (j *trial) die(t *testing.T, call string, k int) (at string) {
 	type death struct{}
 	defer func() {
@@ -480,7 +480,7 @@ func (j *trial) die(t *testing.T, call string, k int) (at string) {
 	return at
 }
 
-// reopen is another process, of which nothing is left of the one before.
+// reopen stands for a new process, which has nothing of the previous one's memory.
 func (j *trial) reopen(t *testing.T) {
 	t.Helper()
 	again, err := sriovtest.Reopen(j.fake.Root)
@@ -519,7 +519,7 @@ func TestRestoreWhileTheVFIsInUse(t *testing.T) {
 	j.checkClean(t)
 }
 
-// A program of the owner's may have the VF open beside QEMU, and would keep it for ever.
+// A program of the owner may have the VF open beside QEMU, and would block it for ever.
 func TestRestoreEndsTheOwnersPrograms(t *testing.T) {
 	j := newTrial(t, card(sriovtest.Card{Driver: "igb", HostDriver: "igbvf"}))
 	j.upTo(t, "restore")
@@ -565,7 +565,7 @@ func TestRestoreResetsWhatAGuestHadThoughNoSettingDiffers(t *testing.T) {
 	j.checkClean(t)
 }
 
-// The link of an igb may go down while a job has a rate, which then stays.
+// The link of an igb may go down while a job's VF has a rate, which then stays.
 func TestRestoreOfARateWithoutALink(t *testing.T) {
 	j := newTrial(t, card(sriovtest.Card{Driver: "igb"}))
 	j.upTo(t, "restore")

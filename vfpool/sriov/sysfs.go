@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// sysfs is the root directory below which sys/ and dev/ lie. What cannot be read
-// is what the kernel does not say there: the methods return its absence.
+// sysfs is the root directory that contains sys/ and dev/. The methods return "absent"
+// for files that cannot be read: the kernel makes no statement there.
 type sysfs string
 
 func (s sysfs) path(elements ...string) string {
 	return filepath.Join(append([]string{string(s)}, elements...)...)
 }
 
-// device is the directory of a PCI device.
+// device returns the directory of a PCI device.
 func (s sysfs) device(pci string) string { return s.path("sys/bus/pci/devices", pci) }
 
-// driver is the directory of a driver of PCI devices, or a file in it.
+// driver returns the directory of a driver of PCI devices, or a file in it.
 func (s sysfs) driver(name, file string) string { return s.path("sys/bus/pci/drivers", name, file) }
 
 func (s sysfs) exists(path string) bool {
@@ -26,7 +26,7 @@ func (s sysfs) exists(path string) bool {
 	return err == nil
 }
 
-// target is the last element of what a link names, "" if there is none.
+// target returns the last element of the path that a link points to; "" without a link.
 func (s sysfs) target(dir, link string) string {
 	to, err := os.Readlink(filepath.Join(dir, link))
 	if err != nil {
@@ -43,7 +43,7 @@ func (s sysfs) text(elements ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// number returns absent where there is no number.
+// number returns absent if the file contains no number.
 func (s sysfs) number(absent int, elements ...string) int {
 	n, err := strconv.Atoi(s.text(elements...))
 	if err != nil {
@@ -63,7 +63,7 @@ func (s sysfs) list(elements ...string) (names []string) {
 	return names
 }
 
-// override is the device's driver_override, "" for none.
+// override returns the device's driver_override; "" if it has none.
 func (s sysfs) override(pci string) string {
 	text := s.text(s.device(pci), "driver_override")
 	if text == "(null)" {

@@ -36,8 +36,8 @@ func parseLink(message []byte) map[int]device.Settings {
 		return nil
 	}
 	for data := message[unix.SizeofIfInfomsg:]; len(data) >= unix.SizeofRtAttr; {
-		// The list's own length has 16 bits, and is cut off where the list is longer:
-		// its content tells where it ends.
+		// The list's own length has only 16 bits and is wrong if the list is longer, so
+		// the list is read to the end of its content.
 		if kind := binary.NativeEndian.Uint16(data[2:]) &^ unix.NLA_F_NESTED; kind == unix.IFLA_VFINFO_LIST {
 			return parseVFs(data[unix.SizeofRtAttr:])
 		}
@@ -64,7 +64,7 @@ func parseVFs(data []byte) map[int]device.Settings {
 	}
 }
 
-// parseVF reads the attributes of one VF. Each begins with the VF's number.
+// parseVF reads the attributes of one VF. Each attribute begins with the VF's number.
 func parseVF(data []byte) (vf int, s device.Settings, ok bool) {
 	s.Link = device.LinkAuto
 	for len(data) > 0 {
@@ -80,7 +80,7 @@ func parseVF(data []byte) (vf int, s device.Settings, ok bool) {
 	return vf, s, ok
 }
 
-// parseVFAttr reports whether a is an attribute that a VF is set by.
+// parseVFAttr stores a in s. It reports whether a is one of the settings of a VF.
 func parseVFAttr(a attr, s *device.Settings) bool {
 	value := binary.NativeEndian.Uint32(a.value[4:])
 	switch a.kind {
@@ -95,7 +95,7 @@ func parseVFAttr(a attr, s *device.Settings) bool {
 	case nl.IFLA_VF_RATE:
 		s.MinRate, s.MaxRate = value, third(a)
 	case nl.IFLA_VF_SPOOFCHK:
-		s.SpoofCheck = value == 1 // all ones is a driver that does not say
+		s.SpoofCheck = value == 1 // all bits are set if the driver does not report it
 	case nl.IFLA_VF_TRUST:
 		s.Trust = value == 1
 	case nl.IFLA_VF_LINK_STATE:
@@ -106,7 +106,7 @@ func parseVFAttr(a attr, s *device.Settings) bool {
 	return true
 }
 
-// third is the number behind the VF's and the first value.
+// third returns the number after the VF's number and the first value.
 func third(a attr) uint32 {
 	if len(a.value) < 12 {
 		return 0

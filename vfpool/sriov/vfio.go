@@ -16,13 +16,13 @@ import (
 
 const vfioPCI = "vfio-pci"
 
-// groupMode is of /dev/vfio/GROUP: what opens it can use the VF.
+// groupMode is the mode of /dev/vfio/GROUP: a program that can open it can use the VF.
 const groupMode fs.FileMode = 0o600
 
-// A binding is a VF as the kernel's drivers have it, and those who may open it.
+// A binding handles the VF's driver, and the access to its group file.
 type binding struct{ *operation }
 
-// state is what the VF is now.
+// state returns the present state of the VF.
 func (o binding) state(ctx context.Context) (device.State, error) {
 	card := setter(o)
 	now, err := card.read(ctx)
@@ -40,16 +40,16 @@ func (o binding) state(ctx context.Context) (device.State, error) {
 	return s, nil
 }
 
-// driver is the one that the VF is bound to.
+// driver returns the driver that the VF is bound to.
 func (o binding) driver() string { return o.sys.target(o.sys.device(o.vf.PCI), "driver") }
 
-// groupFile is what QEMU opens to use the VF.
+// groupFile returns the file that QEMU opens to use the VF.
 func (o binding) groupFile() string {
 	return o.sys.path("dev/vfio", o.sys.target(o.sys.device(o.vf.PCI), "iommu_group"))
 }
 
-// idle waits until no program has the VF open. What unbinds a VF in use waits in
-// the kernel, and what resets it disturbs the guest.
+// idle waits until no program has the VF open. Unbinding a VF in use would block in the
+// kernel, and resetting it would disturb the guest.
 func (o binding) idle(ctx context.Context) error {
 	if o.driver() != vfioPCI {
 		return nil
@@ -66,7 +66,7 @@ func (o binding) idle(ctx context.Context) error {
 	return o.fail("in use", path, err, advice)
 }
 
-// reset makes the function forget what a guest or a driver has told it (FLR).
+// reset makes the function forget all settings of a guest or a driver (FLR).
 func (o binding) reset(ctx context.Context) error {
 	path := filepath.Join(o.sys.device(o.vf.PCI), "reset")
 	if !o.sys.exists(path) && !o.gone() {
@@ -77,7 +77,7 @@ func (o binding) reset(ctx context.Context) error {
 	return err
 }
 
-// override says which driver may have the VF; "" is any.
+// override restricts the VF to one driver; "" allows any.
 func (o binding) override(driver string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if o.sys.override(o.vf.PCI) == driver && !o.gone() {
@@ -95,14 +95,14 @@ func (o binding) unbindUnless(keep string) func(context.Context) error {
 		}
 		err := o.write(ctx, "unbind "+driver, o.sys.driver(driver, "unbind"), o.vf.PCI)
 		if errors.Is(err, unix.ENODEV) && o.driver() == "" && !o.gone() {
-			err = nil // somebody else was faster
+			err = nil // another process was faster
 		}
 		o.wait()
 		return err
 	}
 }
 
-// bind gives the VF to the driver that driver_override names.
+// bind has the kernel bind the VF to the driver, which must be in driver_override.
 func (o binding) bind(driver string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if o.driver() == driver {
@@ -127,8 +127,8 @@ func (o binding) bound(driver string) error {
 	}
 }
 
-// bindAgain gives the VF back to the driver that it had. Without an override the
-// kernel would not, where the administrator has set sriov_drivers_autoprobe to 0.
+// bindAgain binds the VF to its original driver. It sets driver_override: without that,
+// the kernel does not bind VFs if the administrator has set sriov_drivers_autoprobe to 0.
 func (o binding) bindAgain(driver string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if driver == "" || o.driver() == driver {
@@ -167,11 +167,11 @@ func (o binding) takeBack(ctx context.Context) error {
 	return err
 }
 
-// evictPatience bounds the search for them among all processes.
+// evictPatience bounds the search through all processes.
 const evictPatience = 10 * time.Second
 
-// evict ends the programs of the owner that have the VF open. QEMU is not all that he can
-// open it with, and who keeps it would keep it from others.
+// evict ends the owner's programs that have the VF open. Owners can open it with programs
+// other than QEMU, and those would keep it from later jobs.
 func (o binding) evict(ctx context.Context) error {
 	path := o.groupFile()
 	if o.taken == 0 || o.driver() != vfioPCI || !errors.Is(o.Kernel.Free(path), unix.EBUSY) {
@@ -179,7 +179,7 @@ func (o binding) evict(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, evictPatience)
 	defer cancel()
-	_ = o.Kernel.End(ctx, path, o.taken) // idle tells whether one is left
+	_ = o.Kernel.End(ctx, path, o.taken) // idle finds out if one remains
 	o.wait()
 	return nil
 }
@@ -191,11 +191,12 @@ func (o binding) giveBack(original device.State) func(context.Context) error {
 	return o.own(original.Owner, fs.FileMode(original.Mode))
 }
 
-// own makes /dev/vfio/GROUP owner's.
+// own makes owner the owner of /dev/vfio/GROUP.
 func (o binding) own(owner owner.IDs, mode fs.FileMode) func(context.Context) error {
 	return func(ctx context.Context) error {
 		path := o.groupFile()
-		// An old udev, coming to the new file later, would make it root's.
+		// Wait for udev: an old one that handles the new file later would give it to
+		// root.
 		_ = o.retry(ctx, func() error { return notYet(o.sys.exists(o.sys.path("run/udev/queue"))) })
 		err := o.retry(ctx, func() error {
 			if err := o.Kernel.SetOwner(path, owner, mode); err != nil {

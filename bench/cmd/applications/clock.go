@@ -6,19 +6,20 @@ import (
 	"strconv"
 )
 
-// interval is how long the clocks of VMs are compared with the node's, in seconds.
+// interval is how long the VMs' clocks are compared with the node's, in seconds.
 const interval = 10
 
-// clockScript has every VM of a job print its uptime twice: when a line comes on its input,
-// and when the input ends.
+// clockScript has every VM of a job print its uptime twice: when a line arrives on its
+// input, and when the input ends.
 const clockScript = `(sleep 8; echo go; sleep %d) | slurm-v-run -Q -n %d --ntasks-per-node=%d sh -c '
 	read go; read begin rest < /proc/uptime; cat > /dev/null; read end rest < /proc/uptime; echo "$SLURMV_VM $begin $end"'`
 
 var uptimes = regexp.MustCompile(`(?m)^(vm\d+) (\S+) (\S+)$`)
 
-// checkClocks refuses VMs whose clock is much faster or slower than the node's. A guest kernel
-// that got no CPU while it calibrated its time-stamp counter can be wrong by any factor. On a
-// busy machine lines reach the VM late, so small differences prove nothing.
+// checkClocks refuses VMs whose clock is much faster or slower than the node's: a guest
+// kernel that got no CPU while it calibrated its time-stamp counter can be wrong by any
+// factor. Small differences prove nothing, because on a busy machine lines reach the VM
+// late.
 func checkClocks(s *session) error {
 	out, err := s.run(fmt.Sprintf(clockScript, interval, 2*s.vmsPerNode, s.vmsPerNode))
 	if err != nil {

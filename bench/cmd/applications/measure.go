@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// directory is where a user of the cluster has the programs, below the home.
+// directory, below a user's home, has the programs.
 const directory = "bench-apps"
 
-// A record is all that the report is made of.
+// A record is the input of the report.
 type record struct {
 	Taken  string   `json:"taken"` // the day
 	Cores  int      `json:"cores"`
-	Load   float64  `json:"load"` // of the machine before the first VM, in processes that run
+	Load   float64  `json:"load"` // running processes on the machine before the first VM
 	KVM    bool     `json:"kvm"`
 	Rounds int      `json:"rounds"`
 	Apps   []string `json:"apps"` // with their arguments
 	Series []series `json:"series"`
 }
 
-// A series is the times of one app in one scenario on one side of the comparison.
+// A series is the times of one app, in one scenario, on one side of the comparison.
 type series struct {
 	Scenario string    `json:"scenario"`
 	Side     string    `json:"side"`
@@ -50,8 +50,8 @@ func readLoad() string {
 	return string(text)
 }
 
-// build compiles the apps on the login node, for the nodes as for the VMs: both have the
-// same MPI.
+// build compiles the apps on the login node, once for nodes and VMs: both have the same
+// MPI.
 func build(user string) error {
 	for _, a := range []app{bfs, cg} {
 		source, err := os.Open("examples/" + a.name + ".c")
@@ -69,16 +69,16 @@ func build(user string) error {
 	return nil
 }
 
-// What is compared has the same ranks and vCPUs: EACJ 2 × 4 ranks on 8 vCPUs, SACJ 4 × 2.
-// EASJ leaves half of the vCPUs idle on both sides.
+// Both sides of a comparison have the same ranks and vCPUs. EACJ has 2 × 4 ranks on 8
+// vCPUs, SACJ 4 × 2. EASJ leaves half of the vCPUs idle on both sides.
 const (
 	twinVM = "--vcpu-per-vm=2 --memory-per-vm=384M --ivshmem=2:1M"
 	soleVM = "--vcpu-per-vm=1 --memory-per-vm=384M --ivshmem=1:1M"
 	bigVM  = "--vcpu-per-vm=4 --memory-per-vm=768M"
 )
 
-// scenarios measures them all. What is compared is up at the same time and works in turns,
-// so that both sides meet the same machine.
+// scenarios measures all scenarios. Both sides of a comparison are up at the same time
+// and work in turns, so that both find the machine in the same state.
 func (r *record) scenarios(withBare bool) (err error) {
 	reference, err := open("big", "alice", 1, bigVM)
 	if err != nil {
@@ -124,8 +124,8 @@ func (r *record) acrossJobs(reference *session, withBare bool) (err error) {
 	return r.scenario(acrossJobs(jobs, reference, withBare))
 }
 
-// startVMs starts the VMs of one job after those of another: guest kernels set their clocks
-// while they boot, and need a CPU for that.
+// startVMs starts the VMs of one job after those of another: guest kernels calibrate
+// their clocks while they boot, and need a CPU for that.
 func startVMs(sessions ...*session) error {
 	for _, s := range sessions {
 		if _, err := s.run("slurm-v-run -n 1 true"); err != nil {
@@ -135,7 +135,7 @@ func startVMs(sessions ...*session) error {
 	return inAll(sessions, checkClocks)
 }
 
-// inAll does the same in all sessions at once.
+// inAll calls do for all sessions at once.
 func inAll(sessions []*session, do func(*session) error) error {
 	var all sync.WaitGroup
 	failed := make([]error, len(sessions))
@@ -146,7 +146,8 @@ func inAll(sessions []*session, do func(*session) error) error {
 	return errors.Join(failed...)
 }
 
-// scenario takes turns at who comes first, so that nothing is always measured after the same.
+// scenario changes which side comes first, so that no side always follows the same other
+// one.
 func (r *record) scenario(s scenario) error {
 	for round := range r.Rounds {
 		for i := range s.sides {

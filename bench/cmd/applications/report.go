@@ -44,7 +44,7 @@ The figures are in [applications.json](applications.json), in seconds.
 ` + "`make bench-apps`" + ` measures anew and writes both files.
 `
 
-// report is the Markdown text about the figures.
+// report returns the Markdown text about the figures.
 func report(r record) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, head, "`"+strings.Join(r.Apps, "`, `")+"`")
@@ -57,7 +57,7 @@ func report(r record) string {
 func conditions(r record) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, measured, r.Taken, r.Cores, r.Rounds)
-	if r.Load > float64(r.Cores) { // less is what brings the cluster up
+	if r.Load > float64(r.Cores) { // the cluster alone causes a lower load
 		fmt.Fprintf(&text, "\n**The machine had other work to do when this was measured (load %.1f): an example of the\n"+
 			"report, not a fair comparison.**\n", r.Load)
 	}
@@ -88,7 +88,8 @@ end with the right result, and that a run which waits for cores can take many ti
 The overhead has to be measured where each rank has a core, with KVM.
 `
 
-// table has a line for each app of each scenario: medians, and what VMs take longer.
+// table has a line for each app of each scenario: the medians, and how much longer VMs
+// take.
 func table(r record) string {
 	var text strings.Builder
 	sides := []string{small, big}
@@ -120,10 +121,10 @@ func (r record) line(scenario, app string, sides []string) string {
 	return line + " " + r.overhead(scenario, app, sides) + " |\n"
 }
 
-// notShown is in the place of an overhead that the times are too far apart for.
+// notShown replaces an overhead if the times vary too much.
 const notShown = "not shown"
 
-// overhead is what the VMs of Slurm-V take longer than each of the other sides.
+// overhead returns how much longer the VMs of Slurm-V take than each of the other sides.
 func (r record) overhead(scenario, app string, sides []string) string {
 	if slices.ContainsFunc(sides, func(side string) bool { return !steady(r.seconds(scenario, side, app)) }) {
 		return notShown

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The report is made from the figures that are kept beside it. Whoever changes its words
-// runs bench/applications --from docs/applications.json.
+// The report in docs comes from the figures beside it. After changing its words, run
+// bench/applications --from docs/applications.json.
 func TestReportIsTheOneInDocs(t *testing.T) {
 	const docs = "../../../docs/"
 	out := t.TempDir()

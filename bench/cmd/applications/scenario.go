@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// An app is a program of the examples, in the size in which it is measured.
+// An app is a program of the examples, with the arguments for its measured size.
 type app struct{ name, args string }
 
 var (
@@ -27,12 +27,12 @@ const (
 	toNodes launcher = "srun -Q --overlap --mpi=pmi2"
 )
 
-// command starts so many ranks of an app on each of the two nodes.
+// command starts ranksPerNode ranks of an app on each of the two nodes.
 func (l launcher) command(a app, ranksPerNode int) string {
 	return fmt.Sprintf("%s -n %d --ntasks-per-node=%d ./%s", l, 2*ranksPerNode, ranksPerNode, a.command())
 }
 
-// A batch is what one session does at a time: one or several apps at once.
+// A batch is the apps that one session runs at the same time.
 type batch struct {
 	session *session
 	script  string
@@ -48,16 +48,16 @@ func newBatch(s *session, l launcher, ranksPerNode int, apps ...app) batch {
 	return batch{s, script.String() + "true" + wait.String(), apps}
 }
 
-// A step is the batches that are run at the same time.
+// A step is the batches that run at the same time.
 type step []batch
 
-// A side is one way to run a scenario: its steps follow one another.
+// A side is one way to run a scenario; its steps follow one another.
 type side struct {
 	name  string
 	steps []step
 }
 
-// The sides of a comparison, as the record of the figures names them.
+// The sides of a comparison, by their names in the record of the figures.
 const (
 	small = "VMs of Slurm-V"
 	big   = "one big VM per node"
@@ -69,7 +69,7 @@ type scenario struct {
 	sides []side
 }
 
-// inJob is the scenarios of one job with two VMs on each node: EASJ and EACJ.
+// inJob returns the scenarios of one job with two VMs on each node: EASJ and EACJ.
 func inJob(job, reference *session, withBare bool) []scenario {
 	easj := func(name string, s *session, l launcher) side {
 		return side{name, []step{{newBatch(s, l, 2, bfs)}, {newBatch(s, l, 2, cg)}}}
@@ -88,7 +88,7 @@ func inJob(job, reference *session, withBare bool) []scenario {
 	return scenarios
 }
 
-// acrossJobs is SACJ: four jobs with one VM on each node, side by side.
+// acrossJobs returns SACJ: four jobs with one VM on each node, side by side.
 func acrossJobs(jobs []*session, reference *session, withBare bool) scenario {
 	apps := []app{bfs, cg, bfs, cg}
 	sacj := func(name string, l launcher) side {
@@ -113,7 +113,7 @@ type sample struct {
 
 var verified = regexp.MustCompile(`(?m)^(bfs|cg): .*? in (\S+) s, .*: verified$`)
 
-// do runs a batch. An app that has not verified its result is an error.
+// do runs a batch. If an app has not verified its result, that is an error.
 func (b batch) do() ([]sample, error) {
 	out, err := b.session.run(b.script)
 	if err != nil {

@@ -19,10 +19,10 @@ type session struct {
 	out        *bufio.Scanner
 }
 
-// end is the line that follows the output of a script, with its exit status.
+// end is the line after the output of a script; the exit status follows it.
 const end = "-- end of the script: "
 
-// open asks for an allocation of two nodes; the options of its VMs are salloc's.
+// open asks for an allocation of two nodes. options are salloc's options for the VMs.
 func open(name, user string, vmsPerNode int, options string) (*session, error) {
 	shell := fmt.Sprintf("cd ~/%s && exec salloc -Q --job-name=%s --time=60 --nodes=2 --vm-per-node=%d %s bash", directory, name, vmsPerNode, options)
 	cmd := exec.Command("scripts/cluster", "run", "--user", user, "--", "bash", "-c", shell)
@@ -57,7 +57,7 @@ func (s *session) run(script string) (string, error) {
 	return "", fmt.Errorf("%s: the allocation has ended during\n%s\n%s", s.name, script, printed.String())
 }
 
-// close ends the allocation and waits for that.
+// close ends the allocation and waits for its end.
 func (s *session) close() error {
 	return errors.Join(s.in.Close(), s.cmd.Wait())
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/slurm-v/slurm-v/bench/draw"
 )
 
-// A curve is one way for messages.
+// A curve is the results of one way to send messages.
 type curve struct {
 	name   string
 	of     func(result) float64 // µs
@@ -26,7 +26,7 @@ var curves = []curve{
 	{"TCP", func(r result) float64 { return r.tcp }, draw.Vermilion, vgdraw.TriangleGlyph{}},
 }
 
-// drawTo puts the times beside the bandwidths.
+// drawTo draws the times beside the bandwidths.
 func drawTo(results []result, file string) error {
 	times, err := panel(results, "half round trip, µs", func(_ result, micros float64) float64 { return micros })
 	if err != nil {
@@ -67,7 +67,7 @@ func panel(results []result, label string, value func(result, float64) float64) 
 	return p, nil
 }
 
-// sizes marks every fourth power of two by its usual name.
+// sizes labels every fourth power of two.
 func sizes(results []result) (marks plot.ConstantTicks) {
 	for _, r := range results {
 		if power := int(math.Log2(float64(r.bytes))); power%4 == 0 {

@@ -1,4 +1,4 @@
-// Program ivshmem makes a report of what examples/ivshmem-pingpong.c prints; see
+// Program ivshmem makes a report from the output of examples/ivshmem-pingpong.c; see
 // bench/ivshmem.
 package main
 
@@ -12,13 +12,13 @@ import (
 	"path/filepath"
 )
 
-// A result is what was measured for messages of one size.
+// A result is the measurement for messages of one size.
 type result struct {
 	bytes    int
 	shm, tcp float64 // half of a round trip, µs
 }
 
-// rate is the bandwidth in MB/s at that time for one message.
+// rate returns the bandwidth in MB/s if one message takes micros.
 func (r result) rate(micros float64) float64 { return float64(r.bytes) / micros }
 
 func main() {
@@ -41,12 +41,12 @@ func run(in io.Reader, out string) error {
 	return os.WriteFile(filepath.Join(out, "ivshmem.md"), []byte(report(results)), 0o644)
 }
 
-// read takes the lines with numbers; the job's output has others, too.
+// read takes the lines that consist of numbers; the job's output has other lines, too.
 func read(in io.Reader) (results []result, err error) {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		var r result
-		var rate float64 // rounded to nothing for the smallest messages
+		var rate float64 // ignored: it is rounded to 0 for the smallest messages
 		n, _ := fmt.Sscan(lines.Text(), &r.bytes, &r.shm, &rate, &r.tcp, &rate)
 		if n == 5 {
 			results = append(results, r)

@@ -10,9 +10,9 @@ const intro = `# Messages between two VMs of a node
 
 Two ranks in two VMs of one node send a message back and forth, over the memory that the
 VMs share (IVShmem) and over TCP on the job's network, in the same run:
-[examples/ivshmem-pingpong.c](../examples/ivshmem-pingpong.c). Half of the round trip is
-the time of one message; the bandwidth is its size by that time. Over shared memory a
-message is copied in and copied out, in parts of 8 KiB, and the receiver polls. Each
+[examples/ivshmem-pingpong.c](../examples/ivshmem-pingpong.c). The time of one message is
+half of the round trip. The bandwidth is the message's size divided by this time. Over shared
+memory a message is copied in and copied out, in parts of 8 KiB, and the receiver polls. Each
 value is the best of 25 series.
 
 Messages of 8 bytes take **%s** over shared memory and **%s** over TCP: %.0f times as long.
@@ -20,10 +20,9 @@ Messages of 8 bytes take **%s** over shared memory and **%s** over TCP: %.0f tim
 ![time and bandwidth by message size](ivshmem.svg)
 
 Measured by ` + "`bench/ivshmem`" + ` on the development cluster, on a machine with %d cores.
-There is no KVM: the VMs are emulated, one vCPU each. Emulation is what makes TCP as slow
-as it is here, where each message passes two guest kernels and two virtual cards; a store
-into shared memory costs it little. Expect less of a difference with KVM, where this has
-not been measured.
+There is no KVM: the VMs are emulated, one vCPU each. Emulation makes TCP slow here, because
+each message passes two guest kernels and two virtual cards. It slows a store into shared
+memory little. Expect a smaller difference with KVM, where this has not been measured.
 
 | bytes | IVShmem, µs | TCP, µs | TCP by IVShmem | IVShmem, MB/s | TCP, MB/s |
 | --: | --: | --: | --: | --: | --: |
@@ -39,7 +38,7 @@ func report(results []result) string {
 	return text.String()
 }
 
-// smallest is the result for messages of that size, or of the next larger one.
+// smallest returns the result for messages of at least that size.
 func smallest(results []result, bytes int) result {
 	for _, r := range results {
 		if r.bytes >= bytes {

@@ -15,9 +15,9 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 )
 
-// runBare is the program on the node: it runs the VM that file describes and prints
-// the seconds from the start of QEMU until the guest is set up as Slurm-V's are. The
-// disk is made before, as anybody without Slurm-V would have.
+// runBare runs on the node. It runs the VM that file describes and prints the seconds
+// from the start of QEMU until the guest is set up like Slurm-V's guests. It makes the
+// disk before that, as a user without Slurm-V would.
 func runBare(file string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyTime)
 	defer cancel()
@@ -45,7 +45,7 @@ func runBare(file string) error {
 	return err
 }
 
-// boot returns how long QEMU took.
+// boot returns the time from the start of QEMU until the guest is set up.
 func (m bare) boot(ctx context.Context, dir string) (time.Duration, error) {
 	args := make([]string, len(m.Args))
 	for i, a := range m.Args {
@@ -76,7 +76,7 @@ func (m bare) boot(ctx context.Context, dir string) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// dial connects to a socket of QEMU's as soon as it is there.
+// dial connects to a socket of QEMU as soon as it exists.
 func dial(ctx context.Context, path string) (net.Conn, error) {
 	for {
 		conn, err := net.Dial("unix", path)

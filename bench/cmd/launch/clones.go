@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// clonesResult counts, for each property that must differ between machines, how many values
-// the VMs from one template have.
+// clonesResult counts, for each property that must differ between machines, the different
+// values among the VMs from one template.
 type clonesResult struct {
 	VMs       int            `json:"vms"`
 	Different map[string]int `json:"different"`
-	Clock     float64        `json:"clock_seconds"` // the most that a clock is off, or a write takes
+	Clock     float64        `json:"clock_seconds"` // largest error of a clock, including the time of a write
 }
 
-// identity is what askIdentity prints, in order.
+// identity names the values that askIdentity prints, in order.
 var identity = []string{"host name", "machine id", "boot id", "MAC", "address", "host key", "random numbers"}
 
-// askIdentity also writes the guest's time into files of the host, five times. The host
-// knows when that was.
+// askIdentity also writes the guest's time into files of the host, five times. The files'
+// modification times are the host's time.
 const askIdentity = `set -- $(hostname) $(cat /etc/machine-id /proc/sys/kernel/random/boot_id)
 set -- "$@" $(cat /sys/class/net/e*/address | sort | head -n 1) $(ip -4 -o addr show scope global | awk '{ print $4 }' | head -n 1)
 echo "$@" $(md5sum </etc/ssh/ssh_host_ed25519_key.pub | cut -c1-32) $(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
@@ -52,7 +52,7 @@ func measureClones(ctx context.Context, b *bench, r *results) error {
 	return nil
 }
 
-// read counts what is different.
+// read counts the different values.
 func (r *clonesResult) read(answers, dir string) error {
 	if n := strings.Count(answers, "\n"); n != r.VMs {
 		return fmt.Errorf("%d of %d VMs say what they are", n, r.VMs)
@@ -81,8 +81,9 @@ func (r *clonesResult) read(answers, dir string) error {
 	return nil
 }
 
-// clockOff is how far a guest's times are from those at which the host got them, in
-// seconds; the least of five, since each has to find its way to the host.
+// clockOff returns the difference between a guest's times and the host's when it got
+// them, in seconds. It takes the least of five, since each write takes a while to reach
+// the host.
 func clockOff(path string) (float64, error) {
 	off := math.Inf(1)
 	for i := range 5 {

@@ -18,27 +18,27 @@ import (
 	"github.com/slurm-v/slurm-v/internal/report"
 )
 
-// cpus are those that all nodes of the cluster share.
+// cpus is the number of CPUs, which all nodes of the cluster share.
 var cpus = runtime.NumCPU()
 
-// patience bounds a launch, whatever goes wrong.
+// patience bounds a launch.
 const patience = 30 * time.Minute
 
-// A cluster is up for one part.
+// A cluster exists for one part.
 type cluster struct {
 	dir  string // of the cluster
-	site string // its slurmv.toml, as it came
+	site string // its original slurmv.toml
 }
 
-// shape is the size of a cluster: nodes, and the CPUs that each imagines to have, with
-// 1000 MB of memory for each of them. rate bounds what a node reads from the file
-// server in a second, such as 50M; "" does not.
+// shape is the size of a cluster: the number of nodes, and the CPUs that each node claims
+// to have, with 1000 MB of memory per CPU. rate limits what a node reads from the file
+// server in a second, such as 50M; "" means no limit.
 type shape struct {
 	nodes, cpus int
 	rate        string
 }
 
-// up brings up a cluster of this shape, in place of any other.
+// up makes a cluster of this shape, in place of any other.
 func up(ctx context.Context, s shape) (*cluster, error) {
 	down()
 	c := &cluster{dir: os.Getenv("SLURMV_CLUSTER_DIR")}
@@ -54,7 +54,7 @@ func up(ctx context.Context, s shape) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Each node asks its QEMU once what it can do, which takes seconds.
+	// libvirt examines QEMU once on each node, which takes seconds: do it now.
 	_, err = c.launch(ctx, job{nodes: s.nodes, vms: 1, options: []string{"--vm-start=cold"}})
 	return c, err
 }
@@ -85,7 +85,7 @@ func shell(ctx context.Context, command string) (string, error) {
 	return script(ctx, "run", "--", "bash", "-c", command)
 }
 
-// cpuSeconds is what the hosts of the cluster have used so far.
+// cpuSeconds returns the CPU time that the hosts of the cluster have used so far.
 func cpuSeconds(ctx context.Context) (float64, error) {
 	text, err := script(ctx, "cpu")
 	if err != nil {
@@ -99,10 +99,10 @@ type job struct {
 	nodes, vms int // VMs on each node
 	options    []string
 	during     func() error // called while the VMs are up; may be nil
-	program    string       // of the shell, run once in each VM; may be ""
+	program    string       // of the shell, which each VM runs once; may be ""
 }
 
-// memory of each VM.
+// memory is the memory of each VM.
 const memory = "--memory-per-vm=384M"
 
 func (j job) arguments() string {
@@ -110,16 +110,16 @@ func (j job) arguments() string {
 		j.nodes, j.vms, memory, strings.Join(j.options, " "))
 }
 
-// A launch is how the VMs of one job came up.
+// A launch is the measured start of one job's VMs.
 type launch struct {
 	Seconds float64 `json:"seconds"`     // from the request of the step until all VMs know each other
-	CPU     float64 `json:"cpu_seconds"` // of all hosts of the cluster meanwhile
+	CPU     float64 `json:"cpu_seconds"` // of all hosts of the cluster during that time
 
 	nodes   []nodeagent.NodeVMs
 	answers string // of the program
 }
 
-// floor is the time that the machine's CPUs need if they never wait.
+// floor returns the time that the machine's CPUs would need without ever waiting.
 func (l launch) floor() float64 { return l.CPU / float64(cpus) }
 
 // batch starts its VMs when the file go appears, and ends when the file over does. Its tasks
@@ -134,8 +134,8 @@ echo >up
 until [[ -e over ]]; do sleep 0.1; done
 `
 
-// launch starts the VMs of a job in an allocation that it has already, waits for its
-// end and for the nodes to be free again.
+// launch starts the VMs of a job in an existing allocation, and waits for the job's end
+// and until the nodes are free again.
 func (c *cluster) launch(ctx context.Context, j job) (l launch, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -145,7 +145,7 @@ func (c *cluster) launch(ctx context.Context, j job) (l launch, err error) {
 		return launch{}, err
 	}
 	defer func() { err = errors.Join(err, c.end(context.WithoutCancel(ctx), dir, id)) }()
-	if err := await(ctx, filepath.Join(dir, "begun")); err != nil { // Slurm has a node for it
+	if err := await(ctx, filepath.Join(dir, "begun")); err != nil { // Slurm has started it on its nodes
 		return launch{}, err
 	}
 	before, err := cpuSeconds(ctx)
@@ -180,7 +180,7 @@ func (c *cluster) submit(ctx context.Context, j job) (id string, err error) {
 	return shell(ctx, "cd bench && sbatch --parsable --output=out "+j.arguments()+" job")
 }
 
-// read takes the record of the launch.
+// read reads the record of the launch.
 func (l *launch) read(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "failed")); err == nil {
 		out, _ := os.ReadFile(filepath.Join(dir, "out"))
@@ -211,8 +211,8 @@ func (c *cluster) end(ctx context.Context, dir, id string) error {
 	return ctx.Err()
 }
 
-// awaitReady returns when slurm-v-run has said that the VMs are ready, or that they
-// will not be.
+// awaitReady returns when slurm-v-run has said that the VMs are ready, or that they have
+// failed.
 func awaitReady(ctx context.Context, dir string) error {
 	for ctx.Err() == nil {
 		out, _ := os.ReadFile(filepath.Join(dir, "out"))
@@ -228,7 +228,7 @@ func touch(dir, name string) error {
 	return os.WriteFile(filepath.Join(dir, name), nil, 0o644)
 }
 
-// await returns when the file is there.
+// await returns when the file exists.
 func await(ctx context.Context, path string) error {
 	for ctx.Err() == nil {
 		if _, err := os.Stat(path); err == nil {

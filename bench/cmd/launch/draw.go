@@ -14,10 +14,10 @@ import (
 	"github.com/slurm-v/slurm-v/bench/draw"
 )
 
-// colours are those of the curves, in their order.
+// colours are the colours of the curves, in order.
 var colours = []color.Color{draw.Orange, draw.Sky, draw.Green, draw.Vermilion, draw.Blue, draw.Purple, draw.Grey}
 
-// draw makes the pictures of what there is.
+// draw draws the pictures for which there are results.
 func (r *results) draw(out string) error {
 	if len(r.Figures) > 0 {
 		p, err := drawFigures(r.Figures)
@@ -79,7 +79,7 @@ func drawFigures(figures []figure) (*plot.Plot, error) {
 		}
 	}
 	for i := range rest {
-		rest[i] = max(0, rest[i]) // stages that overlap add up to more than the time
+		rest[i] = max(0, rest[i]) // overlapping stages add up to more than the time
 	}
 	if err := add("others", rest, colours[len(colours)-1]); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func drawFigures(figures []figure) (*plot.Plot, error) {
 	return p, nil
 }
 
-// drawScale draws the times of one kind of start by the number of VMs, a line for each
+// drawScale draws the times of one kind of start over the number of VMs: a line for each
 // number of nodes and way, and the CPU floor on all nodes.
 func drawScale(points []scalePoint, start string) (*plot.Plot, error) {
 	p := plot.New()
@@ -137,7 +137,7 @@ func drawScale(points []scalePoint, start string) (*plot.Plot, error) {
 		return nil, err
 	}
 	p.X.Min, p.X.Max = 0.9, 36
-	p.Y.Min, p.Y.Max = least/1.3, most*5 // above is the legend
+	p.Y.Min, p.Y.Max = least/1.3, most*5 // room for the legend above
 	p.Y.Tick.Marker = oneTwoFive(p.Y.Min, p.Y.Max)
 	return p, nil
 }
@@ -158,7 +158,7 @@ func everyFive(most float64) (marks plot.ConstantTicks) {
 	return marks
 }
 
-// oneTwoFive are the ticks 1, 2, 5, 10, 20 ... of a logarithmic axis.
+// oneTwoFive returns the ticks 1, 2, 5, 10, 20 ... of a logarithmic axis.
 func oneTwoFive(least, most float64) (marks plot.ConstantTicks) {
 	for decade := 0.01; decade <= most; decade *= 10 {
 		for _, digit := range []float64{1, 2, 5} {

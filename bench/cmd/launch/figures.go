@@ -12,11 +12,11 @@ import (
 	"github.com/slurm-v/slurm-v/internal/report"
 )
 
-// A figure is one way of getting at a large image, for one VM on one node.
+// A figure is one way to access a large image, for one VM on one node.
 type figure struct {
 	Way    string               `json:"way"`
 	Rounds []launch             `json:"rounds"`
-	Stages []map[string]float64 `json:"stages"` // seconds in each, by round
+	Stages []map[string]float64 `json:"stages"` // seconds in each stage, by round
 }
 
 func (f figure) seconds() float64 {
@@ -36,15 +36,15 @@ func medianStage(rounds []map[string]float64, name string) float64 {
 }
 
 const (
-	imageMB = 2200 // that the image's file has
-	linkMB  = 119  // MiB/s of the file server: what 1 Gb/s Ethernet carries at best
+	imageMB = 2200 // size of the image's file
+	linkMB  = 119  // MiB/s of the file server: the most that 1 Gb/s Ethernet carries
 )
 
-// ways are those of the paper's Figures 5 and 6, and newer ones. Caches are emptied before
-// each round.
+// ways are those of the paper's Figures 5 and 6, and newer ones. Caches are emptied
+// before each round.
 var ways = []struct {
 	name, options, site string
-	again               bool // what an earlier job left on the node is there
+	again               bool // keep what an earlier job has left on the node
 	rounds              int
 }{
 	{"copy", "--vm-image-mode=copy --vm-start=cold", "[measure]\nno_overlap = true\n", false, 5},
@@ -96,7 +96,7 @@ func measureFigures(ctx context.Context, b *bench, r *results) error {
 	return nil
 }
 
-// stages are the medians of the launch's VMs.
+// stages returns the median of each stage over the launch's VMs.
 func (l launch) stages() map[string]float64 {
 	all := map[string]float64{}
 	for _, row := range report.Rows(l.nodes) {
@@ -105,8 +105,8 @@ func (l launch) stages() map[string]float64 {
 	return all
 }
 
-// share puts a file on the cluster's file server and returns where the nodes see it.
-// What has just changed would not be cached.
+// share puts a file on the cluster's file server and returns its path on the nodes. It
+// waits until the file is old enough: nodes do not cache files that have just changed.
 func (c *cluster) share(ctx context.Context, file string) (string, error) {
 	const name = "image.qcow2"
 	_, err := output(ctx, "cp", "--sparse=always", "--preserve=timestamps", file, filepath.Join(c.dir, "server", name))
@@ -114,8 +114,8 @@ func (c *cluster) share(ctx context.Context, file string) (string, error) {
 	return filepath.Join(c.dir, "shared", name), err
 }
 
-// forget empties the page cache, in which the nodes would find what they have read before,
-// and the node's cache of images unless it is to be kept.
+// forget empties the page cache, which holds files that the nodes have read, and the
+// node's cache of images unless keep is set.
 func (c *cluster) forget(ctx context.Context, keep bool) error {
 	if !keep {
 		if _, err := script(ctx, "run", "--user", "root", "--node", "n1", "--", "slurmv", "image", "forget", "--all"); err != nil {

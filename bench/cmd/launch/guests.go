@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// imageCache keeps the images that are made for measurements.
+// imageCache is the directory of images made for measurements.
 const imageCache = "/var/cache/slurmv-bench"
 
-// guestImage is the demo guest's image, changed by a recipe: a script that works on the
-// plain files $work/disk and, of its root file system, $work/root, and is given n. It
-// is made once, and removed when the demo guest has changed.
+// guestImage returns the demo guest's image, changed by a recipe. The recipe is a script
+// that changes plain files: $work/disk and, of its root file system, $work/root. It gets
+// n. The image is kept until the demo guest changes.
 func guestImage(ctx context.Context, b *bench, kind, recipe string, n int) (string, error) {
 	base, err := output(ctx, "scripts/guest-image")
 	if err != nil {
@@ -52,7 +52,7 @@ qemu-img convert -O qcow2 "$work/disk" "$work/image"
 mv "$work/image" "$2"
 `
 
-// growBy makes the image's file one of n MB, by a file of random data.
+// growBy enlarges the image's file to n MB, by a file of random data.
 const growBy = `
 more=$((n - $(stat -c %b "$1") * 512 / 1000000))
 truncate -s "+$((more + 100))M" "$work/disk" "$work/root"
@@ -63,7 +63,7 @@ head -c "${more}000000" /dev/urandom >"$work/filler"
 change <<<"write $work/filler filler"
 `
 
-// sleepFor has the guest sleep for n seconds before its agent starts.
+// sleepFor makes the guest sleep for n seconds before its agent starts.
 const sleepFor = `
 boot=/usr/libexec/slurm-v/boot
 debugfs -R "dump $boot $work/boot" "$work/root" >/dev/null 2>&1
@@ -79,7 +79,7 @@ debugfs -R "dump $boot $work/back" "$work/root" >/dev/null 2>&1
 cmp "$work/boot" "$work/back"
 `
 
-// output runs a command and returns what it printed last.
+// output runs a command and returns the last line that it prints.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = os.Stderr

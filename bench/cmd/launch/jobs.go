@@ -9,24 +9,24 @@ import (
 	"strconv"
 )
 
-// jobsResult is what bench/image-cache measures.
+// jobsResult is the result of bench/image-cache.
 type jobsResult struct {
 	ImageBytes int64       `json:"image_bytes"`
 	Rate       string      `json:"rate"`
 	Rounds     []jobsRound `json:"rounds"`
 }
 
-// A jobsRound is a number of jobs of one VM each that start at once.
+// A jobsRound is a number of jobs with one VM each that start at once.
 type jobsRound struct {
 	Round   string  `json:"round"` // one, cached or cold
 	Jobs    int     `json:"jobs"`
 	Bytes   int64   `json:"bytes"` // read from the file server
 	Seconds float64 `json:"seconds"`
-	Image   float64 `json:"image_seconds"` // the longest that a job waited for its image
-	Copied  int     `json:"copied"`        // jobs that did
+	Image   float64 `json:"image_seconds"` // longest time that a job waited for its image
+	Copied  int     `json:"copied"`        // number of jobs that copied the image
 }
 
-// round is the one of that name.
+// round returns the round of that name.
 func (j jobsResult) round(name string) (found jobsRound) {
 	for _, r := range j.Rounds {
 		if r.Round == name {
@@ -57,12 +57,12 @@ func measureJobs(ctx context.Context, b *bench, r *results) error {
 	return json.Unmarshal(text, r.Jobs)
 }
 
-// measureControl has a report of its own, beside this one.
+// measureControl writes its own report, beside this one.
 func measureControl(ctx context.Context, b *bench, _ *results) error {
 	return follow(ctx, "bench/scale", "--rounds", strconv.Itoa(b.rounds(5)), "--out", b.out)
 }
 
-// follow runs a program that tells how far it is.
+// follow runs a program that reports its progress.
 func follow(ctx context.Context, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr

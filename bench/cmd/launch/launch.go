@@ -16,16 +16,16 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 )
 
-// launchResult compares one VM by Slurm-V with the same VM by QEMU alone, in turns.
-// All times are in seconds.
+// launchResult compares one VM started by Slurm-V with the same VM started by QEMU alone,
+// in turns. All times are in seconds.
 type launchResult struct {
 	SlurmV []float64 `json:"slurm_v"`
 	Bare   []float64 `json:"bare"`
 
-	Stages []map[string]float64 `json:"stages"` // of Slurm-V's, by round
+	Stages []map[string]float64 `json:"stages"` // of Slurm-V's VM, by round
 }
 
-// overhead is what Slurm-V adds, in seconds.
+// overhead returns the seconds that Slurm-V adds.
 func (l launchResult) overhead() float64 { return stats.Median(l.SlurmV) - stats.Median(l.Bare) }
 
 func measureLaunch(ctx context.Context, b *bench, r *results) error {
@@ -58,17 +58,17 @@ func measureLaunch(ctx context.Context, b *bench, r *results) error {
 	return nil
 }
 
-// A bare is a VM to be run by QEMU alone.
+// A bare is a VM that QEMU runs alone.
 type bare struct {
-	Args    []string    `json:"args"` // the command line; $DIR is a directory for what it leaves
+	Args    []string    `json:"args"` // the command line; $DIR is a directory for its files
 	Image   string      `json:"image"`
 	Seed    string      `json:"seed"` // disk
 	Overlay string      `json:"overlay"`
 	Setup   guest.Setup `json:"setup"`
 }
 
-// capture reads the command line of the only QEMU that runs in the cluster and makes a bare
-// VM like it.
+// capture reads the command line of the only QEMU that runs in the cluster, and makes a
+// bare VM like it.
 func (c *cluster) capture() (bare, error) {
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -90,8 +90,8 @@ var (
 	macField    = regexp.MustCompile(`"mac":"([^"]*)"`)
 )
 
-// model makes of libvirt's command line one that works without libvirt: QEMU makes
-// its sockets and its tap itself and does not wait to be told to go on.
+// model makes libvirt's command line work without libvirt: QEMU makes its sockets and its
+// tap itself, and starts the guest at once.
 func (c *cluster) model(args []string) (bare, error) {
 	all := strings.Join(args, "\n")
 	found := func(p *regexp.Regexp) string {
@@ -120,7 +120,7 @@ func (c *cluster) model(args []string) (bare, error) {
 	return m, err
 }
 
-// own replaces the descriptors that libvirt hands to QEMU by sockets and a tap that QEMU
+// own replaces the descriptors that libvirt passes to QEMU by sockets and a tap that QEMU
 // opens itself.
 var own = []struct {
 	handed *regexp.Regexp
@@ -131,8 +131,8 @@ var own = []struct {
 	{regexp.MustCompile(`"type":"tap","fd":"\d+"`), `"type":"tap","ifname":"bench0","script":"no","downscript":"no"`},
 }
 
-// alone returns the arguments without what ties QEMU to libvirt: the monitor, the secret and
-// the order to wait (-S).
+// alone returns the arguments that do not tie QEMU to libvirt: without the monitor, the
+// secret and the order to wait (-S).
 func alone(args []string, paths *strings.Replacer) (kept []string) {
 	for i := 0; i < len(args); i++ {
 		next := ""
@@ -154,7 +154,8 @@ func alone(args []string, paths *strings.Replacer) (kept []string) {
 	return kept
 }
 
-// runBare runs it on the node, in the node's own cgroup, and returns how long it took.
+// runBare runs the bare VM on the node, in the node's own cgroup, and returns its boot
+// time.
 func (c *cluster) runBare(ctx context.Context, m bare) (float64, error) {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -164,7 +165,7 @@ func (c *cluster) runBare(ctx context.Context, m bare) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	home := filepath.Join(c.dir, "home") // the node's /tmp is its own
+	home := filepath.Join(c.dir, "home") // the node has its own /tmp
 	self, file := filepath.Join(home, "bench"), filepath.Join(home, "bare.json")
 	if err := errors.Join(os.WriteFile(self, program, 0o755), os.WriteFile(file, text, 0o644)); err != nil {
 		return 0, err
@@ -176,5 +177,5 @@ func (c *cluster) runBare(ctx context.Context, m bare) (float64, error) {
 	return strconv.ParseFloat(out, 64)
 }
 
-// readyTime bounds a bare VM.
+// readyTime bounds the boot of a bare VM.
 const readyTime = 5 * time.Minute

@@ -28,7 +28,7 @@ func TestQEMUAloneOpensItsOwnSockets(t *testing.T) {
 	}
 }
 
-// What --rest has to measure is found by comparing points, so each must be there once.
+// --rest finds the missing points by comparison, so each point must exist only once.
 func TestEveryPointIsMeasuredOnce(t *testing.T) {
 	for name, b := range map[string]*bench{"as usual": {}, "quick": {quick: true}, "full": {full: true}} {
 		t.Run(name, func(t *testing.T) {

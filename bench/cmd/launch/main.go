@@ -1,4 +1,4 @@
-// Program launch measures how fast VMs come up; see bench/launch.
+// Program launch measures how fast VMs start; see bench/launch.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
-// A part is one question.
+// A part measures the answer to one question.
 type part struct {
 	name, about string
 	measure     func(context.Context, *bench, *results) error
@@ -32,17 +32,17 @@ var parts = []part{
 	{"waiting", "16 guests on a node whose boot mostly waits; takes half an hour", measureWaiting},
 }
 
-// A bench is what all parts share.
+// A bench is the state that all parts share.
 type bench struct {
 	quick bool
 	full  bool
-	rest  bool         // of full, what has no result yet
-	save  func() error // writes down what there is of the results
-	out   string       // directory for what is written
+	rest  bool         // like full, but only what has no result yet
+	save  func() error // writes the results so far
+	out   string       // output directory
 	began time.Time
 }
 
-// rounds is how often something is measured.
+// rounds returns how often to measure.
 func (b *bench) rounds(n int) int {
 	if b.quick {
 		return 1
@@ -92,7 +92,7 @@ func usage() {
 	flag.PrintDefaults()
 }
 
-// run measures the parts and writes down each as soon as it is done.
+// run measures the parts and writes each result as soon as it is known.
 func (b *bench) run(ctx context.Context, out string, names []string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
@@ -127,8 +127,8 @@ func (b *bench) run(ctx context.Context, out string, names []string) error {
 	return nil
 }
 
-// lock keeps a second bench/launch off the machine. It would take the cluster away from the
-// first, and the times of both would be useless.
+// lock keeps a second bench/launch off the machine: it would replace the first one's
+// cluster, and spoil both measurements.
 func lock() (*durable.Held, error) {
 	path := filepath.Join(os.TempDir(), "slurmv-bench.lock")
 	held, err := durable.TryLock(path, os.O_CREATE)

@@ -18,7 +18,7 @@ All that was measured is in [benchmarks.json](benchmarks.json).
 
 `
 
-// report is docs/benchmarks.md.
+// report returns docs/benchmarks.md.
 func (r *results) report() string {
 	var t strings.Builder
 	t.WriteString(intro)
@@ -90,7 +90,7 @@ This is %s the bound of 10 %% or 0.5 s, whichever is more.
 	t.WriteString(". Of these QEMU alone has most of start, boot and agent.\n\n")
 }
 
-// launchStages are those of a cold start, in their order.
+// launchStages are the stages of a cold start, in order.
 var launchStages = []string{"queue", "plan", "image", "taps", "libvirt", "disk", "define", "start", "boot", "agent", "network"}
 
 func list(values []float64) string {
@@ -101,7 +101,7 @@ func list(values []float64) string {
 	return strings.Join(texts, ", ")
 }
 
-// figureStages are those that the paper's figures tell apart; the others are short.
+// figureStages are the stages in the paper's figures; the others are short.
 var figureStages = []string{"image", "vf", "disk", "start", "boot", "restore", "agent"}
 
 func reportFigures(t *strings.Builder, figures []figure) {
@@ -130,7 +130,7 @@ node (`+"`copy`"+`, in the stage disk), or makes a snapshot of it where it lies.
 	t.WriteString("\n" + figureRatios(figures) + "\n")
 }
 
-// figureRatios are those that the paper has, or that are wanted.
+// figureRatios compares the ways that the paper compares, and some others.
 func figureRatios(figures []figure) string {
 	find := func(way string) float64 {
 		for _, f := range figures {

@@ -12,8 +12,8 @@ import (
 
 const docs = "../../../docs"
 
-// The report is made from the results that are kept beside it. Whoever changes its words
-// runs bench/launch --report.
+// The report in docs comes from the results beside it. After changing its words, run
+// bench/launch --report.
 func TestReportIsTheOneInDocs(t *testing.T) {
 	results, err := os.ReadFile(filepath.Join(docs, "benchmarks.json"))
 	if err != nil {
@@ -28,7 +28,7 @@ func TestReportIsTheOneInDocs(t *testing.T) {
 	}
 	for _, name := range []string{"benchmarks.md", "benchmarks.json", "benchmarks-image.svg", "benchmarks-nodes.svg"} {
 		if strings.HasSuffix(name, ".svg") && runtime.GOARCH != "amd64" {
-			continue // other processors round the coordinates otherwise
+			continue // other processors round coordinates differently
 		}
 		want, err := os.ReadFile(filepath.Join(docs, name))
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// results are what was measured, each part at its last time.
+// results are all measurements, each part's latest.
 type results struct {
 	Parts   map[string]taken `json:"parts"`
 	Launch  *launchResult    `json:"launch,omitempty"`
@@ -27,7 +27,7 @@ type taken struct {
 	At    time.Time `json:"at"`
 	Quick bool      `json:"quick,omitempty"`
 	CPUs  int       `json:"cpus"`
-	Load  string    `json:"load"` // of the machine when it ended: the 15-minute average
+	Load  string    `json:"load"` // 15-minute load average of the machine at the end
 }
 
 func readResults(out string) (*results, error) {
@@ -62,7 +62,7 @@ func (r *results) write(out string) error {
 	return os.WriteFile(filepath.Join(out, "benchmarks.md"), []byte(r.report()), 0o644)
 }
 
-// rewrite writes report and figures anew, from the results of an earlier run.
+// rewrite writes report and figures again, from the results of an earlier run.
 func rewrite(out string) error {
 	r, err := readResults(out)
 	if err == nil && len(r.Parts) == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/slurm-v/slurm-v/bench/stats"
 )
 
-// A scalePoint is a number of VMs spread evenly over nodes, started in one way.
+// A scalePoint is a number of VMs, evenly spread over nodes and started in one way.
 type scalePoint struct {
 	VMs    int      `json:"vms"`
 	Nodes  int      `json:"nodes"`
@@ -18,12 +18,12 @@ type scalePoint struct {
 	Rounds []launch `json:"rounds"`
 }
 
-// seconds is the median of the rounds.
+// seconds returns the median of the rounds.
 func (p scalePoint) seconds() float64 {
 	return medianOf(p.Rounds, func(l launch) float64 { return l.Seconds })
 }
 
-// floor is the median of what the machine's CPUs needed.
+// floor returns the median CPU floor of the rounds.
 func (p scalePoint) floor() float64 { return medianOf(p.Rounds, launch.floor) }
 
 func medianOf(rounds []launch, value func(launch) float64) float64 {
@@ -34,7 +34,7 @@ func medianOf(rounds []launch, value func(launch) float64) float64 {
 	return stats.Median(values)
 }
 
-// A sweep is a way to start VMs on so many nodes, by their numbers.
+// A sweep starts different numbers of VMs on the same nodes in the same way.
 type sweep struct {
 	start  string
 	serial bool
@@ -42,8 +42,8 @@ type sweep struct {
 	vms    []int
 }
 
-// sweeps leave out what takes minutes and says little: emulated guests boot as fast one
-// after another as at once, where the cores are busy anyhow.
+// sweeps omit points that take minutes and say little: emulated guests boot as fast one
+// after another as at once, because the cores are busy anyway.
 var sweeps = []sweep{
 	{"warm", false, 4, []int{32, 4, 8, 16}},
 	{"warm", false, 1, []int{1, 2, 4, 8, 16, 32}},
@@ -62,7 +62,7 @@ var quickSweeps = []sweep{
 	{"cold", true, 4, []int{8}},
 }
 
-// fullSweeps has every number of VMs on every number of nodes, started in every way.
+// fullSweeps returns every number of VMs on every number of nodes, started in every way.
 func fullSweeps() (all []sweep) {
 	for _, start := range []string{"warm", "cold"} {
 		for _, serial := range []bool{false, true} {
@@ -75,7 +75,7 @@ func fullSweeps() (all []sweep) {
 	return all
 }
 
-// points are those to be measured, and how often: most where it is to be judged.
+// points returns the points to measure, and how often: most often those that have a goal.
 func (b *bench) points() (points []scalePoint, rounds []int) {
 	chosen := sweeps
 	switch {
@@ -124,17 +124,17 @@ func measureScale(ctx context.Context, b *bench, r *results) error {
 	return nil
 }
 
-// like tells whether both are of the same VMs, started in the same way.
+// like reports whether both points have the same VMs, started in the same way.
 func (p scalePoint) like(q scalePoint) bool { return reportOrder(p, q) == 0 }
 
-// reportOrder puts restored VMs before those that boot, in parallel before one
-// after another.
+// reportOrder sorts restored VMs before booted ones, and parallel starts before serial
+// ones.
 func reportOrder(p, q scalePoint) int {
 	serial := map[bool]int{true: 1}
 	return cmp.Or(-cmp.Compare(p.Start, q.Start), serial[p.Serial]-serial[q.Serial], p.Nodes-q.Nodes, p.VMs-q.VMs)
 }
 
-// makeTemplates has each node save what warm starts are restored from.
+// makeTemplates has each node save the template for warm starts.
 func (c *cluster) makeTemplates(ctx context.Context, b *bench, nodes int) error {
 	l, err := c.launch(ctx, job{nodes: nodes, vms: 1, options: []string{"--vm-start=warm"}})
 	if err == nil {
@@ -149,7 +149,8 @@ func (c *cluster) measurePoint(ctx context.Context, b *bench, p *scalePoint, rou
 	case p.Serial:
 		more = "[measure]\nserial = true\n"
 	case p.Nodes > 1:
-		// A node takes all CPUs of the machine for its own; here nodes share them.
+		// A node assumes that all CPUs of the machine are its own, but here nodes share
+		// them.
 		more = fmt.Sprintf("[launch]\nparallel = %d\n", max(1, cpus/p.Nodes))
 	}
 	if err := c.configure(more); err != nil {
@@ -166,7 +167,7 @@ func (c *cluster) measurePoint(ctx context.Context, b *bench, p *scalePoint, rou
 	return nil
 }
 
-// way is how the VMs were started.
+// way returns how the VMs were started.
 func (p scalePoint) way() string {
 	if p.Serial {
 		return p.Start + ", one after another"

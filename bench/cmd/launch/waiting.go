@@ -2,8 +2,8 @@ package main
 
 import "context"
 
-// waitingResult compares ways to start guests that spend most of their boot waiting,
-// as real ones do for disks, devices and services.
+// waitingResult compares ways to start guests that spend most of their boot waiting, as
+// real guests do for disks, devices and services.
 type waitingResult struct {
 	VMs      int    `json:"vms"`  // on one node
 	Wait     int    `json:"wait"` // seconds of sleep in the boot of each
@@ -11,7 +11,7 @@ type waitingResult struct {
 	Parallel launch `json:"parallel"`
 }
 
-// saved is the part of the serial time that parallel start does away with.
+// saved returns the part of the serial time that a parallel start saves.
 func (w waitingResult) saved() float64 { return 1 - w.Parallel.Seconds/w.Serial.Seconds }
 
 func measureWaiting(ctx context.Context, b *bench, r *results) error {

@@ -23,7 +23,7 @@ var (
 	glyphs  = []vgdraw.GlyphDrawer{vgdraw.CircleGlyph{}, vgdraw.TriangleGlyph{}, vgdraw.SquareGlyph{}, vgdraw.CrossGlyph{}}
 )
 
-// drawTo puts what VMs cost on one node beside what nodes cost.
+// drawTo draws the cost of VMs on one node beside the cost of nodes.
 func drawTo(p parts, jobs []job, file string) error {
 	one, err := panel("VMs on one node", "ms per VM", p.curves())
 	if err != nil {
@@ -84,7 +84,7 @@ func panel(x, y string, curves []curve) (*plot.Plot, error) {
 	return p, nil
 }
 
-// counts marks the numbers that were measured.
+// counts labels the measured numbers.
 func counts(points plotter.XYs) (marks plot.ConstantTicks) {
 	for _, p := range points {
 		marks = append(marks, plot.Tick{Value: p.X, Label: fmt.Sprint(p.X)})

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What one job of the benchmark does, in an allocation with VM options: a step that does
-# nothing, and then the VM step, until all nodes have the map.
+# One job of the benchmark, in an allocation with VM options: a step that does nothing, and then the VM step,
+# until all nodes have the map.
 #
 # usage: job.sh LOG
 set -euo pipefail
@@ -9,10 +9,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 PATH=$here:$PATH
 nodes=$SLURM_JOB_NUM_NODES
 
-# say WORD: a line of the log with the time.
+# say WORD: logs a line with the time.
 say() { echo "$(date +%s%N) $*" >>"$METER_LOG"; }
 
-# ready: how many nodes have told that they have the map.
+# ready: prints how many nodes have reported that they have the map.
 ready() { grep -c ' ready [0-9]* 1/1$' "$METER_LOG" || true; }
 
 say plain

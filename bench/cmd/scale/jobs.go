@@ -13,25 +13,25 @@ import (
 	"github.com/slurm-v/slurm-v/bench/stats"
 )
 
-// A job is the medians of several runs of one shape. Times are in seconds; those without
-// another word are since slurm-v-run --start.
+// A job is the medians of several runs of one shape. Times are in seconds since
+// slurm-v-run --start, unless the field says otherwise.
 type job struct {
-	nodes, vms int // vms: on each node
+	nodes, vms int // vms is per node
 	rounds     int
 
-	plain      float64 // what a step takes on these nodes that runs `true`
-	firstAgent float64 // has said something
+	plain      float64 // duration of a step on these nodes that runs `true`
+	firstAgent float64 // first message of any agent
 	lastAgent  float64
-	lastVMs    float64 // the last node's VMs are up and known
+	lastVMs    float64 // the last node's VMs are up, and the keeper knows them
 	mapSent    float64 // srun has taken the map
 	done       float64 // the last node has it
-	free       float64 // the nodes are free again, since the end of the job
+	free       float64 // seconds from the end of the job until the nodes are free
 
 	messages, lines, bytes float64 // from each node
 	mapLines, mapBytes     float64 // to each node
 }
 
-// fields are what the medians are made of.
+// fields are the fields that are medians.
 var fields = []func(*job) *float64{
 	func(j *job) *float64 { return &j.plain }, func(j *job) *float64 { return &j.firstAgent },
 	func(j *job) *float64 { return &j.lastAgent }, func(j *job) *float64 { return &j.lastVMs },
@@ -110,7 +110,8 @@ func readJob(file string) (j job, err error) {
 	return j, lines.Err()
 }
 
-// frame takes the line of a message: NANOSECONDS STREAM BYTES NODE KIND SEQUENCE PART/PARTS.
+// frame reads the line of a message: NANOSECONDS STREAM BYTES NODE KIND SEQUENCE
+// PART/PARTS.
 func (j *job) frame(since float64, words []string, agents map[string]bool) {
 	var size float64
 	_, _ = fmt.Sscan(words[2], &size)

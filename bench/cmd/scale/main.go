@@ -1,5 +1,5 @@
-// Program scale is the part of bench/scale that is no shell: a meter in the
-// streams of a VM step, and the report.
+// Program scale is the Go part of bench/scale: a meter for the streams of a VM step, and
+// the report.
 package main
 
 import (
@@ -27,8 +27,8 @@ func run(args []string) error {
 	return errors.New("usage: scale meter STREAM LOG | report [--out DIR] RESULTS")
 }
 
-// makeReport reads the directory of results: node.txt of the Go benchmark, and
-// NODES-VMS-ROUND.log of each job.
+// makeReport reads the directory of results: node.txt from the Go benchmark, and
+// NODES-VMS-ROUND.log from each job.
 func makeReport(args []string) error {
 	flags := flag.NewFlagSet("report", flag.ContinueOnError)
 	out := flags.String("out", "docs", "`directory` for scale.md and scale.svg")

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// meter passes on the lines of a stream and writes into the log, for each, when it
-// came, how long it is and, if it is part of a message, whose and which:
+// meter copies a stream by lines. For each line it logs the time and the length. For a
+// line that is part of a message it also logs which message of which node it is:
 //
 //	NANOSECONDS STREAM BYTES NODE KIND SEQUENCE PART/PARTS
 func meter(stream, log string) error {
@@ -37,7 +37,7 @@ func meter(stream, log string) error {
 	}
 }
 
-// frame returns the head of a message's line without its magic, "" for other lines.
+// frame returns the head of a message's line without its magic; "" for other lines.
 func frame(line string) string {
 	words := strings.Fields(line)
 	if len(words) != 6 || words[0] != "@slurmv1" {

@@ -10,8 +10,8 @@ import (
 	"github.com/slurm-v/slurm-v/bench/stats"
 )
 
-// parts are the medians of what BenchmarkNode has measured: ms per VM, by the name of the
-// part and the number of VMs.
+// parts are the medians of BenchmarkNode: ms per VM, by the name of the part and the
+// number of VMs.
 type parts map[string]map[int]float64
 
 var benchLine = regexp.MustCompile(`(?m)^BenchmarkNode/([a-z-]+)/vms=([0-9]+)\S*\s.*\s([0-9.]+) ms/VM`)
@@ -46,7 +46,7 @@ func readParts(file string) (parts, error) {
 	return medians, nil
 }
 
-// counts are the numbers of VMs, in order.
+// counts returns the numbers of VMs, in order.
 func (p parts) counts() []int {
 	var counts []int
 	for vms := range p["launch"] {

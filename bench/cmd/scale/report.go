@@ -8,10 +8,10 @@ import (
 
 const intro = `# What Slurm-V costs without guests
 
-Made by ` + "`make bench-scale`" + ` on a machine with %d cores; measured in %d
-round(s) of one run, of which each number is the median. No VM is started: libvirt's test driver keeps books of domains, and a guest agent
-in the node agent's own process answers for each. Everything else is what jobs have: plan, journal,
-network, disks, the plugin, srun, one agent for each job and node, the keeper.
+Made by ` + "`make bench-scale`" + ` on a machine with %d cores. Each number is the median of %d round(s) of one run.
+No VM starts: libvirt's test driver keeps a list of domains, and a guest agent in the node agent's own process
+answers for each VM. Everything else is real: plan, journal, network, disks, the plugin, srun, one agent for
+each job and node, the keeper.
 
 ![ms per VM on one node, and seconds until a job's nodes know all its VMs](scale.svg)
 
@@ -22,7 +22,7 @@ Milliseconds per VM, by how many VMs are launched and reclaimed at once. The las
 
 `
 
-// comparison begins the names of what Slurm-V does not do.
+// comparison is the prefix of the names of things that Slurm-V does not do.
 const comparison = "for comparison"
 
 // partNames has the parts in the order of the table.
@@ -72,7 +72,7 @@ func partsTable(text *strings.Builder, p parts) {
 	}
 }
 
-// growth is by how much a VM takes longer among the most than among 16.
+// growth returns how many times longer a VM takes among the most VMs than among 16.
 func (p parts) growth(name string) float64 {
 	counts := p.counts()
 	return p[name][counts[len(counts)-1]] / p[name][16]
@@ -81,15 +81,19 @@ func (p parts) growth(name string) float64 {
 const nodesIntro = `
 ## Many nodes
 
-A job of up to %d nodes, each a slurmd of its own on this machine, with one VM on each node and with
-%d. Seconds since ` + "`slurm-v-run --start`" + ` at which: the first and the last agent has said something
-(the step is there, the plugin has started them); the VMs of the last node are up; srun has taken the map for
-all nodes; the last node has written it into its VMs. The first column is a step on the same nodes that only
-runs ` + "`true`" + `, the last how long after the end of the job its nodes are free again.
+A job of up to %d nodes, each a slurmd of its own on this machine, with one VM on each node and with %d.
+The columns are seconds since ` + "`slurm-v-run --start`" + `:
 
-All %d nodes share this machine's cores, on which their agents take turns: on nodes of their own, what
-comes before the last VMs would take as long as on one. From the last VMs on it is the keeper and srun, one process
-each on any cluster, and again every agent, which connects its network to the others' and tells its VMs.
+- a step of ` + "`true`" + `: for comparison, a step on the same nodes that only runs ` + "`true`" + `
+- first agent, last agent: the agent has said something, so the step exists and the plugin has started it
+- last VMs: the VMs of the last node are up
+- map sent: srun has taken the map for all nodes
+- all have it: the last node has written the map into its VMs
+- nodes free: how long after the end of the job its nodes are free again
+
+All %d nodes share this machine's cores, so their agents take turns. On real nodes the part before the last VMs
+would take as long as on one node. From the last VMs on, the keeper and srun work, which are one process each on any
+cluster, and again every agent, which connects its network to the others' and tells its VMs.
 
 `
 
@@ -103,8 +107,8 @@ func jobsTable(text *strings.Builder, jobs []job) {
 }
 
 const messagesIntro = `
-What a node sends are its VMs' progress, its VMs and that it has the map; what it gets is the map of all.
-srun sends that to each of them.
+A node sends its VMs' progress, its VMs, and that it has the map. It gets the map of all VMs. srun sends the map to
+each node.
 
 `
 

@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// log is one run on two nodes, as meter and job.sh write it, with a time in tenths of a second.
+// log is one run on two nodes, as meter and job.sh write it, with times in tenths of a
+// second.
 const log = `10 plain
 15 plain-end
 20 start

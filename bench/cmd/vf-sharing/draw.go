@@ -12,13 +12,13 @@ import (
 	"github.com/slurm-v/slurm-v/bench/draw"
 )
 
-// The curves differ in colour and in dashes.
+// Curves differ in colour and in dashes.
 var (
 	colours = []color.Color{draw.Blue, draw.Vermilion, draw.Green}
 	dashes  = [][]vg.Length{nil, {vg.Points(6), vg.Points(2)}, {vg.Points(2), vg.Points(2)}}
 )
 
-// drawTo puts one panel per result below each other.
+// drawTo draws one panel per result, below each other.
 func drawTo(results []result, path string) error {
 	const width, height = 18 * vg.Centimeter, 8 * vg.Centimeter
 	var panels []*plot.Plot
@@ -39,7 +39,7 @@ func panel(r result) (*plot.Plot, error) {
 		p.Title.Text = "with minima of 60, 30 and 10 %"
 	}
 	p.X.Label.Text, p.Y.Label.Text = "iteration", "Mb/s"
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, iterations*1.15, 0, float64(r.link)*1.1 // on the right is the legend
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, iterations*1.15, 0, float64(r.link)*1.1 // room for the legend on the right
 	p.X.Tick.Marker, p.Y.Tick.Marker = ticks(iterations, 8), ticks(float64(r.link), 5)
 	p.Legend.Top = true
 	p.Add(plotter.NewGrid())
@@ -56,7 +56,7 @@ func panel(r result) (*plot.Plot, error) {
 	return p, nil
 }
 
-// ticks divides an axis into parts up to last.
+// ticks divides an axis, up to last, into parts.
 func ticks(last float64, parts int) (marks plot.ConstantTicks) {
 	for i := range parts + 1 {
 		at := last * float64(i) / float64(parts)
@@ -65,7 +65,7 @@ func ticks(last float64, parts int) (marks plot.ConstantTicks) {
 	return marks
 }
 
-// points are the samples from one before the sender starts to one after it stops.
+// points returns the samples from one before the sender starts to one after it stops.
 func (r result) points(sender int) (points plotter.XYs) {
 	s := senders[sender]
 	for i := max(1, s.first-1); i <= min(iterations, s.last+1); i++ {

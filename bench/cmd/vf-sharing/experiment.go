@@ -20,7 +20,7 @@ const iterations = 40
 // A sender is a VM that sends as much as it can from iteration first to last.
 type sender struct {
 	name        string
-	percent     uint32 // of the link, its minimum
+	percent     uint32 // its minimum, of the link
 	first, last int
 }
 
@@ -35,14 +35,14 @@ type experiment struct {
 	minima   bool
 }
 
-// A result has what arrived of each sender in each iteration, in Mb/s.
+// A result says how much of each sender arrived in each iteration, in Mb/s.
 type result struct {
 	experiment
 	samples [iterations][]float64
 }
 
-// expected is how much of each sender should arrive in an iteration. Those who send share
-// the link, in proportion to their minima or equally.
+// expected returns how much of each sender should arrive in an iteration. The active
+// senders share the link, in proportion to their minima or equally.
 func (e experiment) expected(iteration int) []float64 {
 	weights, sum := make([]float64, len(senders)), 0.0
 	for i, s := range senders {
@@ -109,7 +109,7 @@ func (e experiment) lay() (b bed, err error) {
 	return b, err
 }
 
-// A flow is what one sender sends, and what counts it at the far node.
+// A flow is the packets of one sender, and their counter at the far node.
 type flow struct {
 	guest *netlab.Guest
 	sink  *netlab.Sink
@@ -192,7 +192,7 @@ func (r *result) direct(flows []*flow, iteration int) error {
 	return nil
 }
 
-// start sends more than the link takes.
+// start sends more than the link can carry.
 func (f *flow) start(link float64) {
 	var ctx context.Context
 	ctx, f.stop = context.WithCancel(context.Background())

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A phase is iterations in which the same senders send.
+// A phase is a range of iterations in which the same senders send.
 type phase struct{ first, last int }
 
 func phases() (found []phase) {
@@ -42,16 +42,16 @@ const intro = `# How VMs share a link by the minima of their VFs
 ConRDMA's evaluation of bandwidth allocation, with software VFs: three VMs on one PF
 have minima of 60 %% (video), 30 %% (AI) and 10 %% (file) of the link. They begin to send
 one after another, stop in the same order, and each sends as much as it can. The link is
-scaled down from 100 Gb/s to %s; what counts are the proportions.
+scaled down from 100 Gb/s to %s; only the proportions matter.
 
-Expected, with minima: the full link for who is alone; 60/30/10 while all three send; 3:1
-for AI and file when video is gone, so that what is idle is shared in proportion to the
-minima too. Without: equal parts.
+Expected with minima: a sender that is alone gets the full link; three senders get 60/30/10;
+AI and file get 3:1 when video has stopped, because idle bandwidth is shared in proportion to
+the minima, too. Expected without minima: equal parts.
 
 ![throughput of each sender](vf-sharing.svg)
 
-Measured by ` + "`chrt -r 1 bench/vf-sharing`" + ` (guests that do not get a CPU do not send) on
-%d cores, %v per iteration. The guests write frames to their taps, UDP of 1500 bytes at 1.2
+Measured by ` + "`chrt -r 1 bench/vf-sharing`" + ` on %d cores, %v per iteration. ` + "`chrt`" + ` gives the guests
+their CPU: a guest without a CPU does not send. The guests write frames to their taps, UDP of 1500 bytes at 1.2
 times the rate of the link; a UDP socket at the other end of the link counts what arrives,
 headers included. Mb/s, video / AI / file:
 

@@ -1,5 +1,5 @@
-// Package probe tries on a node what slurmv check cannot look at: libvirt, KVM, the
-// kernel's networks. It is the agent's part of the check, as root.
+// Package probe tries on a node what slurmv check cannot see: libvirt, KVM, the kernel's
+// networks. The agent runs it as root for the check.
 package probe
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// Run tries it all, on the node of that name in Slurm. Nothing is left behind.
+// Run tries everything. node is this node's name in Slurm. Run leaves nothing behind.
 func Run(ctx context.Context, cfg config.Config, node string) check.Probe {
 	var p check.Probe
 	p.Libvirt, p.LibvirtError = probeLibvirt()
@@ -39,8 +39,8 @@ func Run(ctx context.Context, cfg config.Config, node string) check.Probe {
 	return p
 }
 
-// probePeers looks whether other nodes would take the address for this node's. Where
-// slurmctld does not answer, something else says so.
+// probePeers checks that other nodes would accept address as this node's. If slurmctld
+// does not answer, another check reports that.
 func probePeers(ctx context.Context, c slurm.Client, network config.Network, node, address string) error {
 	addr, err := netip.ParseAddr(address)
 	if err != nil || network.Peers == config.PeersAny {
@@ -58,7 +58,8 @@ func probePeers(ctx context.Context, c slurm.Client, network config.Network, nod
 	return vmlaunch.CheckPeer(ctx, is, hosts, "default")
 }
 
-// probePorts finds who has the ports of the jobs' networks, beside the kernel.
+// probePorts finds the programs, other than the kernel, that have the ports of the jobs'
+// networks.
 func probePorts(networks map[string]config.Network) map[string]string {
 	holders := map[string]string{}
 	for name, network := range networks {
@@ -100,7 +101,7 @@ func probeUnderlay(network config.Network) (address, problem string) {
 	return underlay.Addr.String(), ""
 }
 
-// usesSiteBridges reports whether VMs can come to a bridge that others use, too.
+// usesSiteBridges reports whether VMs can be on a bridge that has other users.
 func usesSiteBridges(cfg config.Config) bool {
 	for _, network := range cfg.Network {
 		if network.Type == config.NetworkBridge {
@@ -110,12 +111,12 @@ func usesSiteBridges(cfg config.Config) bool {
 	return len(cfg.VF.Software) > 0
 }
 
-// aside calls f in a new network namespace, which goes with all that f has made
-// in it when its only thread ends.
+// aside calls f in a new network namespace. When the only thread in it ends, the
+// namespace vanishes with everything that f has made there.
 func aside(f func() error) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread is of no more use
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			done <- err
 			return
@@ -138,8 +139,8 @@ func rehearseSite(ctx context.Context) error {
 	return errors.Join(err, vmnet.Delete(ctx, id))
 }
 
-// rehearse makes the network of a job with that many nodes, and a tap, with the
-// loopback device for underlay.
+// rehearse makes the network of a job with that many nodes, and a tap. The underlay is
+// the loopback device.
 func rehearse(ctx context.Context, nodes int) error {
 	loopback, err := netlink.LinkByName("lo")
 	if err == nil {

@@ -1,9 +1,9 @@
-// Package powercut shows tests what a power cut can leave of files that
-// [durable.Disk] has written.
+// Package powercut shows tests what a power cut can leave of files that [durable.Disk]
+// has written.
 //
-// After a power cut a name is as it was when its directory was last synced, or as it
-// is now. A file has the content that it had when it was last synced, and of what was
-// written later any sectors.
+// After a power cut, a name is as it was when its directory was last synced, or as it is
+// now. A file has the content that it had when it was last synced, mixed with any of the
+// sectors that were written later.
 package powercut
 
 import (
@@ -18,23 +18,23 @@ import (
 	"github.com/slurm-v/slurm-v/internal/durable"
 )
 
-// A Computer is one whose power fails.
+// A Computer is a computer whose power can fail.
 type Computer struct {
 	// Before is called before each sync. Tests cut the power there.
 	Before func()
-	// Fail is what a sync of the file returns instead of being done; nil is a disk
-	// that works.
+	// Fail, if it returns an error, makes the sync of the file fail with it; nil is a
+	// disk that works.
 	Fail func(*os.File) error
 
 	random *rand.Rand
-	synced map[uint64][]byte             // content of files, by inode
-	names  map[string]map[string]content // of the directories that were synced
+	synced map[uint64][]byte             // content of files at their last sync, by inode
+	names  map[string]map[string]content // names in each directory at its last sync
 }
 
-// content is what a file has on disk for sure, and what it reads as.
+// content is what a file certainly has on disk, and what it reads as.
 type content struct{ synced, written []byte }
 
-// New returns a computer. Its chances depend on seed alone.
+// New returns a computer. Its random choices depend on seed alone.
 func New(seed uint64) *Computer {
 	return &Computer{
 		Before: func() {}, Fail: func(*os.File) error { return nil },

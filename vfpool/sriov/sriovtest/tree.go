@@ -9,7 +9,7 @@ import (
 	"github.com/slurm-v/slurm-v/vfpool/device"
 )
 
-// zeroMAC is of a VF that nobody has given one.
+// zeroMAC is the address of a VF that was not given one.
 const zeroMAC = "00:00:00:00:00:00"
 
 func (n *Node) build() error {
@@ -52,7 +52,7 @@ func (n *Node) buildPF(c Card) error {
 		n.buildPort(c, dir+"/infiniband/mlx_0/ports/1"))
 }
 
-// buildLink is as the kernel: a link that is down has no speed.
+// buildLink writes the link's files as the kernel does: a link that is down has no speed.
 func (n *Node) buildLink(c Card, net string) error {
 	if c.Down || c.InfiniBand {
 		return firstError(n.write("down\n", net, "operstate"), n.write("-1\n", net, "speed"))
@@ -104,7 +104,7 @@ func (n *Node) buildVF(c Card, index, group int) error {
 	return err
 }
 
-// fresh is a VF that was just made.
+// fresh returns the settings of a new VF.
 func fresh(c Card) device.Settings {
 	return device.Settings{MAC: zeroMAC, SpoofCheck: models[c.model()].set["spoofchk"] != nil, Link: device.LinkAuto}
 }
