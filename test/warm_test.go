@@ -122,7 +122,7 @@ func TestWarmFallsBack(t *testing.T) {
 	}
 	boots := func(how string) string {
 		t.Helper()
-		j := alice.submit(t, options+how, "slurm-v-run -Q hostname")
+		j := alice.submit(t, options+how, "slurm-v-run hostname")
 		j.awaitOutput("boot")
 		alice.must(t, "scancel "+j.id)
 		j.ends("CANCELLED", "")
