@@ -20,29 +20,34 @@ func example(t *testing.T, name string) string {
 	return string(text)
 }
 
-// submitExample submits a batch script of the examples beside its program.
-func (u user) submitExample(t *testing.T, name string) *job {
+// submitExample submits a batch script of the examples beside its program, with another
+// size of the problem.
+func (u user) submitExample(t *testing.T, name, size, small string) *job {
 	t.Helper()
-	j := u.submit(t, "--hold", example(t, name+".sbatch"))
+	script := example(t, name+".sbatch")
+	if !strings.Contains(script, size) {
+		t.Fatalf("%s.sbatch has no %s", name, size)
+	}
+	j := u.submit(t, "--hold", strings.Replace(script, size, small, 1))
 	u.writeFile(t, j.dir+"/"+name+".c", example(t, name+".c"))
 	u.must(t, "scontrol release "+j.id)
 	return j
 }
 
-// The applications run in four VMs on two nodes, and verify what they have found.
+// The applications run in four VMs on two nodes, and verify what they have found. For
+// emulated VMs their problems are made smaller than in the examples.
 func TestApplications(t *testing.T) {
 	t.Parallel()
-	tests := map[string]string{
-		"bfs": `(?m)^bfs: 4 searches in \S+ s, \S+ TEPS \(harmonic mean\): verified$`,
-		"cg":  `(?m)^cg: 2 iterations in \S+ s, zeta = 0\.2887\d+ by 4 ranks: verified$`,
+	tests := map[string]struct{ size, small, want string }{
+		"bfs": {"-s 12 -k 4", "-s 10 -k 2", `(?m)^bfs: 2 searches in \S+ s, \S+ TEPS \(harmonic mean\): verified$`},
+		"cg":  {"-i 2", "-i 1", `(?m)^cg: 1 iterations in \S+ s, zeta = 0\.4024\d+ by 4 ranks: verified$`},
 	}
-	for name, want := range tests {
+	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			out := alice.submitExample(t, name).completes()
+			out := alice.submitExample(t, name, tt.size, tt.small).completes()
 			contains(t, out, "4 VMs on 2 nodes ready")
-			if !regexp.MustCompile(want).MatchString(out) {
-				t.Errorf("no line %s in:\n%s", want, out)
+			if !regexp.MustCompile(tt.want).MatchString(out) {
+				t.Errorf("no line %s in:\n%s", tt.want, out)
 			}
 		})
 	}

@@ -152,17 +152,21 @@ slurm-v-run -Q `+burn+`
 echo burnt
 until [ -e on ]; do sleep 0.3; done`)
 	j.awaitOutput("burning")
-	time.Sleep(45 * time.Second) // 5 % of it are more than what the step does besides
-	alice.must(t, "touch "+j.dir+"/go")
-	j.awaitOutput("burnt")
 	// All processes of the VM step, and their children that have ended.
-	kernel, err := strconv.ParseFloat(j.onNode(`
+	computed := func() float64 {
+		seconds, err := strconv.ParseFloat(j.onNode(`
 for p in /proc/[0-9]*; do
 	grep -q "/job_$job/step_0\(/\|\$\)" $p/cgroup && sed 's/.*) //' $p/stat
 done 2> /dev/null | awk -v hz=$(getconf CLK_TCK) '{s += $12+$13+$14+$15} END {print s/hz}'`), 64)
-	if err != nil {
-		t.Fatal(err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seconds
 	}
+	poll(func() bool { return computed() > 60 }) // 5 % of it are more than what the step does besides
+	alice.must(t, "touch "+j.dir+"/go")
+	j.awaitOutput("burnt")
+	kernel := computed()
 	alice.must(t, "touch "+j.dir+"/on")
 	j.completes()
 	var reported float64
