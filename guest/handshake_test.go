@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,17 +113,16 @@ func TestFillerEndsAnyFrame(t *testing.T) {
 func TestAgentThatStartsAgain(t *testing.T) {
 	host, port := wire(t)
 	go func() {
-		mux, err := newGreeted(keptOpen{port})
+		mux, err := newGreeted(&keptOpen{Conn: port})
 		if err != nil {
 			return
 		}
 		raw, _ := mux.AcceptStream()
 		_ = mux.Close() // in the middle of an answer:
 		_, _ = port.Write([]byte{0, frameData, 0, 0, 0, 0, 0, byte(raw.StreamID()), 0, 0, chunk >> 8, chunk & 0xff, '{'})
-		_ = port.SetReadDeadline(time.Time{})
 		_ = (&Server{Machine: &fakeMachine{}}).Serve(t.Context(), port)
 	}()
-	s, err := Connect(t.Context(), keptOpen{host})
+	s, err := Connect(t.Context(), &keptOpen{Conn: host})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,7 @@ func TestAgentThatStartsAgain(t *testing.T) {
 	if err := s.SetHosts(t.Context(), nil); !errors.Is(err, ErrLost) {
 		t.Errorf("error = %v", err)
 	}
-	_ = host.SetReadDeadline(time.Time{})
+	_ = s.Close() // perhaps nobody has yet
 	if s, err = Connect(t.Context(), host); err != nil {
 		t.Fatal(err)
 	}
@@ -161,10 +162,34 @@ func TestAnswerThatIsCutShort(t *testing.T) {
 	}
 }
 
-// keptOpen is a connection that its user cannot close.
-type keptOpen struct{ net.Conn }
+// keptOpen is a connection that its user cannot close. After Close the user reads nothing
+// more from it, and the next user can.
+type keptOpen struct {
+	net.Conn
+	reading sync.Mutex // held in a Read
+	closed  atomic.Bool
+	once    sync.Once
+}
 
-func (k keptOpen) Close() error { return k.SetReadDeadline(past) }
+func (k *keptOpen) Read(p []byte) (int, error) {
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	if k.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	return k.Conn.Read(p)
+}
+
+func (k *keptOpen) Close() (err error) {
+	k.once.Do(func() {
+		k.closed.Store(true)
+		err = k.SetReadDeadline(past)
+		k.reading.Lock()
+		defer k.reading.Unlock()
+		err = errors.Join(err, k.SetReadDeadline(time.Time{}))
+	})
+	return err
+}
 
 func TestConnectEndsWithItsContext(t *testing.T) {
 	host, port := wire(t)
