@@ -327,16 +327,16 @@ func (v *VMs) domainStarted(m *machine.Machine) error {
 	return m.OpenConsole(v.Plan.State)
 }
 
-// logSilence logs twice where a guest is that has not reported in time. A guest that hangs
-// is at one place, or halted, both times; a slow guest moves.
+// logSilence logs twice what QEMU's threads do whose guest has not reported in time. A slow
+// guest computes meanwhile, a guest that hangs computes all the time or not at all. It does
+// not ask QEMU, which may hang itself.
 func logSilence(ctx context.Context, log *slog.Logger, m *machine.Machine) {
 	if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return
 	}
 	for range 2 {
-		ran, _ := m.Domain.Demand()
-		registers, err := m.Domain.Registers()
-		log.Warn("the guest is silent", "vm", m.Plan.Name, "cpuSeconds", ran.Seconds(), "registers", registers, "error", err)
+		threads, err := m.Domain.Threads()
+		log.Warn("the guest is silent", "vm", m.Plan.Name, "threads", threads, "error", err)
 		time.Sleep(time.Second)
 	}
 }

@@ -69,7 +69,7 @@ var phases = []Phase{Leased, Saved, Applied, Attached, Releasing}
 // Key returns the key of the record's VF.
 func (l Lease) Key() Key { return KeyOf(l.VF) }
 
-// same reports whether l and other are the same lease, at whatever step.
+// same reports whether l and other are the same lease, whatever their phases.
 func (l Lease) same(other Lease) bool {
 	return l.Job == other.Job && l.VM == other.VM && l.Index == other.Index && l.Epoch == other.Epoch
 }

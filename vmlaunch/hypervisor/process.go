@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +58,34 @@ func demand(dir string) (sum time.Duration, err error) {
 		sum += ran + waited
 	}
 	return sum, err
+}
+
+// threads returns, for each thread of the process with that directory below /proc, its name,
+// its state (R runs, S sleeps), the kernel function in which it waits (0 if in none), and how
+// long it has run: "CPU 0/TCG R 0 12.3s; ...". See proc(5).
+func threads(dir string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "task", "*"))
+	if err == nil && len(files) == 0 {
+		err = fs.ErrNotExist
+	}
+	lines := make([]string, len(files))
+	for i, file := range files {
+		lines[i] = thread(file)
+	}
+	return strings.Join(lines, "; "), err
+}
+
+// thread returns what [threads] says of one.
+func thread(dir string) string {
+	stat, _ := os.ReadFile(filepath.Join(dir, "stat"))
+	wchan, _ := os.ReadFile(filepath.Join(dir, "wchan"))
+	schedstat, _ := os.ReadFile(filepath.Join(dir, "schedstat"))
+	var ran time.Duration
+	_, _ = fmt.Sscan(string(schedstat), &ran)
+	_, named, _ := strings.Cut(string(stat), "(")
+	name, rest, _ := strings.Cut(named, ") ")
+	state, _, _ := strings.Cut(rest, " ")
+	return fmt.Sprintf("%s %s %s %.1fs", name, state, wchan, ran.Seconds())
 }
 
 // Kill ends every QEMU process of the domains, all at once. It calls ended for each domain

@@ -2,9 +2,12 @@ package hypervisor
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -97,5 +100,15 @@ func TestDomainOf(t *testing.T) {
 		if got := domainOf(dir); got != want {
 			t.Errorf("domainOf(%q) = %q, want %q", words, got, want)
 		}
+	}
+}
+
+func TestThreadsOfAProcess(t *testing.T) {
+	got, err := threads("/proc/self")
+	if err != nil || !regexp.MustCompile(`(^|; )hypervisor.test [RS] \S+ [0-9.]+s(; |$)`).MatchString(got) {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := threads(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a process that has ended: %v", err)
 	}
 }

@@ -49,11 +49,13 @@ func (d *Domain) Demand() (time.Duration, error) {
 	return demand(dir)
 }
 
-// Registers returns what QEMU prints of the registers of the first vCPU: where a guest hangs
-// that says nothing.
-func (d *Domain) Registers() (string, error) {
-	text, err := d.vm.QemuMonitorCommand("info registers", libvirt.DOMAIN_QEMU_MONITOR_COMMAND_HMP)
-	return text, plain(err)
+// Threads returns what the threads of the VM's QEMU do: see [threads].
+func (d *Domain) Threads() (string, error) {
+	dir, err := d.Process()
+	if err != nil {
+		return "", err
+	}
+	return threads(dir)
 }
 
 // PlugVFs gives the running VM virtual functions.
