@@ -13,7 +13,7 @@
 //
 // All memory of a region is allocated when the region is made, and charged to the job's
 // cgroup. A job with too little memory fails then, and not later by the death of a VM.
-// The memory is zero at first. [RegionFile.Wipe] zeroes it again, and so does [Node.Remove].
+// The memory is zero at first. [RegionFile.Wipe] zeroes it again, and so does [Regions.Remove].
 package ivshmem
 
 import (

@@ -39,18 +39,17 @@ func (c Conf) List(name string) []string {
 	return strings.FieldsFunc(c[name], func(r rune) bool { return r == ',' || r == ';' })
 }
 
-// Has reports whether the word is among those of a value.
+// Has reports whether a value's list contains the word.
 func (c Conf) Has(name, word string) bool { return slices.Contains(c.List(name), word) }
 
-// Seconds returns a value such as "60 sec".
+// Seconds returns the number in a value such as "60 sec".
 func (c Conf) Seconds(name string) (int, bool) {
 	number, _, _ := strings.Cut(c[name], " ")
 	n, err := strconv.Atoi(number)
 	return n, err == nil
 }
 
-// KillWait returns the time from TERM to KILL; where it is not among the settings it is
-// Slurm's default.
+// KillWait returns the time from TERM to KILL, or Slurm's default if it is not set.
 func (c Conf) KillWait() time.Duration {
 	if seconds, ok := c.Seconds("KillWait"); ok {
 		return time.Duration(seconds) * time.Second

@@ -56,14 +56,19 @@ const (
 	root  user = "root"
 )
 
+// command runs a shell script as u; see runIn.
+func (u user) command(ctx context.Context, script string, options ...string) *exec.Cmd {
+	args := append([]string{"run", "--user", string(u)}, options...)
+	return exec.CommandContext(ctx, cluster, append(args, "--", "bash", "-c", script)...)
+}
+
 // runIn runs a shell script as u, on the login node or where the further options
 // of `scripts/cluster run` say, with stdin as its standard input.
 func (u user) runIn(t *testing.T, stdin []byte, script string, options ...string) outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	args := append([]string{"run", "--user", string(u)}, options...)
-	c := exec.CommandContext(ctx, cluster, append(args, "--", "bash", "-c", script)...)
+	c := u.command(ctx, script, options...)
 	var stdout, stderr bytes.Buffer
 	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(stdin), &stdout, &stderr
 	err := c.Run()

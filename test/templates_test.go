@@ -3,10 +3,10 @@
 package test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"os/exec"
 	"sync"
 )
 
@@ -33,10 +33,10 @@ func makeTemplates() error {
 }
 
 func (u user) makeTemplate(shape string) error {
-	make := "cd && salloc --quiet --nodes=2 --vm-per-node=1 --time=30 " + shape + " slurmv image warm"
-	out, err := exec.Command(cluster, "run", "--user", string(u), "--", "bash", "-c", make).CombinedOutput()
+	script := "cd && salloc --quiet --nodes=2 --vm-per-node=1 --time=30 " + shape + " slurmv image warm"
+	out, err := u.command(context.Background(), script).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s: %s: %w\n%s", u, make, err, out)
+		return fmt.Errorf("%s: %s: %w\n%s", u, script, err, out)
 	}
 	return nil
 }

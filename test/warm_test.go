@@ -78,13 +78,20 @@ slurm-v-run -Q -n 1 sh -c 'for vm in 0 1 2 3; do ping -c 1 -W 5 vm$vm > /dev/nul
 	other := bob.submit(t, "--nodes=1 --nodelist=n1 --vm-per-node=1 --vm-start=auto --vm-image="+image+warmShape, "slurm-v-run -Q hostname")
 	contains(t, other.completes(), "vm0")
 	contains(t, other.reason(), "VMs are booted, not restored", "no template")
-	theirs := strings.Fields(root.must(t, "ls -d $SLURMV_STATE_DIR/templates/$(id -u alice)/*/", "--node", "n1"))
+	dir := templatesOf(t, image)[0]
 	for _, file := range []string{"saved", "disk.qcow2", "template.json", "seed.iso"} {
-		root.must(t, "test -s "+theirs[0]+file, "--node", "n1") // it is there
-		if o := bob.run(t, "cat "+theirs[0]+file, "--node", "n1"); o.code == 0 || !strings.Contains(o.stderr, "Permission denied") {
+		root.must(t, "test -s "+dir+"/"+file, "--node", "n1") // it is there
+		if o := bob.run(t, "cat "+dir+"/"+file, "--node", "n1"); o.code == 0 || !strings.Contains(o.stderr, "Permission denied") {
 			t.Errorf("bob reads %s of alice's template", file)
 		}
 	}
+}
+
+// templatesOf returns the directories of alice's templates of an image on n1. Beside them
+// may be drafts, and templates of other tests.
+func templatesOf(t *testing.T, image string) []string {
+	t.Helper()
+	return strings.Fields(root.must(t, "dirname $(grep -l "+image+" $SLURMV_STATE_DIR/templates/$(id -u alice)/*/template.json)", "--node", "n1"))
 }
 
 // checkUnlike checks that n VMs have nothing in common that must be a machine's own.
@@ -140,7 +147,9 @@ func TestWarmFallsBack(t *testing.T) {
 	refused := alice.run(t, "sbatch "+options+" --vm-start=warm --vm-user-data=/etc/hostname --wrap=true")
 	contains(t, refused.stderr, "--vm-start", "--vm-user-data")
 
-	root.must(t, "for f in $(grep -l "+image+" $SLURMV_STATE_DIR/templates/$(id -u alice)/*/template.json); do truncate -s 200000 $(dirname $f)/saved; done", "--node", "n1")
+	for _, dir := range templatesOf(t, image) {
+		root.must(t, "truncate -s 200000 "+dir+"/saved", "--node", "n1")
+	}
 	contains(t, start(" --vm-start=auto"), "VM is booted, not restored")
 	contains(t, boots(" --vm-start=auto"), "VMs are booted, not restored") // it is not tried twice
 	contains(t, start(" --vm-start=warm"), "VMs are restored")

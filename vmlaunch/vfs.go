@@ -32,7 +32,7 @@ func (v *VMs) leaseVFs(ctx context.Context) error {
 	return v.journal.Done(recordVFs, v.Plan.Job.ID.String())
 }
 
-// vfDemand is the job's claim on the node's pool.
+// vfDemand is what the job wants of the node's pool.
 func vfDemand(p plan.Plan) vfpool.Demand {
 	d := vfpool.Demand{Job: p.Job.ID, VLAN: p.VLAN, Owner: p.Owner.IDs()}
 	for _, vm := range p.VMs {

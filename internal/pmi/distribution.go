@@ -25,8 +25,8 @@ func ParseDistribution(text string) (Distribution, error) {
 // VMOf returns the index of the VM that runs a task, among the vms of a node. localID
 // (SLURM_LOCALID) is the task's number among the localTasks tasks on the node. Blocks
 // differ by one task at most, and the first VMs get the larger ones. This is the only
-// of distribution of distribution: the node agent starts tasks by it, and [Mapping.ToVMs] tells MPI about
-// it.
+// rule of distribution: the node agent starts tasks by it, and [Mapping.ToVMs] tells MPI
+// about it.
 func VMOf(localID, localTasks, vms int, dist Distribution) int {
 	if dist == DistCyclic {
 		return localID % vms

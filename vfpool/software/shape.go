@@ -58,8 +58,8 @@ func (p pf) quantum(rate uint64) uint32 {
 	return uint32(min(max(float64(rate)*turn, leastQuantum), math.MaxInt32))
 }
 
-// minimum and maximum are the inverse of htbClass. They return 0 for a rate up to the share,
-// and for a ceiling equal to the PF's rate: htbClass makes the same class of these and of
+// minimum and maximum are the inverse of shape. They return 0 for a rate up to the share,
+// and for a ceiling equal to the PF's rate: shape makes the same class of these and of
 // none.
 func (p pf) minimum(s htbClass) uint32 {
 	if s.rate <= p.share() {

@@ -124,7 +124,7 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// read returns the VF's setter as the PF reports them, or ErrUnreadable.
+// read returns the VF's settings as the PF reports them, or ErrUnreadable.
 func (o setter) read(ctx context.Context) (s device.Settings, err error) {
 	if o.pf.Caps == (device.Caps{}) {
 		return device.Settings{}, nil // such a PF may not even have a network interface
@@ -136,7 +136,7 @@ func (o setter) read(ctx context.Context) (s device.Settings, err error) {
 	return s, err
 }
 
-// untouched returns the setter of a new VF. They are restored if the kernel cannot
+// untouched returns the settings of a new VF. They are restored if the kernel cannot
 // report the original ones.
 func (o setter) untouched() device.Settings {
 	return device.Settings{MAC: zeroMAC, SpoofCheck: o.pf.Caps.SpoofCheck, Link: device.LinkAuto}
@@ -152,7 +152,7 @@ func (o setter) readBack(want device.Settings) func(context.Context) error {
 	}
 }
 
-// compare returns errNotYet if the setter differ: some drivers apply them only after
+// compare returns errNotYet if the settings differ: some drivers apply them only after
 // the VF's reset.
 func (o setter) compare(ctx context.Context, want device.Settings) error {
 	got, err := o.read(ctx)

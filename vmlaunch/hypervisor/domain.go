@@ -40,8 +40,6 @@ func (p describer) domain(vm plan.VM, vfs []vfpool.Grant) *libvirtxml.Domain {
 		OnCrash:    "destroy",
 		Devices:    &libvirtxml.DomainDeviceList{Emulator: p.QEMU.Emulator, MemBalloon: &libvirtxml.DomainMemBalloon{Model: "none"}},
 		SecLabel:   []libvirtxml.DomainSecLabel{p.label()},
-
-		QEMUCommandline: p.commandLine(),
 	}
 	p.addHugePages(d)
 	p.addPinning(d, vm)
@@ -53,15 +51,20 @@ func (p describer) domain(vm plan.VM, vfs []vfpool.Grant) *libvirtxml.Domain {
 	p.addPorts(d, vm)
 	p.addMounts(d)
 	p.addEntropy(d)
+	if p.Hardware.Accel == config.AccelTCG {
+		d.QEMUCommandline = p.commandLine()
+	}
 	return d
 }
 
-// commandLine holds QEMU's options that libvirt has no words for.
-func (p describer) commandLine() *libvirtxml.DomainQEMUCommandline {
-	if p.Hardware.Accel != config.AccelTCG {
-		return &libvirtxml.DomainQEMUCommandline{}
+// commandLine holds QEMU's options that libvirt has no words for: what emulation needs, and extra.
+func (p describer) commandLine(extra ...string) *libvirtxml.DomainQEMUCommandline {
+	line := &libvirtxml.DomainQEMUCommandline{Args: arguments(extra...)}
+	if p.Hardware.Accel == config.AccelTCG {
+		line.Args = append(line.Args, arguments(inlineQueues...)...)
+		line.Envs = oneArena
 	}
-	return &libvirtxml.DomainQEMUCommandline{Args: arguments(inlineQueues...), Envs: oneArena}
+	return line
 }
 
 func domainType(accel config.Accel) string {

@@ -47,45 +47,43 @@ func domainOf(dir string) string {
 // Documentation/scheduler/sched-stats.rst). dir is the process's directory below /proc.
 // Ended threads do not count.
 func demand(dir string) (sum time.Duration, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, "task", "*", "schedstat"))
-	if err == nil && len(files) == 0 {
-		err = fs.ErrNotExist
-	}
-	for _, file := range files {
-		var ran, waited time.Duration
-		text, _ := os.ReadFile(file)
-		_, _ = fmt.Sscan(string(text), &ran, &waited)
+	tasks, err := tasksOf(dir)
+	for _, task := range tasks {
+		ran, waited := schedstat(task)
 		sum += ran + waited
 	}
 	return sum, err
+}
+
+// tasksOf returns the directories below /proc of the threads of a process.
+func tasksOf(dir string) ([]string, error) {
+	tasks, err := filepath.Glob(filepath.Join(dir, "task", "*"))
+	if err == nil && len(tasks) == 0 {
+		err = fs.ErrNotExist
+	}
+	return tasks, err
+}
+
+func schedstat(task string) (ran, waited time.Duration) {
+	text, _ := os.ReadFile(filepath.Join(task, "schedstat"))
+	_, _ = fmt.Sscan(string(text), &ran, &waited)
+	return ran, waited
 }
 
 // threads returns, for each thread of the process with that directory below /proc, its name,
 // its state (R runs, S sleeps), the kernel function in which it waits (0 if in none), and how
 // long it has run: "CPU 0/TCG R 0 12.3s; ...". See proc(5).
 func threads(dir string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "task", "*"))
-	if err == nil && len(files) == 0 {
-		err = fs.ErrNotExist
-	}
-	lines := make([]string, len(files))
-	for i, file := range files {
-		lines[i] = thread(file)
+	tasks, err := tasksOf(dir)
+	lines := make([]string, len(tasks))
+	for i, task := range tasks {
+		text, _ := os.ReadFile(filepath.Join(task, "status"))
+		status := process.ParseStatus(string(text))
+		wchan, _ := os.ReadFile(filepath.Join(task, "wchan"))
+		ran, _ := schedstat(task)
+		lines[i] = fmt.Sprintf("%s %.1s %s %.1fs", strings.Join(status["Name"], " "), strings.Join(status["State"], " "), wchan, ran.Seconds())
 	}
 	return strings.Join(lines, "; "), err
-}
-
-// thread returns what [threads] says of one.
-func thread(dir string) string {
-	stat, _ := os.ReadFile(filepath.Join(dir, "stat"))
-	wchan, _ := os.ReadFile(filepath.Join(dir, "wchan"))
-	schedstat, _ := os.ReadFile(filepath.Join(dir, "schedstat"))
-	var ran time.Duration
-	_, _ = fmt.Sscan(string(schedstat), &ran)
-	_, named, _ := strings.Cut(string(stat), "(")
-	name, rest, _ := strings.Cut(named, ") ")
-	state, _, _ := strings.Cut(rest, " ")
-	return fmt.Sprintf("%s %s %s %.1fs", name, state, wchan, ran.Seconds())
 }
 
 // Kill ends every QEMU process of the domains, all at once. It calls ended for each domain

@@ -40,7 +40,7 @@ func (p describer) template(vm plan.VM, nothing string, room ivshmem.Region) *li
 	p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // the devices' bridge must be there
 	d := p.domain(vm, nil)
 	d.GenID = &libvirtxml.DomainGenID{Value: uuid.NewString()}
-	d.QEMUCommandline.Args = append(d.QEMUCommandline.Args, arguments(quietNICs...)...)
+	d.QEMUCommandline = p.commandLine(quietNICs...)
 	d.Devices.Shmems = []libvirtxml.DomainShmem{*shmemDevice(room)}
 	placeOnRoot(d)
 	for i := range p.Warm.DeviceSlots {

@@ -124,7 +124,7 @@ func (s *claimStep) start() error {
 	return errors.Join(err, unix.SetNonblock(int(out.Fd()), true))
 }
 
-// keep keeps both pipes open when this process becomes srun: the claimStep would otherwise be
+// keep keeps both pipes open when this process becomes srun: the step would otherwise be
 // killed by its next write.
 func (s *claimStep) keep() error {
 	_, err := unix.Dup(int(s.life.Fd()))
