@@ -57,7 +57,7 @@ func TestDoorJudgesBeforeItReads(t *testing.T) {
 	if err := os.Chmod(socket, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	before := descriptors(t, agent, "")
+	before, sockets := descriptors(t, agent, ""), descriptors(t, agent, "socket:")
 	if got := call(t, socket, proc, play.Stranger, 7, "hold 300"); got != "0 kept" {
 		t.Errorf("another user: %s", got)
 	}
@@ -69,7 +69,6 @@ func TestDoorJudgesBeforeItReads(t *testing.T) {
 	if got := call(t, socket, proc, play.Stranger, 7, "ps"); got != "job 7 belongs to alice" {
 		t.Errorf("another user is told %q", got)
 	}
-	sockets := descriptors(t, agent, "socket:")
 	if got := call(t, socket, proc, play.Owner, 7, "hold 20"); got != "20 kept" {
 		t.Errorf("the owner: %s", got)
 	}
