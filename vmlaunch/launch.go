@@ -54,11 +54,26 @@ func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurmctl
 	v := newVMs(s, p, slurm, j, clock, progress)
 	if err := v.launch(ctx); err != nil {
 		v.Log.Error("launch", "error", err)
-		v.close()
 		// The cause of the failure may be that ctx has ended.
-		return nil, errors.Join(err, s.reclaim(context.WithoutCancel(ctx), j))
+		return nil, errors.Join(err, v.giveUp(context.WithoutCancel(ctx)))
 	}
 	return v, nil
+}
+
+// giveUp gives back everything that a launch took. When libvirt in this process notices the
+// end of a QEMU, it writes to the job's directories and makes those that are missing. So
+// giveUp waits until libvirt has done that, and reclaims only then.
+func (v *VMs) giveUp(ctx context.Context) error {
+	v.close()
+	if err := endDomains(ctx, v.journal); err != nil {
+		v.Log.Warn("reclaim tries again", "error", err)
+	}
+	for _, m := range v.Machines {
+		if m.Domain != nil {
+			m.Domain.End()
+		}
+	}
+	return v.store.reclaim(ctx, v.journal)
 }
 
 // decide does everything that needs no lock: it checks the request and plans.

@@ -139,6 +139,16 @@ var agentMutants = []Mutant{
 		Kind:    Slow,
 	},
 	{
+		Name:    "libvirt-ends-before-reclaim",
+		Defence: "A launch that fails lets libvirt finish before it reclaims, so that libvirt makes no directory again.",
+		File:    "vmlaunch/launch.go",
+		Old:     "\t\t\tm.Domain.End()",
+		New:     "\t\t\t_ = m.Domain",
+		Package: "vmlaunch",
+		Test:    "TestQEMUOfAJob",
+		Kind:    Slow,
+	},
+	{
 		Name:    "qemu-is-looked-at",
 		Defence: "A QEMU that is more than its owner is not left running.",
 		File:    "vmlaunch/launch.go",
