@@ -37,7 +37,7 @@ func TestALostPartLosesItsMessage(t *testing.T) {
 
 // A message that would become too much is given up before it has.
 func TestAMessageThatBecomesTooMuch(t *testing.T) {
-	bomb := deflate(make([]byte, 256<<20))
+	bomb := deflate(make([]byte, 4*maxBody))
 	f := Frames{Message: func(m Message) { t.Errorf("message of %d bytes", len(m.Body)) }}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -187,7 +187,7 @@ func TestLargestJobs(t *testing.T) {
 	for i := range free {
 		free[i].NUMA = i % 2
 	}
-	for range 20 {
+	for range 5 {
 		var vfs []jobspec.VF
 		for i := range 16 {
 			vfs = append(vfs, jobspec.VF{MinMbps: uint32(r.IntN(1400)), Spread: i < 8 && r.IntN(2) == 0})
