@@ -256,7 +256,8 @@ func TestAttackOnClean(t *testing.T) {
 	node := j.where()
 	region := filepath.Base(root.must(t, "ls /dev/shm/slurmv-*-"+j.id+".0-0-*", "--node", node))
 	place := strings.Split(region, "-")[1]
-	junk := fmt.Sprintf("/dev/shm/slurmv-%s-1.0-0-%s", place, strings.Repeat("a", 26))
+	// An orphan's job has ended; this one never was.
+	junk := fmt.Sprintf("/dev/shm/slurmv-%s-60000000.0-0-%s", place, strings.Repeat("a", 26))
 	if leased := bob.attack(t, node, probe+" lease "+junk); leased.said != "got a lease" {
 		t.Fatalf("the attack did not start: %q", leased.said)
 	}

@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 )
 
@@ -63,6 +65,36 @@ func (j *job) checkClocks(n int) {
 			j.t.Errorf("the clock of %s runs %.4f (±%.4f) times as fast as the node's", vm.VM, vm.Clock.Rate, vm.Clock.Error)
 		}
 	}
+}
+
+// rates are the clock rates of all VMs of this run, as the agents have measured them.
+type rates struct {
+	mu  sync.Mutex
+	all []float64
+}
+
+var guestClocks rates
+
+var rateInLog = regexp.MustCompile(`rate="(\S+) `)
+
+// add notes what a job's agents have logged.
+func (r *rates) add(log string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, found := range rateInLog.FindAllStringSubmatch(log, -1) {
+		if rate, err := strconv.ParseFloat(found[1], 64); err == nil {
+			r.all = append(r.all, rate)
+		}
+	}
+}
+
+func (r *rates) String() string {
+	if len(r.all) == 0 {
+		return "clocks: none was measured"
+	}
+	slices.Sort(r.all)
+	return fmt.Sprintf("clocks: of %d VMs, the slowest runs %.3f and the fastest %.3f times as fast as its node's",
+		len(r.all), r.all[0], r.all[len(r.all)-1])
 }
 
 // tellUptimes prints the uptimes of the job's VMs twice, and between which times of the

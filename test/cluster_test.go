@@ -38,7 +38,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	fmt.Println(&guestClocks)
+	os.Exit(code)
 }
 
 // An outcome is what a command on the cluster did.
@@ -108,13 +110,14 @@ type job struct {
 // small is a VM job that starts quickly: one VM on one node.
 const small = "--nodes=1 --vm-per-node=1 --memory-per-vm=384M --time=30"
 
-// submit submits a batch script in a directory of its own; options are sbatch's.
-// When the test ends the job is cancelled and the nodes are checked for leaks.
+// submit submits a batch script in a directory of its own; options are sbatch's. The job
+// has the test's name, for squeue and sacct. When the test ends the job is cancelled and the
+// nodes are checked for leaks.
 func (u user) submit(t *testing.T, options, script string) *job {
 	t.Helper()
 	dir := u.must(t, "mktemp -d ~/job-XXXXXX")
 	u.writeFile(t, dir+"/script", "#!/bin/bash\n"+script)
-	id := u.must(t, fmt.Sprintf("cd %s && sbatch --parsable --output=out %s script", dir, options))
+	id := u.must(t, fmt.Sprintf("cd %s && sbatch --parsable --output=out --job-name=%s %s script", dir, t.Name(), options))
 	j := &job{t, u, id, dir}
 	t.Cleanup(j.finish)
 	return j
@@ -133,6 +136,7 @@ func (j *job) finish() {
 	j.user.run(j.t, "scancel "+j.id)
 	j.await("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL")
 	checkLeaks(j.t, j.id)
+	guestClocks.add(j.user.run(j.t, "grep -hs 'clock measured' "+j.dir+"/slurmv-"+j.id+"/*/agent.log").stdout)
 	if j.t.Failed() {
 		j.keep()
 		return
