@@ -38,7 +38,13 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+	stop, err := states.follow()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
+	stop()
 	fmt.Println(&guestClocks)
 	os.Exit(code)
 }
@@ -163,17 +169,11 @@ func (j *job) keep() {
 // state is what slurmctld says, such as RUNNING.
 func (j *job) state() string {
 	j.t.Helper()
-	return field(j.user.must(j.t, "scontrol show job "+j.id), "JobState")
-}
-
-// over reports whether the job will not change any more.
-func (j *job) over() bool {
-	j.t.Helper()
-	switch j.state() {
-	case "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "REQUEUED", "REQUEUE_HOLD":
-		return false
+	state, err := states.of(j.id)
+	if err != nil {
+		j.t.Fatal(err)
 	}
-	return true
+	return state
 }
 
 // exitCode is slurmctld's "code:signal".
@@ -215,7 +215,7 @@ func (j *job) awaitOutput(text string) {
 func (j *job) eventually(what string, done func() bool) {
 	j.t.Helper()
 	over := false
-	if !poll(func() bool { over = j.over(); return done() || over }) || over && !done() {
+	if !poll(func() bool { over = isOver(j.state()); return done() || over }) || over && !done() {
 		j.t.Fatalf("job %s never %s\nstate: %s\noutput: %s", j.id, what, j.state(), j.output())
 	}
 }
@@ -233,19 +233,30 @@ func poll(done func() bool) bool {
 // output is what the batch script has printed so far.
 func (j *job) output() string {
 	j.t.Helper()
-	return j.user.run(j.t, "cat "+j.dir+"/out 2>/dev/null").stdout
+	return j.read("out")
 }
 
-// file reads a file of the job's directory.
+// file returns a file of the job's directory, without space at its ends.
 func (j *job) file(name string) string {
 	j.t.Helper()
-	return j.user.must(j.t, "cat "+j.dir+"/"+name)
+	text, err := os.ReadFile(filepath.Join(j.dir, name))
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// read returns what a file of the job's directory has so far; a file that is not there has nothing.
+func (j *job) read(name string) string {
+	text, _ := os.ReadFile(filepath.Join(j.dir, name))
+	return string(text)
 }
 
 // exists reports whether the job's directory has a file.
 func (j *job) exists(name string) bool {
 	j.t.Helper()
-	return j.user.run(j.t, "test -e "+j.dir+"/"+name).code == 0
+	_, err := os.Stat(filepath.Join(j.dir, name))
+	return err == nil
 }
 
 // completes waits for a normal end and returns the output.

@@ -32,7 +32,7 @@ touch done
 until [ -e go ]; do sleep 0.3; done`
 	first, second := alice.submit(t, small, script), alice.submit(t, small, script)
 	for _, j := range []*job{first, second} {
-		j.eventually("runs its program", func() bool { return alice.run(t, "[ -e "+j.dir+"/done ]").code == 0 })
+		j.eventually("runs its program", func() bool { return j.exists("done") })
 	}
 	alice.must(t, "touch "+first.dir+"/go "+second.dir+"/go")
 	cpus := map[string]bool{}
@@ -228,7 +228,7 @@ func TestSuspendAndResume(t *testing.T) {
 slurm-v-run -Q sh -c 'cat /proc/sys/kernel/random/boot_id > before; while [ ! -e go ]; do echo tick >> ticks; sleep 0.5; done; echo "status of the loop: 0"'
 slurm-v-run -Q cat /proc/sys/kernel/random/boot_id > after
 cmp before after && echo "the same VM"`)
-	ticks := func() int { return len(alice.run(t, "cat "+j.dir+"/ticks").stdout) }
+	ticks := func() int { return len(j.read("ticks")) }
 	j.eventually("ticks", func() bool { return ticks() > 0 })
 
 	root.must(t, "scontrol suspend "+j.id)

@@ -25,8 +25,8 @@ func (u user) shareMemory(t *testing.T, script string) *job {
 // reports waits until the job's guests have written a line and returns it.
 func (j *job) reports(file string) string {
 	j.t.Helper()
-	j.eventually("writes "+file, func() bool { return strings.Contains(j.user.run(j.t, "cat "+j.dir+"/"+file).stdout, "\n") })
-	return strings.TrimSpace(j.file(file))
+	j.eventually("writes "+file, func() bool { return strings.Contains(j.read(file), "\n") })
+	return j.file(file)
 }
 
 // The VMs of a job on a node have the same memory, all of it and nothing beyond; and
