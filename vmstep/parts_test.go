@@ -1,7 +1,10 @@
 package vmstep
 
 import (
+	"bytes"
+	"compress/flate"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -35,9 +38,23 @@ func TestALostPartLosesItsMessage(t *testing.T) {
 	}
 }
 
+// deflatedZeros returns messages of maxBody zeros each, deflated, as one without an end.
+func deflatedZeros(t *testing.T, messages int) []byte {
+	t.Helper()
+	var one bytes.Buffer
+	w, err := flate.NewWriter(&one, flate.BestSpeed)
+	if err == nil {
+		_, err = w.Write(make([]byte, maxBody))
+	}
+	if err = errors.Join(err, w.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	return append([]byte{deflated, 0x01}, bytes.Repeat(one.Bytes(), messages)...)
+}
+
 // A message that would become too much is given up before it has.
 func TestAMessageThatBecomesTooMuch(t *testing.T) {
-	bomb := deflate(make([]byte, 4*maxBody))
+	bomb := deflatedZeros(t, 13)
 	f := Frames{Message: func(m Message) { t.Errorf("message of %d bytes", len(m.Body)) }}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
