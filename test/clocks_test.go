@@ -3,6 +3,7 @@
 package test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -15,12 +16,12 @@ import (
 	"testing"
 )
 
-// keepBusy has a process compute on every CPU of the machine until the test ends.
-func keepBusy(t *testing.T) {
+// keepBusy has a process compute on every CPU of the machine until the context ends.
+func keepBusy(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const compute = "while kill -0 $PPID 2>/dev/null; do n=0; while [ $n -lt 20000 ]; do n=$((n+1)); done; done"
 	for range runtime.NumCPU() {
-		c := exec.CommandContext(t.Context(), "sh", "-c", compute)
+		c := exec.CommandContext(ctx, "sh", "-c", compute)
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -146,11 +147,22 @@ func checkUptimes(t *testing.T, out string) {
 // their neighbours and with other processes. Those that boot have measured their clocks
 // meanwhile; those from a template have its clock.
 func TestClocksOfVMsThatStartOnABusyMachine(t *testing.T) {
-	keepBusy(t)
+	busy, quiet := context.WithCancel(t.Context())
+	keepBusy(busy, t)
+	var starting sync.WaitGroup
+	starting.Add(2)
+	go func() {
+		starting.Wait()
+		quiet()
+	}()
 	for _, start := range []string{"cold", "warm"} {
 		t.Run(start, func(t *testing.T) {
 			t.Parallel()
+			started := sync.OnceFunc(starting.Done)
+			t.Cleanup(started)
 			j := alice.submit(t, "--nodes=2 --vm-per-node=2 --vm-start="+start+warmShape, tellUptimes)
+			j.eventually("has VMs", func() bool { return j.exists("end0") })
+			started()
 			j.awaitOutput("told")
 			j.checkClocks(4)
 			checkUptimes(t, j.output())

@@ -68,9 +68,18 @@ func refused(t *testing.T, image, name string) {
 	}
 }
 
+// killAgent kills the agent of a job on the node where it runs, and no agent of another
+// cluster.
+func killAgent(job string) string {
+	return `for p in $(pgrep -f "^[^ ]*/slurmv-agent launch"); do
+	if [[ /proc/$p/ns/net -ef /proc/self/ns/net ]] && grep -qz "^SLURMV_JOB=` + job + `$" /proc/$p/environ; then kill -KILL $p; fi
+done`
+}
+
 // The agent is killed while it copies, by the pace of a file server that stops.
 // Nothing is left but what the next job needs: it copies anew.
 func TestAnAgentIsKilledWhileItCopies(t *testing.T) {
+	t.Parallel()
 	image := alice.remoteImage(t)
 	options := small + " --nodelist=n1 --no-requeue --vm-image=" + image
 	killed := alice.submit(t, options, "slurm-v-run hostname")
@@ -78,9 +87,7 @@ func TestAnAgentIsKilledWhileItCopies(t *testing.T) {
 for i in $(seq 6000); do compgen -G "$SLURMV_STATE_DIR/images/*/holders/%[1]s.*" >/dev/null &&
 	compgen -G "$SLURMV_STATE_DIR/images/*/0.partial" >/dev/null && break; sleep 0.01; done
 kill -STOP $server; ls $SLURMV_STATE_DIR/images/*/0.partial
-for p in $(pgrep -f "^[^ ]*/slurmv-agent launch"); do # of this node, not of another cluster
-	if [[ /proc/$p/ns/net -ef /proc/self/ns/net ]] && grep -qz "^SLURMV_JOB=%[1]s$" /proc/$p/environ; then kill -KILL $p; fi
-done`, killed.id), "--node", "n1")
+%[2]s`, killed.id, killAgent(killed.id)), "--node", "n1")
 	if s := killed.await("COMPLETED", "FAILED"); s != "FAILED" {
 		t.Errorf("the job of the killed agent is %s", s)
 	}

@@ -187,18 +187,19 @@ func TestTemplatesByCommand(t *testing.T) {
 // The agent is killed while it makes a template. Nothing of it is left, and nobody ever
 // gets VMs from half of one.
 func TestCrashWhileATemplateIsMade(t *testing.T) {
-	image := ownImage(t, alice)
+	t.Parallel()
+	image := ownImage(t, bob) // no other test makes a template for bob
 	options := "--nodes=1 --nodelist=n2 --vm-per-node=1 --vm-start=warm --vm-image=" + image + warmShape
-	j := alice.submit(t, options, "slurm-v-run hostname")
-	drafts := "ls -d $SLURMV_STATE_DIR/templates/*/*.draft 2>/dev/null"
+	j := bob.submit(t, options, "slurm-v-run hostname")
+	drafts := "ls -d $SLURMV_STATE_DIR/templates/$(id -u bob)/*.draft 2>/dev/null"
 	j.eventually("begins a template", func() bool { return root.run(t, drafts, "--node", "n2").stdout != "" })
-	root.must(t, "kill -9 $(pgrep -f '[s]lurmv-agent launch.*--config "+clusterDir()+"')", "--node", "n2")
+	root.must(t, killAgent(j.id), "--node", "n2")
 	j.await("FAILED", "CANCELLED", "NODE_FAIL")
 	j.finish()
 	if left := root.run(t, drafts, "--node", "n2").stdout; left != "" {
 		t.Errorf("left: %s", left)
 	}
-	next := alice.submit(t, options, "slurm-v-run -Q hostname")
+	next := bob.submit(t, options, "slurm-v-run -Q hostname")
 	contains(t, next.completes(), "vm0")
 }
 
