@@ -65,9 +65,7 @@ func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurmctl
 // giveUp waits until libvirt has done that, and reclaims only then.
 func (v *VMs) giveUp(ctx context.Context) error {
 	v.close()
-	if err := endDomains(ctx, v.journal); err != nil {
-		v.Log.Warn("reclaim tries again", "error", err)
-	}
+	_ = endDomains(ctx, v.journal) // reclaim tries again, and reports
 	for _, m := range v.Machines {
 		if m.Domain != nil {
 			m.Domain.End()
