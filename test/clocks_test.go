@@ -147,6 +147,7 @@ func checkUptimes(t *testing.T, out string) {
 // their neighbours and with other processes. Those that boot have measured their clocks
 // meanwhile; those from a template have its clock.
 func TestClocksOfVMsThatStartOnABusyMachine(t *testing.T) {
+	t.Parallel()
 	busy, quiet := context.WithCancel(t.Context())
 	keepBusy(busy, t)
 	var starting sync.WaitGroup

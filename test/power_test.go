@@ -7,39 +7,32 @@ import (
 	"testing"
 )
 
-// A node loses its power. Nothing of the job is left on it when it is back and has
-// been cleaned, as its health check does.
-
-const onBothNodes = "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=30 --no-requeue"
-
+// A node loses its power. With --no-kill a job goes on with the VMs that it still has. Nothing
+// of the jobs is left on the node when it is back and has been cleaned, as its health check
+// does.
 func TestNodeGoesDown(t *testing.T) {
-	j := alice.submit(t, onBothNodes, "slurm-v-run sh -c 'echo up; sleep 300'")
-	j.awaitOutput("up")
-	restore := powerCut(t, "n2")
-	j.await("NODE_FAIL", "FAILED", "CANCELLED")
-	restore(j)
-}
-
-// With --no-kill the job goes on with the VMs it still has.
-func TestNodeGoesDownWithNoKill(t *testing.T) {
-	j := alice.submit(t, onBothNodes+" --no-kill", `
+	const onBothNodes = "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=30 --no-requeue"
+	ends := alice.submit(t, onBothNodes, "slurm-v-run sh -c 'echo up; sleep 300'")
+	goesOn := alice.submit(t, onBothNodes+" --no-kill", `
 slurm-v-run sh -c 'echo up'
 until [ -e cut ]; do sleep 0.5; done
 slurm-v-run -Q -N1 -n1 -w n1 sh -c 'echo still in $(hostname)'`)
-	j.awaitOutput("up")
+	ends.awaitOutput("up")
+	goesOn.awaitOutput("up")
 	restore := powerCut(t, "n2")
-	alice.must(t, "touch "+j.dir+"/cut")
-	contains(t, j.completes(), "still in vm0")
-	restore(j)
+	ends.await("NODE_FAIL", "FAILED", "CANCELLED")
+	alice.must(t, "touch "+goesOn.dir+"/cut")
+	contains(t, goesOn.completes(), "still in vm0")
+	restore(ends, goesOn)
 }
 
 // powerCut cuts the power of a node. The function it returns gives it back and
-// cleans what the job has left there.
-func powerCut(t *testing.T, node string) (restore func(*job)) {
+// cleans what the jobs have left there.
+func powerCut(t *testing.T, node string) (restore func(...*job)) {
 	t.Helper()
 	clusterNode(t, node, "off")
 	root.must(t, "scontrol update nodename="+node+" state=down reason=test")
-	return func(j *job) {
+	return func(jobs ...*job) {
 		t.Helper()
 		clusterNode(t, node, "on")
 		root.run(t, "scontrol update nodename="+node+" state=resume")
@@ -50,11 +43,13 @@ func powerCut(t *testing.T, node string) (restore func(*job)) {
 		}
 		// Slurm may have had the epilog do it, or still take the job for a running one:
 		// so what counts is that nothing is left in the end.
-		if !poll(func() bool {
-			root.must(t, "slurmv clean --node-name "+node, "--node", node)
-			return exec.Command("../scripts/leaks", j.id).Run() == nil
-		}) {
-			t.Errorf("slurmv clean leaves something of job %s", j.id)
+		for _, j := range jobs {
+			if !poll(func() bool {
+				root.must(t, "slurmv clean --node-name "+node, "--node", node)
+				return exec.Command("../scripts/leaks", j.id).Run() == nil
+			}) {
+				t.Errorf("slurmv clean leaves something of job %s", j.id)
+			}
 		}
 	}
 }
