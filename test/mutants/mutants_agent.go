@@ -238,7 +238,7 @@ var agentMutants = []Mutant{
 		Defence: "A serving agent bounds what QEMU prints.",
 		File:    "vmlaunch/serve/serve.go",
 		Old:     "\tgo hypervisor.BoundLogs(ctx, s.plan.EmulatorLogs(), s.set.Log)\n",
-		New:     "",
+		New:     "\t_ = hypervisor.BoundLogs\n",
 		Package: "vmlaunch/serve",
 		Test:    "TestServeBoundsEmulatorLogs",
 	},
