@@ -15,13 +15,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"kernel.org/pub/linux/libs/security/libcap/cap"
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/internal/play"
-	"github.com/slurm-v/slurm-v/internal/privileges"
 	"github.com/slurm-v/slurm-v/internal/process"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
@@ -52,7 +50,8 @@ func TestQEMUOfAJob(t *testing.T) {
 		// And whatever mode libvirt gives them:
 		{"stranger at the channel", no}, {"stranger at the console", no}, {"stranger at the monitor", no},
 		{"owner at the channel", no}, {"owner at the console", no}, {"owner at the monitor", yes},
-		{"agent's privileges", "CapInh 0000000000000000 CapPrm 0000000000000020 CapEff 0000000000000020 CapBnd 0000000000000000 CapAmb 0000000000000000 NoNewPrivs 1"},
+		// KILL, and NET_ADMIN until the addresses of the job's other nodes have come.
+		{"agent's privileges", "CapInh 0000000000000000 CapPrm 0000000000001020 CapEff 0000000000001020 CapBnd 0000000000000000 CapAmb 0000000000000000 NoNewPrivs 1"},
 		{"end", "failed: its QEMU process ended"},
 	})
 }
@@ -203,7 +202,7 @@ func knockAs(t *testing.T, sockets [][2]string, who string, uid uint32) {
 	}
 }
 
-// watchEnd gives up privileges and has the owner kill QEMU.
+// watchEnd serves, for which the agent gives up privileges, and has the owner kill QEMU.
 func watchEnd(t *testing.T, v *VMs, proc string) {
 	t.Helper()
 	owner := exec.Command("sh", "-c", "read go; kill -KILL "+filepath.Base(proc))
@@ -211,7 +210,15 @@ func watchEnd(t *testing.T, v *VMs, proc string) {
 	in, err := owner.StdinPipe()
 	must(t, err)
 	must(t, owner.Start())
-	must(t, privileges.Shed([]cap.Value{cap.KILL}))
+	served, ready := make(chan error, 1), make(chan struct{})
+	serving, stop := context.WithCancel(context.Background())
+	defer stop()
+	go func() { served <- v.Serve(serving, func() { close(ready) }) }()
+	select {
+	case <-ready:
+	case err := <-served:
+		t.Fatal(err)
+	}
 	fmt.Println("agent's privileges:", play.Privileges(t, "/proc/self/task/*/status"))
 	fmt.Fprintln(in, "go")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
