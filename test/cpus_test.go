@@ -163,7 +163,7 @@ done 2> /dev/null | awk -v hz=$(getconf CLK_TCK) '{s += $12+$13+$14+$15} END {pr
 		}
 		return seconds
 	}
-	poll(func() bool { return computed() > 30 }) // 5 % of it are more than what the step does besides
+	poll(func() bool { return computed() > 60 }) // 5 % of it are more than what the step does besides
 	alice.must(t, "touch "+j.dir+"/go")
 	j.awaitOutput("burnt")
 	kernel := computed()
