@@ -214,9 +214,9 @@ func (j *job) awaitOutput(text string) {
 // eventually waits for what a job that is not over yet will do.
 func (j *job) eventually(what string, done func() bool) {
 	j.t.Helper()
-	over := false
-	if !poll(func() bool { over = isOver(j.state()); return done() || over }) || over && !done() {
-		j.t.Fatalf("job %s never %s\nstate: %s\noutput: %s", j.id, what, j.state(), j.output())
+	state := ""
+	if !poll(func() bool { state = j.state(); return done() || isOver(state) }) || isOver(state) && !done() {
+		j.t.Fatalf("job %s never %s\nstate: %s, and now %s\noutput: %s", j.id, what, state, j.state(), j.output())
 	}
 }
 

@@ -78,10 +78,11 @@ func (b *board) of(job string) (string, error) {
 	return b.states[job], b.err
 }
 
-// isOver reports whether a job in that state will not change any more.
+// isOver reports whether a job in that state will not change any more. A job that slurmctld does
+// not list has no state, and is not over.
 func isOver(state string) bool {
 	switch state {
-	case "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "REQUEUED", "REQUEUE_HOLD":
+	case "", "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "REQUEUED", "REQUEUE_HOLD":
 		return false
 	}
 	return true
