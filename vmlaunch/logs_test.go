@@ -52,27 +52,27 @@ func TestLogsStayInTheJobsDirectory(t *testing.T) {
 	}{
 		"nothing": {func(string) error { return nil }, true},
 		"an older log": {func(dir string) error {
-			return errors.Join(os.MkdirAll(dir+"/work/slurmv-7/n1", 0o700), os.WriteFile(dir+"/work/slurmv-7/n1/agent.log", []byte("older text"), 0o600))
+			return errors.Join(os.MkdirAll(dir+"/job/slurmv-7/n1", 0o700), os.WriteFile(dir+"/job/slurmv-7/n1/agent.log", []byte("older text"), 0o600))
 		}, true},
 		"a pipe": {func(dir string) error {
-			return errors.Join(os.MkdirAll(dir+"/work/slurmv-7/n1", 0o700), unix.Mkfifo(dir+"/work/slurmv-7/n1/agent.log", 0o600))
+			return errors.Join(os.MkdirAll(dir+"/job/slurmv-7/n1", 0o700), unix.Mkfifo(dir+"/job/slurmv-7/n1/agent.log", 0o600))
 		}, true},
-		"a link to elsewhere in place of the directory": {func(dir string) error { return os.Symlink(dir+"/elsewhere", dir+"/work/slurmv-7") }, false},
-		"a link upwards": {func(dir string) error { return os.Symlink("../elsewhere", dir+"/work/slurmv-7") }, false},
+		"a link to elsewhere in place of the directory": {func(dir string) error { return os.Symlink(dir+"/elsewhere", dir+"/job/slurmv-7") }, false},
+		"a link upwards": {func(dir string) error { return os.Symlink("../elsewhere", dir+"/job/slurmv-7") }, false},
 		"a link in place of the node's": {func(dir string) error {
-			return errors.Join(os.Mkdir(dir+"/work/slurmv-7", 0o700), os.Symlink(dir+"/elsewhere", dir+"/work/slurmv-7/n1"))
+			return errors.Join(os.Mkdir(dir+"/job/slurmv-7", 0o700), os.Symlink(dir+"/elsewhere", dir+"/job/slurmv-7/n1"))
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := errors.Join(os.Mkdir(dir+"/work", 0o700), os.MkdirAll(dir+"/elsewhere/n1", 0o700), tt.prepare(dir)); err != nil {
+			if err := errors.Join(os.Mkdir(dir+"/job", 0o700), os.MkdirAll(dir+"/elsewhere/n1", 0o700), tt.prepare(dir)); err != nil {
 				t.Fatal(err)
 			}
-			err := ExtractLogs(dir+"/work", "slurmv-7/n1", logArchive(t))
+			err := ExtractLogs(dir+"/job", "slurmv-7/n1", logArchive(t))
 			if (err == nil) != tt.saved {
 				t.Fatalf("error = %v, want none: %t", err, tt.saved)
 			}
-			text, _ := os.ReadFile(dir + "/work/slurmv-7/n1/agent.log")
+			text, _ := os.ReadFile(dir + "/job/slurmv-7/n1/agent.log")
 			if saved := string(text) == "text"; saved != tt.saved {
 				t.Errorf("the log is %q", text)
 			}

@@ -152,8 +152,8 @@ func standIn(t *testing.T, whose Owner, dir string) int {
 // inspect that process: root may inspect every process, and alice hers.
 func TestOpenFollowsNoLinkOfTheKernels(t *testing.T) {
 	dir := shelf(t)
-	must(t, os.Mkdir(dir+"/closed", 0o700), os.Mkdir(dir+"/closed/work", 0o755))
-	write(t, dir+"/closed/work/file", 0o644, Owner{})
+	must(t, os.Mkdir(dir+"/closed", 0o700), os.Mkdir(dir+"/closed/job", 0o755))
+	write(t, dir+"/closed/job/file", 0o644, Owner{})
 	tests := map[string]struct {
 		victim Owner
 		want   error
@@ -164,7 +164,7 @@ func TestOpenFollowsNoLinkOfTheKernels(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			must(t, os.Chown(dir+"/closed", int(tt.victim.UID), int(tt.victim.GID)))
-			past := fmt.Sprintf("/proc/%d/cwd/file", standIn(t, tt.victim, dir+"/closed/work"))
+			past := fmt.Sprintf("/proc/%d/cwd/file", standIn(t, tt.victim, dir+"/closed/job"))
 			if text, err := os.ReadFile(past); err != nil || string(text) != "text" {
 				t.Fatalf("the link does not lead there: %q, %v", text, err)
 			}
