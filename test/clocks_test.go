@@ -76,7 +76,7 @@ type rates struct {
 
 var guestClocks rates
 
-var rateInLog = regexp.MustCompile(`rate="(\S+) `)
+var rateInLog = regexp.MustCompile(`msg="clock measured" .*rate="(\S+) `)
 
 // add notes what a job's agents have logged.
 func (r *rates) add(log string) {

@@ -142,7 +142,7 @@ func (j *job) finish() {
 	j.user.run(j.t, "scancel "+j.id)
 	j.await("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL")
 	checkLeaks(j.t, j.id)
-	guestClocks.add(j.user.run(j.t, "grep -hs 'clock measured' "+j.dir+"/slurmv-"+j.id+"/*/agent.log").stdout)
+	guestClocks.add(j.reason())
 	if j.t.Failed() {
 		j.keep()
 		return
