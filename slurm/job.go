@@ -66,6 +66,8 @@ func parseJob(text string, id uint32) (Job, error) {
 	}, nil
 }
 
+var errNotListed = errors.New("squeue does not list it")
+
 var digits = regexp.MustCompile(`^[0-9]+$`)
 
 // recordIn finds the job's line and returns the values after the name fields, and the
@@ -89,7 +91,7 @@ func recordIn(text string, job uint32) (name string, values []string, err error)
 		}
 	}
 	if name == "" {
-		return "", nil, errors.New("squeue does not list it")
+		return "", nil, errNotListed
 	}
 	return name, values, nil
 }
@@ -162,10 +164,20 @@ func parseActiveJobs(text string) (jobs []ActiveJob) {
 	return jobs
 }
 
-// State returns a job's state, such as RUNNING.
+// State returns a job's state, such as RUNNING; "" if squeue does not list the job.
 func (c Client) State(ctx context.Context, id uint32) (string, error) {
-	text, err := c.Run(ctx, "squeue", "--noheader", "--states=all", "--format=%T", "--jobs", decimal(id))
-	return strings.TrimSpace(text), err
+	text, err := c.Run(ctx, "squeue", "--noheader", "--states=all", "--jobs="+decimal(id), "--Format="+nameFields+",state:.32")
+	if err != nil {
+		return "", err
+	}
+	_, f, err := recordIn(text, id)
+	switch {
+	case errors.Is(err, errNotListed):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	return f[0], nil
 }
 
 // Over reports whether a job in this state will not run steps any more. No state at all

@@ -122,6 +122,16 @@ func TestAsksForGRES(t *testing.T) {
 	}
 }
 
+// squeue lists all tasks of an array under the number that its last task has, too.
+func TestStateOfAnArraysTask(t *testing.T) {
+	bin := commands(t, map[string]string{"squeue": `printf '%s\n' ' 9| 7| 2| COMPLETED' ' 7| 7| 3| RUNNING' ' 8| 7| 1| PENDING'`})
+	for id, want := range map[uint32]string{7: "RUNNING", 8: "PENDING", 9: "COMPLETED", 6: ""} {
+		if got, err := (Client{Bin: bin}).State(t.Context(), id); got != want || err != nil {
+			t.Errorf("job %d is %q (%v), want %q", id, got, err, want)
+		}
+	}
+}
+
 func TestOver(t *testing.T) {
 	tests := map[string]bool{"RUNNING\n": false, "SUSPENDED": false, "CONFIGURING": false,
 		"": true, "COMPLETED\n": true, "COMPLETING": true, "REQUEUED": true, "PENDING": true, "NODE_FAIL": true}

@@ -108,7 +108,8 @@ func parseSteps(text, name string) ([]StepJob, error) {
 }
 
 // parseStepJobs completes jobs with squeue's record of each, in the order of their
-// numbers, and drops those that have ended.
+// numbers, and drops those that have ended. It skips jobs that were not asked for: squeue
+// lists all tasks of an array under the array's number, which its last task has, too.
 func parseStepJobs(text string, jobs []StepJob) ([]StepJob, error) {
 	var known []StepJob
 	for line := range strings.Lines(text) {
@@ -117,9 +118,12 @@ func parseStepJobs(text string, jobs []StepJob) ([]StepJob, error) {
 			continue
 		}
 		i := slices.IndexFunc(jobs, func(j StepJob) bool { return decimal(j.ID) == f[0] })
+		if i < 0 {
+			continue
+		}
 		restart, err1 := strconv.ParseUint(f[1], 10, 32)
 		nodes, err2 := strconv.Atoi(f[2])
-		if i < 0 || err1 != nil || err2 != nil {
+		if err1 != nil || err2 != nil {
 			return nil, fmt.Errorf("squeue lists a job in words that are not understood: %s", strings.TrimSpace(line))
 		}
 		if Over(f[3]) {

@@ -44,7 +44,7 @@ func TestParseStepJobs(t *testing.T) {
 		"in the order of their numbers": {"9|0|2|RUNNING\n7|3|1|RUNNING\n",
 			[]StepJob{{Name: "7", ID: 7, Restart: 3, Nodes: 1}, {Name: "9", ID: 9, Nodes: 2}}},
 		"without those that end meanwhile": {"9|0|2|COMPLETING\n7|3|1|SUSPENDED\n", []StepJob{{Name: "7", ID: 7, Restart: 3, Nodes: 1}}},
-		"a job that was not asked for":     {"8|0|2|RUNNING\n", nil},
+		"beside other tasks of its array":  {"10|0|1|PENDING\n9|0|2|RUNNING\n8|0|1|RUNNING\n", []StepJob{{Name: "9", ID: 9, Nodes: 2}}},
 		"a number that is none":            {"9|x|2|RUNNING\n", nil},
 	}
 	for name, tt := range tests {

@@ -100,7 +100,9 @@ slurm-v-run sh -c '[ -e /tmp/here ] && echo the VM is the same'`)
 
 func TestArray(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small+" --array=1-4", "slurm-v-run -Q sh -c 'echo task $SLURM_ARRAY_TASK_ID in $(hostname)' > task.$SLURM_ARRAY_TASK_ID")
+	j := alice.submit(t, small+" --array=1-4", `
+slurm-v-run -Q sh -c 'echo task $SLURM_ARRAY_TASK_ID in $(hostname)' > task.$SLURM_ARRAY_TASK_ID
+slurmv ps $SLURM_JOB_ID > ps.$SLURM_ARRAY_TASK_ID 2>&1`)
 	if !poll(func() bool { return alice.must(t, "squeue -h -j "+j.id+" -o %A 2>/dev/null || true") == "" }) {
 		t.Fatalf("the array %s never ends", j.id)
 	}
@@ -108,6 +110,8 @@ func TestArray(t *testing.T) {
 		if got, want := j.file(fmt.Sprintf("task.%d", i)), fmt.Sprintf("task %d in vm0", i); got != want {
 			t.Errorf("array task %d prints %q, want %q", i, got, want)
 		}
+		// Some tasks have no VM yet; the last has the array's number.
+		contains(t, j.file(fmt.Sprintf("ps.%d", i)), fmt.Sprintf("%s_%d ", j.id, i), "vm0")
 	}
 }
 

@@ -287,13 +287,4 @@ var agentMutants = []Mutant{
 		Package: "vmlaunch",
 		Test:    "TestAMapConnectsVMsToNodesOfTheJobOnly",
 	},
-	{
-		Name:    "record-of-this-job",
-		Defence: "What Slurm says of another job is not this one's.",
-		File:    "slurm/job.go",
-		Old:     "len(f) < 4 || f[0] != id",
-		New:     "len(f) < 4",
-		Package: "slurm",
-		Test:    "TestRecordIn",
-	},
 }
