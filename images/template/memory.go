@@ -21,6 +21,7 @@ const (
 	sectionPart   = 0x02
 	sectionEnd    = 0x03
 	configuration = 0x07
+	command       = 0x08 // to the receiver; QEMU 10 sends "the rest follows" before the last pages
 	sectionFooter = 0x7e
 
 	// Flags in the low bits of a page's offset.
@@ -101,14 +102,7 @@ func (s *splitter) split() error {
 	s.footer()
 	s.written = make([]bool, s.Size/pageSize)
 	for last := false; !last && s.err == nil; {
-		kind := s.copy8()
-		last = kind == sectionEnd
-		if kind != sectionPart && !last {
-			s.fail("section", uint64(kind))
-		}
-		s.expect("section's number", uint64(s.copy32()), uint64(s.section))
-		s.pages()
-		s.footer()
+		last = s.part()
 	}
 	if s.err == nil && !s.found {
 		return fmt.Errorf("it has no memory %q", s.Block)
@@ -117,6 +111,25 @@ func (s *splitter) split() error {
 		s.err = s.Pages.Truncate(s.Size)
 	}
 	return s.err
+}
+
+// part reads one part of the memory, or a command between parts. It reports whether the
+// part was the last.
+func (s *splitter) part() bool {
+	kind := s.copy8()
+	switch kind {
+	case command:
+		s.copyBytes(2) // which
+		s.copyBytes(int(s.copy16()))
+		return false
+	case sectionPart, sectionEnd:
+	default:
+		s.fail("section", uint64(kind))
+	}
+	s.expect("section's number", uint64(s.copy32()), uint64(s.section))
+	s.pages()
+	s.footer()
+	return kind == sectionEnd
 }
 
 // blocks reads the list of blocks, and renames the memory.
@@ -247,6 +260,7 @@ func (s *splitter) copyBytes(n int) []byte {
 }
 
 func (s *splitter) copy8() byte      { return s.copyBytes(1)[0] }
+func (s *splitter) copy16() uint16   { return binary.BigEndian.Uint16(s.copyBytes(2)) }
 func (s *splitter) copy32() uint32   { return binary.BigEndian.Uint32(s.copyBytes(4)) }
 func (s *splitter) copy64() uint64   { return binary.BigEndian.Uint64(s.copyBytes(8)) }
 func (s *splitter) readName() string { return string(s.read(int(s.read(1)[0]))) }

@@ -33,7 +33,7 @@ func headOf(memory string, pages uint64) *stream {
 }
 
 // saved is a whole stream: page 0 is sent twice and zero in the end, page 1 is zero, page 2
-// is not, and page 3 was not zero at first.
+// is not, and page 3 was not zero at first. A command comes before the last pages.
 func saved() *stream { return savedOf(4) }
 
 func savedOf(pages uint64) *stream {
@@ -41,6 +41,7 @@ func savedOf(pages uint64) *stream {
 	s.u64(0 | flagPage).name("pc.ram").page(7)
 	s.u64(pageSize | flagZero | flagContinue).b(0)
 	s.u64(0 | flagPage).name("pc.rom").page(9).end()
+	s.b(command, 0, 11, 0, 2, 'o', 'k')
 	s.b(sectionEnd).u32(2)
 	s.u64(2*pageSize | flagPage).name("pc.ram").page(8)
 	s.u64(0 | flagZero | flagContinue).b(0)
@@ -79,6 +80,7 @@ func TestSplit(t *testing.T) {
 	}
 	left := head("warm.ram").b(sectionPart).u32(2)
 	left.u64(0 | flagPage).name("pc.rom").page(9).end()
+	left.b(command, 0, 11, 0, 2, 'o', 'k')
 	left.b(sectionEnd).u32(2).end().WriteString("devices")
 	if !bytes.Equal(rest.Bytes(), left.Bytes()) {
 		t.Errorf("what is left of the stream:\n%q\nwant\n%q", rest.Bytes(), left.Bytes())
@@ -101,7 +103,8 @@ func TestSplitRefuses(t *testing.T) {
 		"a page again and again":  {again(), "number of pages"},
 		"compressed pages":        {head("pc.ram").b(sectionEnd).u32(2).u64(0 | 0x100).name("pc.ram").page(1), "kind of page is 0x100"},
 		"another section between": {head("pc.ram").b(sectionPart).u32(3).page(0), "section's number is 0x3"},
-		"a command between":       {head("pc.ram").b(0x08).page(0), "section is 0x8"},
+		"an unknown section":      {head("pc.ram").b(0x09).page(0), "section is 0x9"},
+		"a command without end":   {head("pc.ram").b(command, 0, 11, 0xff, 0xff).page(0).page(0), "length is 0xffff"},
 		"blocks beyond the sum":   {strings.NewReader(strings.Replace(head("pc.ram").String(), "\x00\x00\x40\x00", "\x00\x99\x40\x00", 1)), "size of pc.ram"},
 	}
 	for name, tt := range tests {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,8 +94,6 @@ func (d *Driver) Restore(p plan.Plan, vm plan.VM, from template.Template) (*Doma
 }
 
 // restore makes libvirt restore the VM that is saved in a file, with another description.
-// libvirt reads the description and the state from a pipe, so many VMs are restored from
-// one file without a copy for each.
 func (d *Driver) restore(path string, describe func(*libvirtxml.Domain) error) error {
 	saved, err := os.Open(path)
 	if err != nil {
@@ -108,18 +107,12 @@ func (d *Driver) restore(path string, describe func(*libvirtxml.Domain) error) e
 	if head.XML, err = rewrite(head.XML, describe); err != nil {
 		return err
 	}
-	r, w, err := os.Pipe()
+	file, err := saveFile(head, saved)
 	if err != nil {
 		return err
 	}
-	fed := make(chan error, 1)
-	go func() { fed <- feed(w, head, saved) }()
-	err = plain(d.conn.DomainRestoreFlags(fmt.Sprintf("/proc/self/fd/%d", r.Fd()), "", libvirt.DOMAIN_SAVE_RUNNING))
-	_ = r.Close() // ends feed if libvirt has not read to the end
-	if feedErr := <-fed; err == nil {
-		err = feedErr
-	}
-	return err
+	defer file.Close()
+	return plain(d.conn.DomainRestoreFlags(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), "", libvirt.DOMAIN_SAVE_RUNNING))
 }
 
 func rewrite(xml []byte, change func(*libvirtxml.Domain) error) ([]byte, error) {
@@ -134,22 +127,22 @@ func rewrite(xml []byte, change func(*libvirtxml.Domain) error) ([]byte, error) 
 	return []byte(text), err
 }
 
-// feed writes a save file into a pipe and closes the pipe: first head, then the rest of
-// saved from its current offset. The kernel moves the pages straight from the file's cache.
-func feed(w *os.File, head template.SaveFile, saved *os.File) (err error) {
-	defer func() { err = errors.Join(err, w.Close()) }()
-	_, _ = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20)
-	if _, err := head.WriteTo(w); err != nil {
-		return err
+// saveFile returns a file in memory with head and the rest of saved from its current
+// offset. It is small, because the guest's memory is not in it. libvirt opens a save file
+// more than once, so it cannot be a pipe.
+func saveFile(head template.SaveFile, saved *os.File) (*os.File, error) {
+	fd, err := unix.MemfdCreate("slurmv-restore", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make a file in memory: %w", err)
 	}
-	for {
-		n, err := unix.Splice(int(saved.Fd()), nil, int(w.Fd()), nil, 1<<20, 0)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return fmt.Errorf("read %s: %w", filepath.Base(saved.Name()), err)
-		case n == 0:
-			return nil
-		}
+	file := os.NewFile(uintptr(fd), "slurmv-restore")
+	_, err = head.WriteTo(file)
+	if err == nil {
+		_, err = io.Copy(file, saved)
 	}
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("copy %s into memory: %w", filepath.Base(saved.Name()), err)
+	}
+	return file, nil
 }
