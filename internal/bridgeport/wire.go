@@ -66,11 +66,11 @@ func (w Wire) makeVeth() (end, port netlink.Link, err error) {
 	return end, port, err
 }
 
-// HostMAC is the address of the host's end of a VM's NIC: the VM's with a high first
-// byte. A bridge takes the lowest address of its ports as its own, which should not be
-// this one.
+// HostMAC is the address of the host's end of a VM's NIC: the VM's with the highest first
+// two bytes. A bridge takes the lowest address of its ports as its own, which should not
+// be this one; libvirt's taps begin with fe:54.
 func HostMAC(vm net.HardwareAddr) net.HardwareAddr {
-	return slices.Concat(net.HardwareAddr{0xfe}, vm[1:])
+	return slices.Concat(net.HardwareAddr{0xfe, 0xff}, vm[2:])
 }
 
 // join redirects the frames from each of two links to the other, and then sets both up.

@@ -214,7 +214,7 @@ func TestWhatAVMMayNotSend(t *testing.T) {
 		"a DHCP answer":                  {from(me.MAC, any4, 67), false},
 		"another's MAC":                  {from(other.MAC, me.Addr, 7), false},
 		"nobody's MAC":                   {from(macOfVM(9), me.Addr, 7), false},
-		"the host's end's MAC":           {from(append(net.HardwareAddr{0xfe}, me.MAC[1:]...), me.Addr, 7), false},
+		"the host's end's MAC":           {from(bridgeport.HostMAC(me.MAC), me.Addr, 7), false},
 		"ARP":                            {netlab.ARP(me.MAC, me.MAC, me.Addr, other.Addr), true},
 		"ARP with another's MAC":         {netlab.ARP(me.MAC, other.MAC, me.Addr, other.Addr), false},
 		"ARP from another's MAC":         {netlab.ARP(other.MAC, me.MAC, me.Addr, other.Addr), false},
@@ -615,7 +615,7 @@ func TestATapIsMadeForQEMU(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if a := port.Attrs(); a.Alias != "slurmv vf soft0/0" || tap.Alias != a.Alias || a.HardwareAddr.String() != "fe:00:04:1e:40:00" {
+		if a := port.Attrs(); a.Alias != "slurmv vf soft0/0" || tap.Alias != a.Alias || a.HardwareAddr.String() != "fe:ff:04:1e:40:00" {
 			t.Errorf("aliases %q and %q, the host's address %v", tap.Alias, a.Alias, a.HardwareAddr)
 		}
 		return nil
