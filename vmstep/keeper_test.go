@@ -58,7 +58,7 @@ func playSrun(act string) int {
 		<-make(chan int) // until it is terminated
 	}
 	for vm, node := range []string{"n1", "n2"} {
-		WriteFrame(os.Stderr, node, KindProgress, Progress{VM: vm, Stage: "boot", Millis: 10})
+		say(node, KindProgress, Progress{VM: vm, Stage: "boot", Millis: 10})
 		say(node, KindVMs, nodeVMs(node, vm, vm))
 	}
 	if act == "hold fails" {

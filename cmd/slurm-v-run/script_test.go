@@ -210,7 +210,8 @@ func playVMStep() {
 		return
 	}
 	vms := nodeagent.NodeVMs{Node: "n1", VMs: []nodeagent.VM{{Name: "vm0"}}}
-	vmstep.WriteFrame(os.Stderr, "n1", vmstep.KindProgress, vmstep.Progress{Stage: "boot", Millis: 1200})
+	// All on one stream: between two of them there is no order.
+	vmstep.WriteFrame(os.Stdout, "n1", vmstep.KindProgress, vmstep.Progress{Stage: "boot", Millis: 1200})
 	vmstep.WriteFrame(os.Stdout, "n1", vmstep.KindVMs, vms)
 	in := bufio.NewScanner(os.Stdin)
 	in.Scan()
