@@ -21,6 +21,7 @@ const (
 	EnvNodeName = "SLURMD_NODENAME"
 
 	envOldJobID     = "SLURM_JOBID"
+	envNodeList     = "SLURM_JOB_NODELIST"
 	envNodes        = "SLURM_JOB_NUM_NODES"
 	envOldNodes     = "SLURM_NNODES" // under salloc
 	envStepTasks    = "SLURM_STEP_NUM_TASKS"
@@ -108,6 +109,35 @@ func NodesOf(env func(string) string) (int, error) {
 		return 0, fmt.Errorf("%s=%q is not a number of nodes", envNodes, text)
 	}
 	return count, nil
+}
+
+// FirstNodeOf returns the first of the job's nodes.
+func FirstNodeOf(env func(string) string) (string, error) {
+	first := firstNode(env(envNodeList))
+	if first == "" {
+		return "", fmt.Errorf("%s=%q is no list of nodes", envNodeList, env(envNodeList))
+	}
+	return first, nil
+}
+
+// firstNode returns the first name of a list such as n[1-4,7],m2; "" if it is none.
+func firstNode(list string) (name string) {
+	for list != "" {
+		plain, rest, brackets := strings.Cut(list, "[")
+		if before, _, ends := strings.Cut(plain, ","); ends || !brackets {
+			return name + before
+		}
+		numbers, after, closed := strings.Cut(rest, "]")
+		end := strings.IndexAny(numbers, "-,")
+		if end < 0 {
+			end = len(numbers)
+		}
+		if !closed || end == 0 {
+			return ""
+		}
+		name, list = name+plain+numbers[:end], after
+	}
+	return name
 }
 
 // SrunAddress returns the address at which the srun of this step listens for messages of

@@ -80,3 +80,16 @@ func TestJobOf(t *testing.T) {
 		})
 	}
 }
+
+func TestFirstNodeOf(t *testing.T) {
+	for list, want := range map[string]string{
+		"n1": "n1", "n1,n2": "n1", "n[1-2]": "n1", "n[3,5-7]": "n3", "n[007-012],m1": "n007", "login,n[1-2]": "login",
+		"rack[2-3]n[04-05]": "rack2n04", "n[9]-ib": "n9-ib", "n[1-2]-ib,m3": "n1-ib",
+		"": "", "n[": "", "n[]": "", "n[-1]": "", ",n1": "",
+	} {
+		got, err := FirstNodeOf(func(string) string { return list })
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q begins with %q (%v), want %q", list, got, err, want)
+		}
+	}
+}

@@ -74,8 +74,8 @@ func TestClaimCommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := strings.Join(ClaimCommand("/bin/srun", "/libexec/agent", c, tt.wait), " ")
-			if want := " --nodes=1 --ntasks=1 --ntasks-per-node=1 --relative=0 /libexec/agent " + tt.want; !strings.HasSuffix(got, want) {
+			got := strings.Join(ClaimCommand("/bin/srun", "/libexec/agent", "n1", c, tt.wait), " ")
+			if want := " --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n1 /libexec/agent " + tt.want; !strings.HasSuffix(got, want) {
 				t.Errorf("command %s does not end with %s", got, want)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 type Job struct {
 	ID, Restart uint32
 	Nodes       int
+	First       string // the job's first node, where its first VM is
 
 	// The user's request, as far as this process can read it.
 	VMs          int // on all nodes
@@ -48,7 +49,11 @@ func JobFromEnv(env func(string) string) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	job := Job{ID: run.Job, Restart: run.Restart, Nodes: nodes}
+	first, err := slurm.FirstNodeOf(env)
+	if err != nil {
+		return Job{}, err
+	}
+	job := Job{ID: run.Job, Restart: run.Restart, Nodes: nodes, First: first}
 	if spec, err := jobspec.Decode(env(SpecVariable)); err == nil {
 		job.VMs, job.VCPUs, job.Devices = job.Nodes*spec.VMsPerNode, spec.VCPUs, spec.IVShmem.Devices
 		job.ReadyTimeout, job.Secret = spec.ReadyTimeout, spec.Nonce

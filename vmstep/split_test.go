@@ -147,11 +147,11 @@ func TestMpirunCommand(t *testing.T) {
 		want   string
 	}{
 		"the usual": {"--launcher=ssh mpirun -n 8 ./app", Ticket{},
-			"--job-name=mpirun --nodes=1 --ntasks=1 --ntasks-per-node=1 --relative=0 /libexec/agent exec --vm=0 --mpirun -- mpirun -n 8 ./app"},
+			"--job-name=mpirun --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n1 /libexec/agent exec --vm=0 --mpirun -- mpirun -n 8 ./app"},
 		"srun's options": {"--launcher=ssh -o out --label sh -c x", Ticket{},
-			"--job-name=sh --nodes=1 --ntasks=1 --ntasks-per-node=1 --relative=0 -o out --label /libexec/agent exec --vm=0 --mpirun -- sh -c x"},
+			"--job-name=sh --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n1 -o out --label /libexec/agent exec --vm=0 --mpirun -- sh -c x"},
 		"VMs that come up elsewhere, a claimed device": {"--launcher=ssh mpirun", Ticket{Wait: time.Minute, Claim: &nodeagent.Claim{Number: 5}},
-			"--job-name=mpirun --nodes=1 --ntasks=1 --ntasks-per-node=1 --relative=0 /libexec/agent exec --vm=0 --mpirun --wait=1m0s --claim=0.5 -- mpirun"},
+			"--job-name=mpirun --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n1 /libexec/agent exec --vm=0 --mpirun --wait=1m0s --claim=0.5 -- mpirun"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestMpirunCommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := strings.Join(MpirunCommand("/bin/srun", "/libexec/agent", c, tt.ticket), " ")
+			got := strings.Join(MpirunCommand("/bin/srun", "/libexec/agent", "n1", c, tt.ticket), " ")
 			want := "/bin/srun --overlap --mpi=none --cpu-bind=none --mem=0 " + tt.want
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("command differs (-want +got):\n%s", diff)
@@ -188,16 +188,16 @@ func TestOptionsThatMpirunDecides(t *testing.T) {
 
 func TestAgentCommand(t *testing.T) {
 	tests := map[string]struct {
-		nodes, tasks int
-		want         string
+		at   Placement
+		want string
 	}{
-		"on every node":     {3, 1, " --nodes=3 --ntasks=3 --ntasks-per-node=1 agent query key"},
-		"in every VM":       {3, 2, " --nodes=3 --ntasks=6 --ntasks-per-node=2 agent query key"},
-		"on the first node": {0, 1, " --nodes=1 --ntasks=1 --ntasks-per-node=1 --relative=0 agent query key"},
+		"on every node": {OnNodes(3, 1), " --nodes=3 --ntasks=3 --ntasks-per-node=1 agent query key"},
+		"in every VM":   {OnNodes(3, 2), " --nodes=3 --ntasks=6 --ntasks-per-node=2 agent query key"},
+		"on one node":   {OnNode("n1"), " --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n1 agent query key"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := strings.Join(AgentCommand("srun", tt.nodes, tt.tasks, "agent", "query", "key"), " "); !strings.HasSuffix(got, tt.want) {
+			if got := strings.Join(AgentCommand("srun", tt.at, "agent", "query", "key"), " "); !strings.HasSuffix(got, tt.want) {
 				t.Errorf("command = %s, want %s at its end", got, tt.want)
 			}
 		})

@@ -35,12 +35,11 @@ func StepCommand(srun, agent string, nodes int) []string {
 	}
 }
 
-// AgentCommand is the srun command of a step that makes the job's agents do something:
-// tasks tasks on each of nodes nodes or, if nodes is 0, one task on the first node. It
+// AgentCommand is the srun command of a step that makes the job's agents do something. It
 // overlaps with the job's programs and needs no memory of its own, so it takes nothing from
 // them.
-func AgentCommand(srun string, nodes, tasks int, agent ...string) []string {
-	return slices.Concat([]string{srun, "--overlap"}, ShortStep, tasksOn(nodes, tasks), agent)
+func AgentCommand(srun string, at Placement, agent ...string) []string {
+	return slices.Concat([]string{srun, "--overlap"}, ShortStep, at, agent)
 }
 
 // ShortStep are the srun options of a step that only asks agents something.
@@ -49,22 +48,28 @@ var ShortStep = []string{
 	"--wait=0", "--quiet", "--quit-on-interrupt", "--job-name=slurmv",
 }
 
-// tasksOn places tasks on every node or, if nodes is 0, one task on the first.
-func tasksOn(nodes, tasks int) []string {
-	if nodes == 0 {
-		return []string{"--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--relative=0"}
-	}
-	return []string{fmt.Sprintf("--nodes=%d", nodes), fmt.Sprintf("--ntasks=%d", nodes*tasks), fmt.Sprintf("--ntasks-per-node=%d", tasks)}
+// A Placement is the srun options that say how many tasks a step has, and where.
+type Placement []string
+
+// OnNode places one task on the node of that name. (srun --relative=0 would not do: from
+// Slurm 24.11 it chooses any node of the job.)
+func OnNode(name string) Placement {
+	return Placement{"--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--nodelist=" + name}
+}
+
+// OnNodes places tasks tasks on each of the job's nodes.
+func OnNodes(nodes, tasks int) Placement {
+	return Placement{fmt.Sprintf("--nodes=%d", nodes), fmt.Sprintf("--ntasks=%d", nodes*tasks), fmt.Sprintf("--ntasks-per-node=%d", tasks)}
 }
 
 // ClaimCommand is the srun command of the step that claims an IVShmem device, on the job's
 // first node. The claim lasts as long as the step.
-func ClaimCommand(srun, agent string, c CommandLine, wait time.Duration) []string {
+func ClaimCommand(srun, agent, first string, c CommandLine, wait time.Duration) []string {
 	claim := []string{agent, "claim"}
 	if c.NoWait {
 		claim = append(claim, "--no-wait")
 	}
-	return AgentCommand(srun, 0, 1, append(claim, waiting(wait)...)...)
+	return AgentCommand(srun, OnNode(first), append(claim, waiting(wait)...)...)
 }
 
 // A Ticket tells the tasks of a run how long they may wait for VMs that are still coming
@@ -90,11 +95,11 @@ func waiting(wait time.Duration) []string {
 }
 
 // MpirunCommand is the srun command that runs the user's own mpirun, once, in the job's
-// first VM. The user's options come last, so they win; options about tasks were refused
+// first VM, which is on the job's first node. The user's options come last, so they win; options about tasks were refused
 // before.
-func MpirunCommand(srun, agent string, c CommandLine, t Ticket) []string {
+func MpirunCommand(srun, agent, first string, c CommandLine, t Ticket) []string {
 	args := []string{srun, "--overlap", "--mpi=none", "--cpu-bind=none", "--mem=0", "--job-name=" + filepath.Base(c.Program[0])}
-	args = append(append(args, tasksOn(0, 1)...), c.Srun...)
+	args = append(append(args, OnNode(first)...), c.Srun...)
 	args = append(append(args, agent, "exec", "--vm=0", "--mpirun"), t.options()...)
 	return append(append(args, "--"), c.Program...)
 }

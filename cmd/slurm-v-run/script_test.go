@@ -45,6 +45,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("GORACE", "atexit_sleep_ms=0") // else each program waits a second at its end
 			e.Setenv("SLURM_JOB_ID", strconv.Itoa(job))
 			e.Setenv("SLURM_JOB_NUM_NODES", "1")
+			e.Setenv("SLURM_JOB_NODELIST", "n1")
 			e.Setenv("SLURM_SPANK_SLURMV_SPEC", "{}")
 			e.Setenv("TWO_VMS", jobspec.Spec{VMsPerNode: 2, VCPUs: 2}.Encode())
 			e.Setenv("TWO_DEVICES", jobspec.Spec{VMsPerNode: 1, IVShmem: jobspec.IVShmem{Devices: 2, SizeMiB: 16}}.Encode())

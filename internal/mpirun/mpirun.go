@@ -113,7 +113,7 @@ func Env(env []string, dir string) []string {
 	var kept []string
 	set := map[string]bool{}
 	for _, entry := range env {
-		if name, _, _ := strings.Cut(entry, "="); !misleads(name) {
+		if name, _, _ := strings.Cut(entry, "="); !misleads(name, entry) {
 			kept = append(kept, entry)
 			set[name] = true
 		}
@@ -126,10 +126,18 @@ func Env(env []string, dir string) []string {
 	return kept
 }
 
+// bySrun are variables by which Slurm, from 24.11, makes each mpirun of a job start its
+// ranks by srun. ssh does not know --external-launcher either.
+var bySrun = []string{
+	"HYDRA_BOOTSTRAP=slurm", "HYDRA_LAUNCHER_EXTRA_ARGS=--external-launcher",
+	"I_MPI_HYDRA_BOOTSTRAP=slurm", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS=--external-launcher",
+	"OMPI_MCA_plm_slurm_args=--external-launcher", "PRTE_MCA_plm_slurm_args=--external-launcher",
+}
+
 // misleads reports whether the variable must be removed. With the variables of a task,
 // mpirun believes that it is in a step of Slurm and calls srun, which a VM does not have.
-func misleads(name string) bool {
-	return slurm.OfATask(name) || slices.Contains(ofOneVM, name)
+func misleads(name, entry string) bool {
+	return slurm.OfATask(name) || slices.Contains(ofOneVM, name) || slices.Contains(bySrun, entry)
 }
 
 type variable struct{ name, value string }

@@ -132,7 +132,9 @@ func TestEnv(t *testing.T) {
 		"hides Slurm": {[]string{"SLURM_JOB_ID=7", "SLURM_NODELIST=n1", "SLURMD_NODENAME=n1", "PMI_RANK=0", "PMIX_RANK=0", "A=b"},
 			[]string{"A=b"}, []string{"SLURM_JOB_ID", "SLURM_NODELIST", "SLURMD_NODENAME", "PMI_RANK", "PMIX_RANK"}},
 		"leaves out what is true in one VM only": {[]string{"HOSTNAME=vm0", "SLURMV_VM=vm0"}, nil, []string{"HOSTNAME", "SLURMV_VM"}},
-		"leaves the user's choice":               {[]string{"HYDRA_LAUNCHER=fork"}, []string{"HYDRA_LAUNCHER=fork"}, nil},
+		"starts no ranks by srun": {[]string{"I_MPI_HYDRA_BOOTSTRAP=slurm", "HYDRA_LAUNCHER_EXTRA_ARGS=--external-launcher"},
+			[]string{"I_MPI_HYDRA_BOOTSTRAP=ssh"}, []string{"HYDRA_LAUNCHER_EXTRA_ARGS"}},
+		"leaves the user's choice": {[]string{"HYDRA_LAUNCHER=fork"}, []string{"HYDRA_LAUNCHER=fork"}, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -190,11 +190,11 @@ func TestJobSubmit(t *testing.T) {
 		},
 		"VFs are added to other devices": {
 			job:  vfs + `gres = "gres:gpu:a:1"`,
-			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=gres:gpu:a:1,gres:vf:2", "0"},
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=gpu:a:1,vf:2", "0"},
 		},
 		"enough VFs of several types stay": {
 			job:  vfs + `gres = "gres:vf:fast:1,gres/vf:1"`,
-			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=gres:vf:fast:1,gres/vf:1", "0"},
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "0"},
 		},
 		"too few VFs": {
 			job: vfs + `gres = "gres:vf"`,
@@ -203,19 +203,19 @@ func TestJobSubmit(t *testing.T) {
 		},
 		"bandwidth is asked for in plain Mb/s": {
 			job:  reserved,
-			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=gres:vf:4,gres:vfbw:80000", "0"},
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=vf:4,vfbw:80000", "0"},
 		},
 		"VFs of the user's own leave the bandwidth to add": {
 			job:  reserved + `gres = "gres:vf:4"`,
-			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=gres:vf:4,gres:vfbw:80000", "0"},
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=vf:4,vfbw:80000", "0"},
 		},
 		"bandwidth of the user's own leaves the VFs to add": {
 			job:  reserved + `gres = "gres/vfbw=90000"`,
-			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=gres/vfbw=90000,gres:vf:4", "0"},
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=vfbw=90000,vf:4", "0"},
 		},
 		"a letter of Slurm's is a power of 1024": {
 			job:  reserved + `gres = "gres:vf:4,gres:vfbw:79K"`,
-			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=gres:vf:4,gres:vfbw:79K", "0"},
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "0"},
 		},
 		"too little bandwidth": {
 			job: reserved + `gres = "gres:vfbw:78k"`,
@@ -251,11 +251,11 @@ func TestCLIFilter(t *testing.T) {
 		},
 		"nothing asked for": {
 			options: vms, slurmv: "echo cpus:4,mem:2560,vf:2",
-			want: []string{"mincpus=4", "mem=2560M", "gres=gres:vf:2", "0"},
+			want: []string{"mincpus=4", "mem=2560M", "gres=vf:2", "0"},
 		},
 		"bandwidth is asked for in plain Mb/s": {
 			options: vms + `gres = "gres:gpu:1"`, slurmv: "echo cpus:4,mem:2560,vf:4,vfbw:80000",
-			want: []string{"mincpus=4", "mem=2560M", "gres=gres:gpu:1,gres:vf:4,gres:vfbw:80000", "0"},
+			want: []string{"mincpus=4", "mem=2560M", "gres=gpu:1,vf:4,vfbw:80000", "0"},
 		},
 		"JSON reaches the command whole": {
 			options: `spank = { slurmv = { ["vm-per-node"] = "2", sriov = '[{"min_tx_rate":15000, "max_tx_rate":20000},{}]' } }`,

@@ -58,36 +58,49 @@ end
 
 local longest_gres = 1000 -- bytes
 
--- Adds the needed count of the GRES name to the text gres.
-local function fit_gres(gres, name, need)
+-- Returns what is to be added to the text gres for the needed count of the GRES name, "" if
+-- that is there already.
+local function missing_gres(gres, name, need)
 	if need == 0 then
-		return gres
+		return ""
 	end
 	if #gres > longest_gres then
 		return nil, string.format("--gres is %d bytes long; with VFs at most %d are allowed", #gres, longest_gres)
 	end
 	local count = count_gres(gres, name)
-	if count and count >= need then
-		return gres
-	end
-	if count then
+	if count and count < need then
 		return nil, string.format("the VMs need %d of the GRES %s on each node and --gres gives %d; "
 			.. "leave %s out of it or raise it", need, name, count, name)
 	end
-	return (gres ~= "" and gres .. "," or "") .. string.format("gres:%s:%d", name, need)
+	return count and "" or string.format(",%s:%d", name, need)
 end
 
--- A site that has vf and vfbw in GresTypes sets slurmv_gres = true before it loads this
--- file; Slurm refuses a GRES that it does not know.
+-- The text as users write it. Slurm puts "gres:" or, from 23.11, "gres/" before each item
+-- when it reads a text, and would put it before one that is there already.
+local function bare_gres(gres)
+	return (string.gsub("," .. gres, ",gres[:/]", ","))
+end
+
+-- Returns the text with the VFs, "" if it stays as it is. A site that has vf and vfbw in
+-- GresTypes sets slurmv_gres = true before it loads this file; Slurm refuses a GRES that it
+-- does not know.
 local function fit_vfs(need, has)
-	local gres, why = has.gres or "", nil
-	if slurmv_gres then
-		gres, why = fit_gres(gres, "vf", need.vf)
+	if not slurmv_gres then
+		return ""
 	end
-	if slurmv_gres and gres then
-		gres, why = fit_gres(gres, "vfbw", need.vfbw)
+	local gres, vfbw = has.gres or "", nil
+	local vf, why = missing_gres(gres, "vf", need.vf)
+	if vf then
+		vfbw, why = missing_gres(gres, "vfbw", need.vfbw)
 	end
-	return gres, why
+	if not vfbw then
+		return nil, why
+	end
+	local more = vf .. vfbw
+	if more ~= "" and gres ~= "" then
+		more = bare_gres(gres) .. more
+	end
+	return string.sub(more, 2)
 end
 
 local function fit(need, has)

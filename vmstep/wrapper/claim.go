@@ -32,7 +32,7 @@ func claimDevice(line vmstep.CommandLine, job vmstep.Job, wait time.Duration) (*
 	if err != nil {
 		return nil, err
 	}
-	c := claimer{command: vmstep.ClaimCommand(srun, vmstep.AgentPath(), line, wait), quiet: quiet(line), devices: job.Devices}
+	c := claimer{command: vmstep.ClaimCommand(srun, vmstep.AgentPath(), job.First, line, wait), quiet: quiet(line), devices: job.Devices}
 	claim, err := c.claim()
 	for try := 1; try < claimTries && c.mayTryAgain(err); try++ {
 		c.say("Slurm has not started the step that claims an IVShmem device (%v); trying again", err)

@@ -37,7 +37,7 @@ func runMpirun(ctx context.Context, line vmstep.CommandLine, job vmstep.Job, wai
 	}
 	ticket := vmstep.Ticket{Wait: wait, Claim: claim}
 	// Slurm's variables describe the job's tasks, not this step's single one.
-	return become(vmstep.MpirunCommand(srun, vmstep.AgentPath(), line, ticket), vmstep.StepEnv(os.Environ()))
+	return become(vmstep.MpirunCommand(srun, vmstep.AgentPath(), job.First, line, ticket), vmstep.StepEnv(os.Environ()))
 }
 
 // A preparation lets the VMs of a job reach each other by ssh.
@@ -67,7 +67,7 @@ func (p preparation) run(ctx context.Context) error {
 // done asks the first VM whether the files are there already.
 func (p preparation) done(ctx context.Context) (bool, error) {
 	agent := append([]string{"exec", "--vm=0", "--wait=" + max(p.wait, 5*time.Second).String(), "--"}, mpirun.Prepared(p.dir)...)
-	said, err := p.step(ctx, 0, 1, nil, agent)
+	said, err := p.step(ctx, vmstep.OnNode(p.job.First), nil, agent)
 	return strings.Contains(said, mpirun.Done), err
 }
 
@@ -84,7 +84,7 @@ func (p preparation) announce(ctx context.Context, key sshkey.Pair) ([]nodeagent
 	}
 	var nodes []nodeagent.NodeVMs
 	err = vmstep.Query(ctx, func(ctx context.Context) *exec.Cmd {
-		return p.command(ctx, p.job.Nodes, 1, bytes.NewReader(text), []string{"query", "key"})
+		return p.command(ctx, vmstep.OnNodes(p.job.Nodes, 1), bytes.NewReader(text), []string{"query", "key"})
 	}, func(m vmstep.Message) error {
 		var n nodeagent.NodeVMs
 		if m.Kind != vmstep.KindVMs {
@@ -104,18 +104,17 @@ func (p preparation) announce(ctx context.Context, key sshkey.Pair) ([]nodeagent
 // write puts the files into every VM. It starts as many tasks on a node as the node has
 // VMs, so each VM gets one.
 func (p preparation) write(ctx context.Context, files mpirun.Files, perNode int) error {
-	said, err := p.step(ctx, p.job.Nodes, perNode, strings.NewReader(files.Script()), []string{"exec", "--", "/bin/sh"})
+	said, err := p.step(ctx, vmstep.OnNodes(p.job.Nodes, perNode), strings.NewReader(files.Script()), []string{"exec", "--", "/bin/sh"})
 	if done, all := strings.Count(said, mpirun.Done), p.job.Nodes*perNode; err == nil && done != all {
 		err = fmt.Errorf("%d of %d VMs have the files", done, all)
 	}
 	return err
 }
 
-// step runs the agent tasks times on each node or, if nodes is 0, once on the first. It
-// returns the output of the agent's programs.
-func (p preparation) step(ctx context.Context, nodes, tasks int, stdin io.Reader, agent []string) (string, error) {
+// step runs the agent and returns the output of the agent's programs.
+func (p preparation) step(ctx context.Context, at vmstep.Placement, stdin io.Reader, agent []string) (string, error) {
 	var out, words bytes.Buffer
-	c := p.command(ctx, nodes, tasks, stdin, agent)
+	c := p.command(ctx, at, stdin, agent)
 	c.Stdout, c.Stderr = &out, &words
 	err := c.Run()
 	if err != nil {
@@ -124,8 +123,8 @@ func (p preparation) step(ctx context.Context, nodes, tasks int, stdin io.Reader
 	return out.String(), err
 }
 
-func (p preparation) command(ctx context.Context, nodes, tasks int, stdin io.Reader, agent []string) *exec.Cmd {
-	args := vmstep.AgentCommand(p.srun, nodes, tasks, append([]string{vmstep.AgentPath()}, agent...)...)
+func (p preparation) command(ctx context.Context, at vmstep.Placement, stdin io.Reader, agent []string) *exec.Cmd {
+	args := vmstep.AgentCommand(p.srun, at, append([]string{vmstep.AgentPath()}, agent...)...)
 	c := vmstep.StepProcess(ctx, args, vmstep.StepEnv(os.Environ()))
 	c.Stdin = stdin
 	return c
