@@ -179,7 +179,8 @@ ConstrainCores=$cores
 ConstrainRAMSpace=yes
 END
 	if unified; then # the hosts have no systemd of their own to ask
-		printf '%s\n' CgroupPlugin=cgroup/v2 IgnoreSystemd=yes CgroupAutomount=yes
+		printf '%s\n' CgroupPlugin=cgroup/v2 IgnoreSystemd=yes
+		[[ $(slurmd -V) != "slurm 22."* ]] || echo CgroupAutomount=yes # defunct in newer Slurms
 	else
 		echo CgroupPlugin=cgroup/v1
 	fi

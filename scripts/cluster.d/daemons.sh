@@ -90,7 +90,8 @@ start_bindfs() {
 
 # The database of this cluster lives as long as its host: it is in memory and is never flushed.
 database=(--no-defaults --user=mysql --datadir=/run/mysqld/data --innodb-log-file-size=8M
-	--innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0)
+	--innodb-buffer-pool-size=64M --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=0
+	--loose-innodb-snapshot-isolation=OFF) # MariaDB 11's default makes transactions of slurmdbd fail
 
 # make_database: an empty data directory of MariaDB.
 make_database() {

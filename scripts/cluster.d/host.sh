@@ -45,6 +45,7 @@ private_tun() {
 # below the namespace's root.
 private_sys() {
 	local line top type options controllers name
+	umount --recursive --lazy /sys # a slurmd takes covered cgroup file systems for its own
 	mount -t sysfs sysfs /sys
 	[[ ${cgroups[0]} == "/sys/fs/cgroup "* ]] || mount -t tmpfs -o mode=0755 cgroup /sys/fs/cgroup
 	for line in "${cgroups[@]}"; do
@@ -71,6 +72,9 @@ share_controllers() {
 			echo "+$controller" >"/sys/fs/cgroup/$part/cgroup.subtree_control"
 		done
 	done
+	# libvirt takes the cgroup file system that was mounted last, which must not be the file bound below.
+	mkdir /run/cgroup
+	mount -t cgroup2 cgroup /run/cgroup
 	echo 0::/ >/run/root-cgroup
 	mount --bind /run/root-cgroup /proc/1/cgroup
 	# A slurmstepd moves itself to the root before it removes its step's cgroups.

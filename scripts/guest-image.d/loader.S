@@ -5,7 +5,8 @@
  * The kernel wants to be at its physical address and in 64-bit mode, with memory
  * mapped one to one (Linux, Documentation/x86/boot.rst).
  *
- * To be linked at 1 MiB, before tsc.c. KERNEL is where the kernel runs, END where its memory ends.
+ * To be linked at 1 MiB, before tsc.c. KERNEL is where the kernel runs, ENTRY its first instruction, END where
+ * its memory ends.
  */
 	.code32
 	.globl	_start
@@ -49,7 +50,7 @@ _start:
 	.code64
 enter:
 	movl	%ebp, %esi
-	movl	$KERNEL, %eax
+	movl	$ENTRY, %eax
 	jmp	*%rax
 
 	.balign	8
