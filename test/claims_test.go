@@ -194,34 +194,35 @@ func checkRegions(t *testing.T, node string, jobs []*job) {
 // write to it.
 func TestAKilledRunFreesItsDevice(t *testing.T) {
 	t.Parallel()
-	tests := map[string]string{
-		"slurm-v-run":                "kill -9 $run",
-		"every process of its sruns": "kill -9 $run $(pgrep -P $run) $(pgrep -P $(pgrep -d, -P $run))",
-		"its relays": `srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c "$(declare -f mine)
-			kill -9 \$(mine 'slurmv-agent exec .*probe A') 2> /dev/null; true"`,
-		"its claim": "kill -9 $(mine 'slurmv-agent claim')",
+	kills := []string{
+		"kill -9 $run",
+		"kill -9 $run $(pgrep -P $run) $(pgrep -P $(pgrep -d, -P $run))",
+		`srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c "$(declare -f mine)
+			kill -9 \$(mine 'slurmv-agent exec .*probe A$i') 2> /dev/null; true"`,
+		"kill -9 $(mine 'slurmv-agent claim')",
 	}
-	for name, kill := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			j := alice.submit(t, fourVMs+"--ivshmem=1:1M", probe(t)+fmt.Sprintf(`
+	script := probe(t) + `
 mine() { # processes of this job: its user has others
 	for p in $(pgrep -u $(id -u) -f "^/[^ ]*/$1"); do
 		if grep -qzx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/$p/environ; then echo $p; fi
 	done 2> /dev/null
-}
-slurm-v-run -Q -n 4 --ntasks-per-node=2 ./probe A leave & run=$!
-until [ $(grep -c "^A: rank" out) = 4 ]; do sleep 0.2; done
-slurm-v-run -Q --no-wait -n 1 true; echo "meanwhile: $?"
+}`
+	for i, kill := range kills {
+		script += fmt.Sprintf(`
+i=%d
+slurm-v-run -Q -n 4 --ntasks-per-node=2 ./probe A$i leave & run=$!
+until [ $(grep -c "^A$i: rank" out) = 4 ]; do sleep 0.2; done
+slurm-v-run -Q --no-wait -n 1 true; echo "meanwhile $i: $?"
 %s
-touch B.go
-slurm-v-run -Q -n 4 --ntasks-per-node=2 ./probe B; echo "B: $?"
+touch B$i.go
+slurm-v-run -Q -n 4 --ntasks-per-node=2 ./probe B$i; echo "B$i: $?"
 kill $run 2> /dev/null; wait $run; true
-`, kill))
-			out := j.completes()
-			contains(t, out, "meanwhile: 75\n", "B: 0\n")
-			sights(t, out, "B", 4)
-		})
+`, i, kill)
+	}
+	out := alice.submit(t, fourVMs+"--ivshmem=1:1M", script).completes()
+	for i := range kills {
+		contains(t, out, fmt.Sprintf("meanwhile %d: 75\n", i), fmt.Sprintf("B%d: 0\n", i))
+		sights(t, out, fmt.Sprintf("B%d", i), 4)
 	}
 }
 

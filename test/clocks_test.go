@@ -148,22 +148,15 @@ func checkUptimes(t *testing.T, out string) {
 // meanwhile; those from a template have its clock.
 func TestClocksOfVMsThatStartOnABusyMachine(t *testing.T) {
 	t.Parallel()
-	busy, quiet := context.WithCancel(t.Context())
-	keepBusy(busy, t)
-	var starting sync.WaitGroup
-	starting.Add(2)
-	go func() {
-		starting.Wait()
-		quiet()
-	}()
 	for _, start := range []string{"cold", "warm"} {
 		t.Run(start, func(t *testing.T) {
 			t.Parallel()
-			started := sync.OnceFunc(starting.Done)
-			t.Cleanup(started)
 			j := alice.submit(t, "--nodes=2 --vm-per-node=2 --vm-start="+start+warmShape, tellUptimes)
+			j.await("RUNNING")
+			busy, quiet := context.WithCancel(t.Context())
+			keepBusy(busy, t)
 			j.eventually("has VMs", func() bool { return j.exists("end0") })
-			started()
+			quiet()
 			j.awaitOutput("told")
 			j.checkClocks(4)
 			checkUptimes(t, j.output())

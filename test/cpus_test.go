@@ -5,6 +5,7 @@ package test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -163,7 +164,7 @@ done 2> /dev/null | awk -v hz=$(getconf CLK_TCK) '{s += $12+$13+$14+$15} END {pr
 		}
 		return seconds
 	}
-	poll(func() bool { return computed() > 60 }) // 5 % of it are more than what the step does besides
+	poll(func() bool { return computed() > 20 })
 	alice.must(t, "touch "+j.dir+"/go")
 	j.awaitOutput("burnt")
 	kernel := computed()
@@ -174,7 +175,8 @@ done 2> /dev/null | awk -v hz=$(getconf CLK_TCK) '{s += $12+$13+$14+$15} END {pr
 		reported = cpuTime(alice.must(t, "sacct -n -P -o JobName,State,TotalCPU -j "+j.id+" | grep '^slurm-v|' | grep -v RUNNING; true"))
 		return reported > 0
 	})
-	if reported < 0.95*kernel || reported > 1.05*kernel {
+	// The difference is what the step's own processes did, at its start and its end.
+	if math.Abs(reported-kernel) > 3 {
 		t.Errorf("sacct reports %.1f s, and the kernel %.1f", reported, kernel)
 	}
 	t.Logf("sacct reports %.1f s, and the kernel %.1f", reported, kernel)
