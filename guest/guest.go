@@ -8,6 +8,8 @@
 // what the stream is for:
 //
 //   - setup, hosts, ssh, template, clock, clocksource: one answer line, then the end.
+//   - mount: after an answer, the messages of a FUSE file system: requests of the guest's
+//     kernel, answers of a server on the host.
 //   - program: orders to and events of one program. Its standard streams and
 //     its PMI descriptor are streams of their own, so that a reader who does
 //     not read stalls nobody else, not even signals to the same program.
@@ -39,6 +41,7 @@ const PortName = "org.slurm-v.guest.0"
 // The kinds of streams.
 const (
 	kindSetup       = "setup"
+	kindMount       = "mount"
 	kindHosts       = "hosts"
 	kindSSH         = "ssh"
 	kindTemplate    = "template"
@@ -68,6 +71,7 @@ type Header struct {
 	Program string   `json:"program,omitempty"` // id of the program that the stream belongs to; the guest made it
 	Port    uint16   `json:"port,omitempty"`
 	Setup   *Setup   `json:"setup,omitempty"`
+	Mount   *Mount   `json:"mount,omitempty"`
 	Hosts   []Host   `json:"hosts,omitempty"`
 	SSH     *SSH     `json:"ssh,omitempty"`
 	Step    int64    `json:"step,omitempty"`   // ns by which to set the clock
@@ -145,6 +149,7 @@ type answer struct {
 	Source  string   `json:"source,omitempty"`  // current clock source of the guest
 	Sources []string `json:"sources,omitempty"` // all clock sources of the guest's kernel
 	Report  *Report  `json:"report,omitempty"`
+	NoFUSE  bool     `json:"no_fuse,omitempty"` // the reason of the error: the guest's kernel has no FUSE
 	Error   string   `json:"error,omitempty"`
 }
 

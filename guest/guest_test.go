@@ -96,6 +96,11 @@ func (f *fakeMachine) Setup(_ context.Context, s Setup) (Report, error) {
 	return Report{OS: "Test OS\x1b[2J", Kernel: "6.1", BootSeconds: 1.5}, f.err
 }
 
+// Mount needs a real machine: see package hostdir.
+func (f *fakeMachine) Mount(context.Context, Mount) (io.ReadWriteCloser, error) {
+	return nil, ErrNoFUSE
+}
+
 func (f *fakeMachine) SetHosts(_ context.Context, h []Host) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -100,6 +100,8 @@ func (s *Server) stream(ctx context.Context, st *stream) {
 		s.program(st, h.Command)
 	case kindStdin, kindStdout, kindStderr, kindPMI:
 		s.attach(st, h)
+	case kindMount:
+		s.mount(ctx, st, h.Mount)
 	case kindDial:
 		s.dial(ctx, st, h.Port)
 	case kindClock, kindClockSource:

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"io"
 	"time"
 	"unicode"
 )
@@ -46,9 +47,9 @@ type Group struct {
 	GID  uint32 `json:"gid"`
 }
 
-// A Mount is a 9p export of the host: its tag, and where it is mounted.
+// A Mount is a directory of the host, and where it is mounted.
 type Mount struct {
-	Tag      string `json:"tag"`
+	Tag      string `json:"tag,omitempty"` // of its export by 9p; "" if it was mounted by [Session.Mount]
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"read_only,omitempty"`
 }
@@ -105,6 +106,10 @@ type Address struct {
 // A Machine is the VM. A [Server] changes it.
 type Machine interface {
 	Setup(context.Context, Setup) (Report, error)
+	// Mount mounts a directory by FUSE. Reads from the returned device are requests of the
+	// kernel, writes are answers, each a whole message. Close unmounts the directory. Without
+	// FUSE the error matches [ErrNoFUSE].
+	Mount(context.Context, Mount) (io.ReadWriteCloser, error)
 	SetHosts(context.Context, []Host) error
 	StartSSH(context.Context, SSH) error
 	// Template makes the VM ready to be saved. It waits until the boot is over.

@@ -18,13 +18,19 @@ const asRoot = "setpriv --reuid 0 --regid 0 --clear-groups "
 // to.
 func rootImage(t *testing.T) string {
 	t.Helper()
+	return changedImage(t, "set_inode_field /usr/bin/setpriv mode 0104755")
+}
+
+// changedImage is the default image with a change of its root file system by debugfs(8).
+func changedImage(t *testing.T, change string) string {
+	t.Helper()
 	dir := root.must(t, "d=$(mktemp -d ~alice/../image-XXXXXX) && chmod 755 $d && realpath $d")
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	disk := dir + "/disk.raw"
 	guest := root.must(t, "realpath $(dirname $(command -v slurm-v-run))/../libexec/slurm-v/slurmv-guest")
 	output(t, "qemu-img", "convert", "-O", "raw", output(t, "../scripts/guest-image", "--guest", guest), disk)
 	const second = "?offset=67108864" // the second partition; see scripts/guest-image.d/base
-	output(t, "debugfs", "-w", "-R", "set_inode_field /usr/bin/setpriv mode 0104755", disk+second)
+	output(t, "debugfs", "-w", "-R", change, disk+second)
 	return disk
 }
 

@@ -3,6 +3,8 @@
 package test
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -52,6 +54,23 @@ echo result > result; echo disk $(df -BM --output=size / | tail -1)'`)
 	if size := regexp.MustCompile(`(?m)^disk (\d+)M$`).FindStringSubmatch(out); size == nil || len(size[1]) != 4 || size[1] < "2700" || size[1] > "3072" {
 		t.Errorf("the root file system is not of 3G:\n%s", out)
 	}
+}
+
+// An image whose kernel has no FUSE gets its directories by 9p.
+func TestDirectoriesBy9p(t *testing.T) {
+	t.Parallel()
+	rule := filepath.Join(t.TempDir(), "rule")
+	if err := os.WriteFile(rule, []byte("install fuse /bin/false\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	image := changedImage(t, "write "+rule+" /etc/modprobe.d/no-fuse.conf")
+	j := alice.submit(t, small+" --vm-image="+image, `
+slurm-v-run -Q sh -c 'grep " $PWD " /proc/mounts; echo from the VM > result'`)
+	contains(t, j.completes(), " "+j.dir+" 9p ")
+	if got := j.file("result"); got != "from the VM" {
+		t.Errorf("the job's directory holds %q", got)
+	}
+	contains(t, alice.submit(t, small, `slurm-v-run -Q grep " $PWD " /proc/mounts`).completes(), " fuse.slurm-v ")
 }
 
 // On a network of the site the addresses come from the site's DHCP server.

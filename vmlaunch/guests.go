@@ -75,6 +75,9 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 			return err
 		}
 	}
+	if err := v.mountDirectories(ctx, m, setup.Mounts); err != nil {
+		return fmt.Errorf("set up the guest: %w", err)
+	}
 	report, err := m.Session().Setup(ctx, setup)
 	if err != nil {
 		return fmt.Errorf("set up the guest: %w", err)

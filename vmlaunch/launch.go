@@ -174,6 +174,7 @@ func (v *VMs) prepare(ctx context.Context) (image images.Info, err error) {
 	atOnce(nodeagent.StageVF, func() error { return v.leaseVFs(ctx) })
 	atOnce(nodeagent.StageLibvirt, func() error { return v.openHypervisor() })
 	shared.Go(func() error { return v.readUserData(ctx) })
+	shared.Go(func() error { return v.serveDirectories(ctx) })
 	shared.Go(func() error { return v.shared.lease() })
 	return image, shared.Wait()
 }

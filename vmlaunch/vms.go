@@ -13,6 +13,7 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch/hostdir"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
@@ -31,6 +32,9 @@ type VMs struct {
 	network  *network
 	shared   *sharedMemory
 	warmer   *warmer
+
+	directories []*hostdir.Server // of the node, in the order of the request's mounts
+
 	userData []byte        // for cloud-init, the same in every VM
 	up       time.Duration // when all VMs of this node were up, on the record's clock
 }
@@ -49,6 +53,7 @@ func newVMs(s store, p plan.Plan, slurm Slurmctld, j *journal.Journal, clock *ma
 func (v *VMs) close() {
 	v.Close()
 	v.shared.close()
+	v.closeDirectories()
 }
 
 // Serve answers on the job's socket until the step ends: until a stop request, or until ctx

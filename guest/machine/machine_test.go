@@ -149,7 +149,7 @@ func TestSetupThatFails(t *testing.T) {
 		"a mount that climbs":      {change: func(s *guest.Setup) { s.Mounts[0].Path = "/data/../etc" }, want: "is not a place to mount at"},
 		"a tag with an option":     {change: func(s *guest.Setup) { s.Mounts[0].Tag = "a,uid=0" }, want: "is not the tag of an export"},
 		"no right to the name":     {fail: map[string]error{"hostname": unix.EPERM}, want: "set the host name vm0: operation not permitted"},
-		"a kernel without 9p":      {fail: map[string]error{"mount": unix.ENODEV}, want: "mount m0 at /data: the image's kernel has no 9p file system"},
+		"a kernel without 9p":      {fail: map[string]error{"mount": unix.ENODEV}, want: "mount m0 at /data: the image's kernel has neither FUSE (module fuse) nor the 9p file system"},
 		"no such export":           {fail: map[string]error{"mount": unix.ENOENT}, want: "mount m0 at /data: the VM has no such export"},
 		"an address that is none":  {change: func(s *guest.Setup) { s.NICs = []guest.NIC{{MAC: "zz", Address: "dhcp"}} }, want: "configure network interface zz"},
 	}

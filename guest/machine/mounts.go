@@ -22,24 +22,29 @@ const mountOptions = "trans=virtio,version=9p2000.L,msize=262144,cache=none"
 var noMounts = []string{"/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"}
 
 func checkMount(m guest.Mount) error {
-	switch {
-	case m.Tag == "" || strings.ContainsAny(m.Tag, ", \n\x00"):
+	if strings.ContainsAny(m.Tag, ", \n\x00") {
 		return fmt.Errorf("%.80q is not the tag of an export", m.Tag)
-	case !filepath.IsAbs(m.Path) || filepath.Clean(m.Path) != m.Path || strings.ContainsRune(m.Path, 0):
-		return fmt.Errorf("%.80q is not a place to mount at: it must be an absolute path without . and ..", m.Path)
-	case slices.Contains(noMounts, m.Path):
-		return fmt.Errorf("%s is not a place to mount at: the VM needs its own; choose another directory", m.Path)
+	}
+	return checkPlace(m.Path)
+}
+
+func checkPlace(path string) error {
+	switch {
+	case !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0):
+		return fmt.Errorf("%.80q is not a place to mount at: it must be an absolute path without . and ..", path)
+	case slices.Contains(noMounts, path):
+		return fmt.Errorf("%s is not a place to mount at: the VM needs its own; choose another directory", path)
 	}
 	return nil
 }
 
-// mounts mounts the exports, outer directories first.
+// mounts mounts the exports by 9p, outer directories first.
 func (m *Machine) mounts(ctx context.Context, mounts []guest.Mount) error {
+	mounts = slices.DeleteFunc(slices.Clone(mounts), func(m guest.Mount) bool { return m.Tag == "" })
 	if len(mounts) == 0 {
 		return nil
 	}
 	m.modules(ctx, "9pnet_virtio", "9p")
-	mounts = slices.Clone(mounts)
 	slices.SortStableFunc(mounts, func(a, b guest.Mount) int { return len(a.Path) - len(b.Path) })
 	for _, mount := range mounts {
 		if err := m.mountOne(mount); err != nil {
@@ -57,14 +62,10 @@ func (m *Machine) mountOne(mount guest.Mount) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err
 	}
-	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
-	if mount.ReadOnly {
-		flags |= unix.MS_RDONLY
-	}
-	err := m.doMount(mount.Tag, target, "9p", flags, mountOptions)
+	err := m.doMount(mount.Tag, target, "9p", mountFlags(mount), mountOptions)
 	switch {
 	case errors.Is(err, unix.ENODEV):
-		return fmt.Errorf("the image's kernel has no 9p file system (modules 9p, 9pnet_virtio): %w", err)
+		return fmt.Errorf("the image's kernel has neither FUSE (module fuse) nor the 9p file system (modules 9p, 9pnet_virtio): %w", err)
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("the VM has no such export: %w", err)
 	}

@@ -21,7 +21,7 @@ import (
 // so they need not read the same programs again.
 func (m *Machine) Template(ctx context.Context) error {
 	m.awaitBoot(ctx)
-	m.modules(ctx, "virtio_net", "9pnet_virtio", "9p")
+	m.modules(ctx, "virtio_net", "fuse", "9pnet_virtio", "9p")
 	if err := m.growRoot(ctx); err != nil {
 		m.log().Warn("the root file system keeps its size", "err", err)
 	}

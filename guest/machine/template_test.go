@@ -22,7 +22,7 @@ func TestTemplate(t *testing.T) {
 	if err := d.Template(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"systemctl is-system-running --wait", "modprobe -q -a virtio_net 9pnet_virtio 9p"}
+	want := []string{"systemctl is-system-running --wait", "modprobe -q -a virtio_net fuse 9pnet_virtio 9p"}
 	if diff := cmp.Diff(want, d.done); diff != "" {
 		t.Errorf("what was done differs (-want +got):\n%s", diff)
 	}

@@ -15,9 +15,10 @@ import (
 
 // Reasons for not opening a file, besides errors of the system.
 var (
-	ErrDirectory  = errors.New("is a directory")
-	ErrNotRegular = errors.New("is not a regular file")
-	ErrKernelFile = errors.New("is the kernel's own (as in /proc and /sys), not a stored file")
+	ErrDirectory    = errors.New("is a directory")
+	ErrNotRegular   = errors.New("is not a regular file")
+	ErrNotDirectory = errors.New("is not a directory")
+	ErrKernelFile   = errors.New("is the kernel's own (as in /proc and /sys), not a stored file")
 )
 
 // Open opens a regular file for reading, with the owner's rights, and also returns its
@@ -28,12 +29,22 @@ var (
 // The error is one of the above, or an [*fs.PathError]. Its Op is "open" if the file
 // itself cannot be opened; otherwise it names what could not be passed on the way.
 func (o Owner) Open(ctx context.Context, path string) (file *os.File, real string, err error) {
+	return o.open(ctx, regular, path)
+}
+
+// OpenDir finds a directory like Open, but for passing it only (O_PATH).
+func (o Owner) OpenDir(ctx context.Context, path string) (dir *os.File, err error) {
+	dir, _, err = o.open(ctx, directory, path)
+	return dir, err
+}
+
+func (o Owner) open(ctx context.Context, want kind, path string) (file *os.File, real string, err error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return nil, "", err
 	}
 	defer ours.Close()
-	cmd := o.Command(ctx, "/proc/self/exe", path)
+	cmd := o.Command(ctx, "/proc/self/exe", string(want), path)
 	cmd.Args[0], cmd.Env, cmd.ExtraFiles = openerName, []string{}, []*os.File{theirs}
 	err = cmd.Start()
 	theirs.Close()
@@ -47,7 +58,7 @@ func (o Owner) Open(ctx context.Context, path string) (file *os.File, real strin
 	defer context.AfterFunc(ctx, func() { _ = ours.Close() })()
 	fd, err := receive(ours, path)
 	if err == nil {
-		real, err = examine(fd)
+		real, err = examine(fd, want)
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -110,7 +121,7 @@ func passed(rights []byte) (int, error) {
 
 // examine checks the received descriptor: the owner could have made the process send
 // another one. It returns the file's path, from the kernel.
-func examine(fd int) (path string, err error) {
+func examine(fd int, want kind) (path string, err error) {
 	var system unix.Statfs_t
 	var is unix.Stat_t
 	if err := errors.Join(unix.Fstatfs(fd, &system), unix.Fstat(fd, &is)); err != nil {
@@ -119,7 +130,7 @@ func examine(fd int) (path string, err error) {
 	if kernelFiles[system.Type] {
 		return "", ErrKernelFile
 	}
-	if err := checkRegular(is.Mode); err != nil {
+	if err := want.check(is.Mode); err != nil {
 		return "", err
 	}
 	if path, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil {
@@ -131,11 +142,23 @@ func examine(fd int) (path string, err error) {
 	return path, nil
 }
 
-func checkRegular(mode uint32) error {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFREG:
+// A kind of file is what a caller wants to open.
+type kind string
+
+const (
+	regular   kind = "file"
+	directory kind = "directory"
+)
+
+// check compares the kind with the mode of what was found.
+func (k kind) check(mode uint32) error {
+	is := mode & unix.S_IFMT
+	switch {
+	case k == directory && is != unix.S_IFDIR:
+		return ErrNotDirectory
+	case k == directory || is == unix.S_IFREG:
 		return nil
-	case unix.S_IFDIR:
+	case is == unix.S_IFDIR:
 		return ErrDirectory
 	}
 	return ErrNotRegular

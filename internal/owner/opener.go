@@ -25,12 +25,12 @@ const maxAnswer = 8 + unix.PathMax
 // as the loading of libvirt. (The runtime initialises packages in the order of their
 // names after their imports; this one imports nothing that comes late.)
 func init() {
-	if len(os.Args) != 2 || os.Args[0] != openerName {
+	if len(os.Args) != 3 || os.Args[0] != openerName {
 		return
 	}
 	// The process has nothing secret, but other processes need not look into it.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	file, err := openRegular(os.Args[1])
+	file, err := openAs(kind(os.Args[1]), os.Args[2])
 	if err != nil {
 		_ = unix.Sendmsg(answerFD, refusal(err), nil, nil, 0)
 		os.Exit(1)
@@ -39,9 +39,9 @@ func init() {
 	os.Exit(0)
 }
 
-// openRegular first finds the file without opening it: opening a device can have an
-// effect, and opening a pipe can block for ever.
-func openRegular(path string) (*os.File, error) {
+// openAs first finds the file without opening it: opening a device can have an effect, and
+// opening a pipe can block for ever. A directory is only found.
+func openAs(want kind, path string) (*os.File, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	found, err := unix.Openat2(unix.AT_FDCWD, path, &how)
 	if err != nil {
@@ -51,8 +51,11 @@ func openRegular(path string) (*os.File, error) {
 	if err := unix.Fstat(found, &is); err != nil {
 		return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	if err := checkRegular(is.Mode); err != nil {
+	if err := want.check(is.Mode); err != nil {
 		return nil, err
+	}
+	if want == directory {
+		return os.NewFile(uintptr(found), path), nil
 	}
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", found), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -80,9 +83,10 @@ const (
 	reasonDirectory
 	reasonNotRegular
 	reasonKernelFile
+	reasonNotDirectory
 )
 
-var reasons = map[uint32]error{reasonDirectory: ErrDirectory, reasonNotRegular: ErrNotRegular, reasonKernelFile: ErrKernelFile}
+var reasons = map[uint32]error{reasonDirectory: ErrDirectory, reasonNotRegular: ErrNotRegular, reasonKernelFile: ErrKernelFile, reasonNotDirectory: ErrNotDirectory}
 
 // refusal encodes an error for sending: a reason, an error number, a path.
 func refusal(err error) []byte {

@@ -185,7 +185,7 @@ func TestExamineLooksAtWhatCameBack(t *testing.T) {
 	}
 	mine, gone := write(t, dir+"/mine", 0o644, alice), open(write(t, dir+"/gone", 0o644, alice))
 	must(t, os.Remove(dir+"/gone"))
-	if path, err := examine(open(mine)); err != nil || path != mine {
+	if path, err := examine(open(mine), regular); err != nil || path != mine {
 		t.Errorf("a stored file: %q, %v", path, err)
 	}
 	for name, tt := range map[string]struct {
@@ -198,7 +198,7 @@ func TestExamineLooksAtWhatCameBack(t *testing.T) {
 		"a file that is gone":  {gone, fs.ErrNotExist},
 		"no descriptor":        {-1, unix.EBADF},
 	} {
-		if path, err := examine(tt.fd); !errors.Is(err, tt.want) {
+		if path, err := examine(tt.fd, regular); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %q, error = %v, want %v", name, path, err, tt.want)
 		}
 	}
@@ -227,7 +227,7 @@ func stuckOpener(t *testing.T, path string) int {
 		err = unix.Sendmsg(int(theirs.Fd()), make([]byte, 4096), nil, nil, unix.MSG_DONTWAIT)
 	}
 	must(t, unix.SetNonblock(int(theirs.Fd()), false))
-	cmd := alice.Command(t.Context(), "/proc/self/exe", path)
+	cmd := alice.Command(t.Context(), "/proc/self/exe", string(regular), path)
 	cmd.Args[0], cmd.Env, cmd.ExtraFiles = openerName, []string{"A=secret"}, []*os.File{theirs}
 	must(t, cmd.Start())
 	t.Cleanup(func() { _ = ours.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })

@@ -59,6 +59,7 @@ var all = slices.Concat(
 	agentMutants,
 	portMutants,
 	reclaimMutants,
+	directoryMutants,
 	clusterMutants,
 )
 

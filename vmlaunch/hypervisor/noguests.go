@@ -9,6 +9,7 @@ package hypervisor
 
 import (
 	"context"
+	"io"
 	"io/fs"
 	"net"
 	"strings"
@@ -44,6 +45,9 @@ func (noMachine) Setup(context.Context, guest.Setup) (guest.Report, error) {
 	return guest.Report{OS: "none"}, nil
 }
 
+func (noMachine) Mount(context.Context, guest.Mount) (io.ReadWriteCloser, error) {
+	return nil, guest.ErrNoFUSE
+}
 func (noMachine) SetHosts(context.Context, []guest.Host) error { return nil }
 
 func (noMachine) StartSSH(context.Context, guest.SSH) error { return nil }

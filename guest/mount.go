@@ -1,0 +1,131 @@
+package guest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// MaxMessage bounds a message of FUSE, in bytes: it has up to 128 KiB of a file's data.
+// See struct fuse_in_header and fuse_out_header in Linux, include/uapi/linux/fuse.h: each
+// message begins with its length, in the byte order of the machine.
+const MaxMessage = 128<<10 + 8<<10
+
+// minMessage is the length of a FUSE answer without data.
+const minMessage = 16
+
+// ErrNoFUSE matches the error of [Session.Mount] if the guest's kernel has no FUSE.
+var ErrNoFUSE = errors.New("the image's kernel has no FUSE")
+
+// A MountStream carries the FUSE messages of one mounted directory between its server on the
+// host and the guest's kernel.
+type MountStream struct{ st *stream }
+
+// Mount makes the guest mount a directory whose server is at the other end of the returned
+// stream. The guest unmounts it when the stream ends.
+func (s *Session) Mount(ctx context.Context, m Mount) (*MountStream, error) {
+	st, err := s.open(ctx, Header{Kind: kindMount, Mount: &m})
+	if err != nil {
+		return nil, fmt.Errorf("mount %s in the VM: %w", m.Path, err)
+	}
+	a, err := s.answer(ctx, st)
+	if a.NoFUSE {
+		err = fmt.Errorf("%w: %w", ErrNoFUSE, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mount %s in the VM: %w", m.Path, err)
+	}
+	return &MountStream{st}, nil
+}
+
+// Serve passes messages between the guest and server, whose reads and writes are whole
+// messages, until either ends. It closes both.
+func (m *MountStream) Serve(server io.ReadWriteCloser) error {
+	defer m.st.Finish()
+	return passMessages(m.st, server)
+}
+
+// mount mounts a directory and passes messages between the kernel and the stream, until the
+// stream ends.
+func (s *Server) mount(ctx context.Context, st *stream, m *Mount) {
+	defer st.Finish()
+	if m == nil {
+		_ = writeLine(st, answer{Error: "mount a directory: none is named"})
+		return
+	}
+	kernel, err := s.Machine.Mount(ctx, *m)
+	if err != nil {
+		s.log().Error("mount failed", "path", m.Path, "err", err)
+		_ = writeLine(st, answer{Error: err.Error(), NoFUSE: errors.Is(err, ErrNoFUSE)})
+		return
+	}
+	stop := context.AfterFunc(ctx, st.Abandon)
+	defer stop()
+	if err := writeLine(st, answer{}); err != nil {
+		_ = kernel.Close()
+		return
+	}
+	err = passMessages(st, kernel)
+	s.log().Info("a mount has ended", "path", m.Path, "err", err)
+}
+
+// passMessages copies messages between a stream and a device that takes and gives a whole
+// message each time. It returns why it ended.
+func passMessages(st *stream, device io.ReadWriteCloser) error {
+	var once sync.Once
+	var cause error
+	end := func(err error) {
+		once.Do(func() {
+			cause = err
+			st.Abandon()
+			_ = device.Close()
+		})
+	}
+	var both sync.WaitGroup
+	both.Go(func() { end(toStream(st, device)) })
+	both.Go(func() { end(fromStream(device, st)) })
+	both.Wait()
+	return cause
+}
+
+func toStream(st *stream, device io.Reader) error {
+	buffer := make([]byte, MaxMessage)
+	for {
+		n, err := device.Read(buffer)
+		if err != nil {
+			return err
+		}
+		if _, err := st.Write(buffer[:n]); err != nil {
+			return err
+		}
+	}
+}
+
+func fromStream(device io.Writer, st *stream) error {
+	buffer := make([]byte, MaxMessage)
+	for {
+		message, err := readMessage(st, buffer)
+		if err != nil {
+			return noEOF(err)
+		}
+		if _, err := device.Write(message); err != nil {
+			return err
+		}
+	}
+}
+
+// readMessage reads one message into buffer.
+func readMessage(r io.Reader, buffer []byte) ([]byte, error) {
+	if _, err := io.ReadFull(r, buffer[:4]); err != nil {
+		return nil, err
+	}
+	length := binary.NativeEndian.Uint32(buffer)
+	if length < minMessage || length > uint32(len(buffer)) {
+		return nil, fmt.Errorf("a FUSE message of %d bytes", length)
+	}
+	_, err := io.ReadFull(r, buffer[4:length])
+	return buffer[:length], err
+}

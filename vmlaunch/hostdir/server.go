@@ -1,0 +1,89 @@
+package hostdir
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/owner"
+)
+
+// A Directory is one of the node's that VMs see.
+type Directory struct {
+	Job      string // whose VMs they are, for people who list processes
+	Path     string
+	ReadOnly bool
+}
+
+// A Server serves one directory.
+type Server struct {
+	process *exec.Cmd
+	control *os.File // the process ends when this is closed
+}
+
+// Start starts the server of a directory, with the rights of the job's owner. It must be
+// called while this process can still become the owner. The server ends when this process
+// does, or by Close. ctx bounds how long the directory may be looked for.
+func Start(ctx context.Context, o owner.Owner, d Directory) (*Server, error) {
+	s, err := start(ctx, o, d)
+	if err != nil {
+		return nil, fmt.Errorf("serve the directory %s to VMs: %w", d.Path, err)
+	}
+	return s, nil
+}
+
+func start(ctx context.Context, o owner.Owner, d Directory) (*Server, error) {
+	dir, err := o.OpenDir(ctx, d.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	// Nothing of this can fail to be encoded.
+	orders, _ := json.Marshal(orders{UID: o.UID, GID: o.GID, Groups: o.GroupIDs(), ReadOnly: d.ReadOnly})
+	c := exec.Command("/proc/self/exe", d.Job, string(orders))
+	c.Args[0], c.Env, c.Dir, c.ExtraFiles = processName, []string{}, "/", []*os.File{theirs, dir}
+	c.Stderr = os.Stderr
+	if err := c.Start(); err != nil {
+		return nil, errors.Join(err, ours.Close())
+	}
+	go func() { _ = c.Wait() }()
+	return &Server{process: c, control: ours}, nil
+}
+
+// Connect returns the server's end for one VM. Its reads and writes are whole messages.
+func (s *Server) Connect() (io.ReadWriteCloser, error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	if err := unix.Sendmsg(int(s.control.Fd()), []byte{0}, unix.UnixRights(int(theirs.Fd())), nil, 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("reach the server of a directory: %w", err), ours.Close())
+	}
+	return ours, nil
+}
+
+// Close ends the server.
+func (s *Server) Close() error { return s.control.Close() }
+
+// socketPair returns the two ends of a connection that preserves message boundaries. Ours
+// does not block.
+func socketPair() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a socket: %w", err)
+	}
+	_ = unix.SetNonblock(fds[0], true)
+	return os.NewFile(uintptr(fds[0]), "directory"), os.NewFile(uintptr(fds[1]), "server of a directory"), nil
+}
