@@ -104,9 +104,14 @@ func newVM(t *testing.T) vm {
 // stop the whole process until they return.
 func (v vm) sh(script string) string {
 	v.Helper()
+	return v.anywhere("cd " + v.guest + "\n" + script)
+}
+
+func (v vm) anywhere(script string) string {
+	v.Helper()
 	ctx, cancel := context.WithTimeout(v.Context(), 20*time.Second)
 	defer cancel()
-	c := exec.CommandContext(ctx, "/bin/sh", "-ec", "cd "+v.guest+"\n"+script)
+	c := exec.CommandContext(ctx, "/bin/sh", "-ec", script)
 	out, err := c.CombinedOutput()
 	if err != nil {
 		v.Errorf("%s: %v\n%s", script, err, out)
@@ -278,7 +283,7 @@ func TestEnds(t *testing.T) {
 	w := startVM(t, server, host)
 	w.sh("echo x >f")
 	_ = server.process.Process.Kill()
-	w.sh("cd /; while test -e " + w.guest + "/f; do sleep 0.01; done")
+	w.anywhere("while test -e " + w.guest + "/f; do sleep 0.01; done")
 }
 
 func contains(t *testing.T, text string, parts ...string) {
