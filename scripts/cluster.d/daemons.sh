@@ -135,6 +135,9 @@ start_slurmd() {
 	) && wait_for 30 daemon_pid "$1" slurmd
 }
 
+# registered: whether slurmdbd knows this cluster.
+registered() { on ctl sacctmgr --noheader --parsable2 list cluster format=cluster | grep -qx "$cluster_name"; }
+
 # listening PORT: whether something on ctl accepts connections.
 listening() {
 	in_network ctl bash -c "exec 3<>/dev/tcp/$(address ctl)/$1" 2>/dev/null
@@ -147,9 +150,11 @@ nodes_ready() {
 	[[ -n $states ]] && not grep -qvxE 'idle|mixed|allocated|completing' <<<"$states"
 }
 
-# books_open: the accounting knows the users. Slurm's own words for "already there" are no failure.
+# books_open: the accounting knows the users. Slurm's own words for "already there" are no failure. An
+# account belongs to the clusters that have registered before.
 books_open() {
 	local log=$dir/log/sacctmgr.log names
+	wait_for 30 registered || failed "the cluster's registration with slurmdbd" "$dir/log/slurmdbd.log"
 	names=$(printf '%s\n' "${users[@]%:*}" | paste -sd,)
 	{
 		on ctl sacctmgr --immediate add account demo && on ctl sacctmgr --immediate add user "$names" account=demo
