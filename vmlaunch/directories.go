@@ -30,6 +30,9 @@ func (v *VMs) serveDirectories(ctx context.Context) error {
 func (v *VMs) mountDirectories(ctx context.Context, m *machine.Machine, mounts []guest.Mount) error {
 	for _, i := range outerFirst(mounts) {
 		stream, err := m.Session().Mount(ctx, mounts[i])
+		if errors.Is(err, guest.ErrNoFUSE) && v.Plan.Hardware.Missing.NineP {
+			return fmt.Errorf("%w; by 9p it cannot be mounted either, because QEMU on this node does not know it", err)
+		}
 		if errors.Is(err, guest.ErrNoFUSE) {
 			v.Log.Info("directories are mounted by 9p", "vm", m.Plan.Name, "reason", err)
 			return nil

@@ -1,6 +1,8 @@
 package vmlaunch
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,12 +13,23 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/cpulist"
+	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/process"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/slurm/cgroup"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
+
+// missingDevices asks the node's QEMU which devices it does not know, or finds the answer in
+// the node's state.
+func missingDevices(ctx context.Context, configured, state string) (emulator.Missing, error) {
+	path, err := emulator.Find("/", configured)
+	if err != nil {
+		return emulator.Missing{}, fmt.Errorf("find QEMU: %w; tell the administrator", err)
+	}
+	return emulator.Cache(filepath.Join(state, "emulator")).Ask(ctx, path)
+}
 
 // inspectHardware finds out what the node offers to a job that wants spec. root is the
 // node's root directory.

@@ -41,7 +41,7 @@ const (
 // fails, it gives back everything that it took.
 func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurmctld, progress func(vmstep.Progress)) (*VMs, error) {
 	clock := machine.StartStopwatch(job.Requested)
-	p, err := decide(cfg, job)
+	p, err := decide(ctx, cfg, job)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (v *VMs) giveUp(ctx context.Context) error {
 }
 
 // decide does everything that needs no lock: it checks the request and plans.
-func decide(cfg config.Config, job plan.Job) (plan.Plan, error) {
+func decide(ctx context.Context, cfg config.Config, job plan.Job) (plan.Plan, error) {
 	account, err := owner.Lookup(job.UID, job.GID)
 	if err != nil {
 		return plan.Plan{}, err
@@ -83,12 +83,15 @@ func decide(cfg config.Config, job plan.Job) (plan.Plan, error) {
 	if err := job.Admit(cfg); err != nil {
 		return plan.Plan{}, err
 	}
-	return planHere(cfg, job, account)
+	return planHere(ctx, cfg, job, account)
 }
 
 // planHere plans with the hardware of this machine.
-func planHere(cfg config.Config, job plan.Job, account owner.Owner) (plan.Plan, error) {
+func planHere(ctx context.Context, cfg config.Config, job plan.Job, account owner.Owner) (plan.Plan, error) {
 	hw, err := inspectHardware("/", cfg.QEMU.Accel, job.Spec)
+	if err == nil {
+		hw.Missing, err = missingDevices(ctx, cfg.QEMU.Emulator, cfg.StateDir(job.Node))
+	}
 	if err != nil {
 		return plan.Plan{}, err
 	}

@@ -41,12 +41,13 @@ func TestASecondSetOfVMsIsRefused(t *testing.T) {
 
 func TestDecideAdmitsTheJob(t *testing.T) {
 	cfg, job := config.Default(), plantest.Job()
+	cfg.Paths.State = t.TempDir()
 	job.UID, job.GID = uint32(os.Getuid()), uint32(os.Getgid())
-	if _, err := decide(cfg, job); err != nil {
+	if _, err := decide(t.Context(), cfg, job); err != nil {
 		t.Fatalf("a job that has what it asks for: %v", err)
 	}
 	job.CPUs = 1
-	if _, err := decide(cfg, job); !errors.Is(err, plan.ErrBeyondAllocation) {
+	if _, err := decide(t.Context(), cfg, job); !errors.Is(err, plan.ErrBeyondAllocation) {
 		t.Errorf("error = %v, want %v", err, plan.ErrBeyondAllocation)
 	}
 }

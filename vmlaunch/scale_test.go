@@ -96,7 +96,7 @@ func check(b *testing.B, err error) {
 
 func (y *yard) plan(b *testing.B) plan.Plan {
 	b.Helper()
-	p, err := decide(y.cfg, y.job)
+	p, err := decide(b.Context(), y.cfg, y.job)
 	check(b, err)
 	return p
 }

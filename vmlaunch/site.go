@@ -81,7 +81,7 @@ func MakeSiteTemplate(ctx context.Context, cfg config.Config, node string, spec 
 		return "", err
 	}
 	job := plan.Job{ID: siteWork, Node: node, Nodes: 1, UID: account.UID, GID: account.GID, Spec: spec}
-	p, err := planHere(cfg, job, account)
+	p, err := planHere(ctx, cfg, job, account)
 	if err != nil {
 		return "", err
 	}

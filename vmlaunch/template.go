@@ -120,25 +120,33 @@ func (w *warmer) makeBlank(ctx context.Context, draft *template.Draft) error {
 // sparse and takes no memory. It only reserves addresses: the firmware makes the window of
 // the devices' bridge as large as this file. Devices that are plugged into a restored VM
 // fit into that window; otherwise each VM's kernel would have to lay out the bridge anew.
-func (w *warmer) makeRoom() (ivshmem.Region, error) {
+//
+// Without IVShmem in QEMU, no restored VM can have shared memory, and the region is nil.
+func (w *warmer) makeRoom() (*ivshmem.Region, error) {
+	if w.Plan.Hardware.Missing.IVShmem {
+		return nil, nil
+	}
 	on := w.store.regions
 	room := on.New(w.Plan.Job.ID, 0, hypervisor.TemplateRoom<<20)
 	if err := w.journal.Intend(recordRegion, room.Name, ivshmem.Region{Name: room.Name}); err != nil {
-		return ivshmem.Region{}, err
+		return nil, err
 	}
-	return room, on.Reserve(room, w.Plan.Owner.IDs())
+	return &room, on.Reserve(room, w.Plan.Owner.IDs())
 }
 
 // forgetRoom removes makeRoom's file, once the VM has ended.
-func (w *warmer) forgetRoom(room ivshmem.Region) error {
-	if err := w.store.regions.Remove(context.Background(), room, w.Plan.Owner.UID); err != nil {
+func (w *warmer) forgetRoom(room *ivshmem.Region) error {
+	if room == nil {
+		return nil
+	}
+	if err := w.store.regions.Remove(context.Background(), *room, w.Plan.Owner.UID); err != nil {
 		return err
 	}
 	return w.journal.Undone(recordRegion, room.Name)
 }
 
 // bootTemplate boots the VM and makes its guest agent prepare it for being saved.
-func (w *warmer) bootTemplate(ctx context.Context, m *machine.Machine, nothing string, room ivshmem.Region) error {
+func (w *warmer) bootTemplate(ctx context.Context, m *machine.Machine, nothing string, room *ivshmem.Region) error {
 	if err := w.startDomain(m, hypervisor.DescribeTemplate(w.Plan, m.Plan, nothing, room)); err != nil {
 		return err
 	}
@@ -148,7 +156,9 @@ func (w *warmer) bootTemplate(ctx context.Context, m *machine.Machine, nothing s
 	err := w.reach(wait, m)
 	if err == nil {
 		m.Enter(nodeagent.StageSave)
-		err = m.Domain.UnplugRegion(wait, room)
+	}
+	if err == nil && room != nil {
+		err = m.Domain.UnplugRegion(wait, *room)
 	}
 	if err == nil {
 		err = readyToSave(wait, m)

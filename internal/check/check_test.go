@@ -23,14 +23,18 @@ type node struct {
 	asRoot   bool
 }
 
+// listDevices is how QEMU is asked for its devices.
+const listDevices = "/usr/bin/qemu-system-x86_64 -machine none -device help"
+
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{root: t.TempDir(), asRoot: true, programs: map[string]string{
-		"scontrol show config":                                  goodSettings,
-		"slurmd -V":                                             "slurm-wlm 22.05.8",
-		"getent passwd libvirt-qemu":                            "libvirt-qemu:x:64055:107::/var/lib/libvirt:/bin/false",
-		"getent group libvirt-qemu":                             "libvirt-qemu:x:64055:",
-		"/usr/bin/qemu-system-x86_64 --version":                 "QEMU emulator version 7.2.0\nCopyright (c) 2003-2022",
+		"scontrol show config":                  goodSettings,
+		"slurmd -V":                             "slurm-wlm 22.05.8",
+		"getent passwd libvirt-qemu":            "libvirt-qemu:x:64055:107::/var/lib/libvirt:/bin/false",
+		"getent group libvirt-qemu":             "libvirt-qemu:x:64055:",
+		"/usr/bin/qemu-system-x86_64 --version": "QEMU emulator version 7.2.0\nCopyright (c) 2003-2022",
+		listDevices:                             "name \"virtio-9p-pci\", bus PCI\nname \"ivshmem-plain\", bus PCI\n",
 		"/lib/slurmv-agent probe --config /conf --node-name n1": `{"libvirt": "9.0.0", "underlay": "10.0.0.1"}`,
 	}}
 	for _, dir := range []string{"var/lib", "run", "sys/kernel/iommu_groups/0", "dev/shm"} {
@@ -230,6 +234,9 @@ func TestCheck(t *testing.T) {
 			[]string{"error libvirt's account", "skipped SR-IOV"}, ""},
 		"libvirt that does not open": {func(_ *testing.T, m *node) { m.probe(`{"libvirt_error": "no"}`) },
 			[]string{"error libvirt opens", "skipped SR-IOV"}, ""},
+		"RHEL's QEMU":          {func(_ *testing.T, m *node) { m.programs[listDevices] = "name \"virtio-blk-pci\", bus PCI\n" }, []string{"warning QEMU's devices", "skipped SR-IOV"}, ""},
+		"QEMU without 9p":      {func(_ *testing.T, m *node) { m.programs[listDevices] = "name \"ivshmem-plain\", bus PCI\n" }, []string{"warning QEMU's devices", "skipped SR-IOV"}, ""},
+		"QEMU that lists none": {func(_ *testing.T, m *node) { delete(m.programs, listDevices) }, []string{"error QEMU's devices", "skipped SR-IOV"}, ""},
 		"no QEMU": {func(t *testing.T, m *node) { m.remove(t, "usr/bin") },
 			[]string{"error QEMU", "skipped SR-IOV"}, ""},
 		"the emulator of the configuration": {func(t *testing.T, m *node) { m.write(t, "conf", "[qemu]\nemulator = \"/opt/qemu\"", 0o644) },

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/slurm-v/slurm-v/internal/emulator"
 )
 
 // libraryDirs are the directories in which distributions put libraries.
@@ -86,26 +88,39 @@ func qemuAccount(root string) string {
 	return "qemu"
 }
 
-// emulators are where libvirt looks if the configuration names no emulator.
-var emulators = []string{"/usr/bin/qemu-system-x86_64", "/usr/libexec/qemu-kvm"}
-
-func emulator(ctx context.Context, i *inspection) []Result {
+func qemu(ctx context.Context, i *inspection) []Result {
 	const name = "QEMU"
-	candidates := emulators
-	if i.cfg.QEMU.Emulator != "" {
-		candidates = []string{i.cfg.QEMU.Emulator}
+	path, err := emulator.Find(i.Root, i.cfg.QEMU.Emulator)
+	if err == nil {
+		return []Result{i.version(ctx, name, path), i.devices(ctx, path)}
 	}
-	for _, path := range candidates {
-		if _, err := os.Stat(i.path(path)); err != nil {
-			continue
-		}
-		text, err := i.Run(ctx, path, "--version")
-		if err != nil {
-			return []Result{wrong(name, err.Error(), "run "+path+" --version and repair what it says")}
-		}
-		return []Result{ok(name, path+": "+firstLine(text))}
+	return []Result{wrong(name, err.Error(), "install QEMU (Debian: qemu-system-x86; RHEL: qemu-kvm), or name it in the configuration: [qemu] emulator")}
+}
+
+func (i *inspection) version(ctx context.Context, name, path string) Result {
+	text, err := i.Run(ctx, path, "--version")
+	if err != nil {
+		return wrong(name, err.Error(), "run "+path+" --version and repair what it says")
 	}
-	return []Result{wrong(name, "no "+strings.Join(candidates, " or "), "install QEMU (Debian: qemu-system-x86; RHEL: qemu-kvm), or name it in the configuration: [qemu] emulator")}
+	return ok(name, path+": "+firstLine(text))
+}
+
+// devices says which options of jobs the emulator's devices allow. A default job needs none
+// of them.
+func (i *inspection) devices(ctx context.Context, path string) Result {
+	const name = "QEMU's devices"
+	list, err := i.Run(ctx, path, emulator.ListDevices...)
+	if err != nil {
+		return wrong(name, err.Error(), "run "+path+" "+strings.Join(emulator.ListDevices, " ")+" and repair what it says")
+	}
+	missing := emulator.MissingIn(list)
+	switch {
+	case missing.IVShmem:
+		return warning(name, path+" has no IVShmem devices: jobs with --ivshmem fail here", "name another QEMU in [qemu] emulator if users want the option")
+	case missing.NineP:
+		return warning(name, path+" has no 9p: an image whose kernel has no FUSE cannot see directories of the node", "nothing, if all images have FUSE")
+	}
+	return ok(name, "IVShmem for --ivshmem, 9p for images without FUSE")
 }
 
 // A Probe contains what slurmv-agent probe has tried on this node. An empty error means

@@ -186,7 +186,11 @@ func MountTag(i int) string { return "slurmv" + strconv.Itoa(i) }
 
 // addMounts exports host directories over 9p. With accessmode squash, QEMU, which runs as
 // the owner, can do only what the owner may do.
+// Without 9p in QEMU, guests have them by FUSE only.
 func (p describer) addMounts(d *libvirtxml.Domain) {
+	if p.Hardware.Missing.NineP {
+		return
+	}
 	for i, m := range p.Job.Spec.Mounts {
 		fs := libvirtxml.DomainFilesystem{
 			AccessMode: "squash",

@@ -35,6 +35,10 @@ func TestDomainOfMounts(t *testing.T) {
 	if got := filesystems[1].Source.Mount.Dir; got != "/data" {
 		t.Errorf("second mount exports %s", got)
 	}
+	p.Hardware.Missing.NineP = true
+	if filesystems := Describe(p, p.VMs[0], nil).Devices.Filesystems; len(filesystems) != 0 {
+		t.Errorf("%d file systems for a QEMU without 9p", len(filesystems))
+	}
 }
 
 // A user's path stays a value: no text of his can end an XML element.

@@ -27,7 +27,7 @@ func (p describer) clone(saved *libvirtxml.Domain, vm plan.VM, from template.Tem
 	saved.GenID = &libvirtxml.DomainGenID{Value: uuid.NewString()}
 	saved.CPUTune, saved.NUMATune, saved.SecLabel = own.CPUTune, own.NUMATune, own.SecLabel
 	d, line := saved.Devices, saved.QEMUCommandline
-	if d == nil || line == nil || len(d.Disks) != 2 || len(d.Interfaces) != 1 || len(d.Channels) != 1 || len(d.Serials) != 1 || len(d.Shmems) != 0 || len(d.Filesystems) < len(p.Job.Spec.Mounts) {
+	if d == nil || line == nil || len(d.Disks) != 2 || len(d.Interfaces) != 1 || len(d.Channels) != 1 || len(d.Serials) != 1 || len(d.Shmems) != 0 || len(d.Filesystems) < len(own.Devices.Filesystems) {
 		return errors.New("the template is not of this version's making")
 	}
 	line.Args = append(line.Args, p.mapMemory(vm, from)...)
@@ -44,7 +44,7 @@ func (p describer) clone(saved *libvirtxml.Domain, vm plan.VM, from template.Tem
 		fs := &d.Filesystems[i]
 		fs.Source = &libvirtxml.DomainFilesystemSource{Mount: &libvirtxml.DomainFilesystemSourceMount{Dir: from.Nothing()}}
 		fs.ReadOnly = &libvirtxml.DomainFilesystemReadOnly{}
-		if i < len(p.Job.Spec.Mounts) {
+		if i < len(own.Devices.Filesystems) {
 			fs.Source, fs.ReadOnly = own.Devices.Filesystems[i].Source, own.Devices.Filesystems[i].ReadOnly
 		}
 	}

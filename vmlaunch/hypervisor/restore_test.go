@@ -30,7 +30,7 @@ func templatePlan(t *testing.T) (plan.Plan, *libvirtxml.Domain, template.Templat
 		Address: netip.MustParsePrefix("172.30.0.1/16"), Overlay: "/s/vm0/overlay.qcow2", Console: "/run/j/vm0.console", Channel: "/run/j/vm0.channel"}}
 	from := template.Template{Dir: "/s/templates/1001/k"}
 	p.Warm = config.Warm{MountSlots: 3, DeviceSlots: 2}
-	d := DescribeTemplate(p, p.TemplateVM(template.Template{Dir: "/s/templates/1001/7.0.draft"}), "/nothing", ivshmem.Region{Name: "room", Size: TemplateRoom << 20})
+	d := DescribeTemplate(p, p.TemplateVM(template.Template{Dir: "/s/templates/1001/7.0.draft"}), "/nothing", &ivshmem.Region{Name: "room", Size: TemplateRoom << 20})
 	d.Devices.Shmems = nil // unplugged before it is saved
 	slot := uint(4)
 	d.Devices.Filesystems[1].Address = &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{Slot: &slot}}
@@ -81,7 +81,7 @@ func TestClone(t *testing.T) {
 func TestTemplateHasRoom(t *testing.T) {
 	p, _, _ := templatePlan(t)
 	room := ivshmem.Region{Name: "room", Size: TemplateRoom << 20}
-	d := DescribeTemplate(p, p.VMs[0], "/nothing", room)
+	d := DescribeTemplate(p, p.VMs[0], "/nothing", &room)
 	if len(d.Devices.Shmems) != 1 || d.Devices.Shmems[0].Size.Value != TemplateRoom {
 		t.Errorf("shared memory: %+v", d.Devices.Shmems)
 	}
@@ -92,6 +92,9 @@ func TestTemplateHasRoom(t *testing.T) {
 		if why := plantest.New(t, cfg, job, plan.Hardware{Accel: config.AccelTCG, NUMA: -1}).Cold; (why != "") != cold {
 			t.Errorf("%d MiB: boots cold because %q", mib, why)
 		}
+	}
+	if d := DescribeTemplate(p, p.VMs[0], "/nothing", nil); len(d.Devices.Shmems) != 0 {
+		t.Error("a template for a QEMU without IVShmem has shared memory")
 	}
 }
 

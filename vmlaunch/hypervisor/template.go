@@ -27,12 +27,13 @@ var quietNICs = []string{"-global", "virtio-net-device.guest_announce=off", "-gl
 
 // DescribeTemplate describes the VM that becomes a template. Devices that cannot be plugged
 // into a running VM are there from the start, as many as the site's slots say. For the
-// others there is room. The template's mounts show the directory nothing.
-func DescribeTemplate(p plan.Plan, vm plan.VM, nothing string, room ivshmem.Region) *libvirtxml.Domain {
+// others there is room; without IVShmem in QEMU, room is nil. The template's mounts show the
+// directory nothing.
+func DescribeTemplate(p plan.Plan, vm plan.VM, nothing string, room *ivshmem.Region) *libvirtxml.Domain {
 	return describer{p}.template(vm, nothing, room)
 }
 
-func (p describer) template(vm plan.VM, nothing string, room ivshmem.Region) *libvirtxml.Domain {
+func (p describer) template(vm plan.VM, nothing string, room *ivshmem.Region) *libvirtxml.Domain {
 	p.Job.Spec.Mounts = nil
 	for range p.Warm.MountSlots {
 		p.Job.Spec.Mounts = append(p.Job.Spec.Mounts, jobspec.Mount{Host: nothing})
@@ -41,7 +42,9 @@ func (p describer) template(vm plan.VM, nothing string, room ivshmem.Region) *li
 	d := p.domain(vm, nil)
 	d.GenID = &libvirtxml.DomainGenID{Value: uuid.NewString()}
 	d.QEMUCommandline = p.commandLine(quietNICs...)
-	d.Devices.Shmems = []libvirtxml.DomainShmem{*shmemDevice(room)}
+	if room != nil {
+		d.Devices.Shmems = []libvirtxml.DomainShmem{*shmemDevice(*room)}
+	}
 	placeOnRoot(d)
 	for i := range p.Warm.DeviceSlots {
 		index := uint(ivshmemBridge + 1 + i)

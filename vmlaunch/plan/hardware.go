@@ -1,7 +1,11 @@
 package plan
 
 import (
+	"errors"
+
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/emulator"
+	"github.com/slurm-v/slurm-v/jobspec"
 )
 
 // Hardware is the part of the node's hardware that a plan depends on.
@@ -13,4 +17,14 @@ type Hardware struct {
 	CPUs     []CPU  // that the job has to itself
 	Unpinned string // why that is not known, and VMs are not pinned
 	Memory   []int  // NUMA nodes of whose memory it may have some
+
+	Missing emulator.Missing // devices that the node's QEMU does not know
+}
+
+// check refuses a request for devices that the node's QEMU does not know.
+func (h Hardware) check(spec jobspec.Spec) error {
+	if h.Missing.IVShmem && spec.IVShmem.Devices > 0 {
+		return errors.New("--ivshmem: QEMU on this node has no IVShmem devices; leave the option out, or ask the administrator for another QEMU ([qemu] emulator)")
+	}
+	return nil
 }

@@ -79,6 +79,9 @@ func New(cfg config.Config, job Job, who owner.Owner, hw Hardware) (Plan, error)
 	if err != nil {
 		return Plan{}, err
 	}
+	if err := hw.check(job.Spec); err != nil {
+		return Plan{}, err
+	}
 	network, found := cfg.Network[job.Spec.Network]
 	if !found {
 		return Plan{}, fmt.Errorf("--vm-network: %q is not a network of this site; it has %s",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
 )
@@ -36,6 +37,22 @@ func TestPlanNumbersVMsThroughTheJob(t *testing.T) {
 func TestPlanIsTheSameEveryTime(t *testing.T) {
 	if diff := cmp.Diff(plantest.Plan(t).VMs[1].UUID, plantest.Plan(t).VMs[1].UUID); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestPlanRefusesDevicesThatQEMULacks(t *testing.T) {
+	job, hw := plantest.Job(), plan.Hardware{Accel: config.AccelTCG, NUMA: -1}
+	job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 16}
+	if _, err := plan.New(config.Default(), job, owner.Owner{}, hw); err != nil {
+		t.Errorf("QEMU has all devices: %v", err)
+	}
+	hw.Missing.IVShmem = true
+	if _, err := plan.New(config.Default(), job, owner.Owner{}, hw); err == nil || !strings.Contains(err.Error(), "--ivshmem: QEMU on this node has no IVShmem devices") {
+		t.Errorf("error = %v", err)
+	}
+	job.Spec.IVShmem = jobspec.IVShmem{}
+	if _, err := plan.New(config.Default(), job, owner.Owner{}, hw); err != nil {
+		t.Errorf("the job wants none: %v", err)
 	}
 }
 

@@ -1,0 +1,124 @@
+// Package emulator finds QEMU on a node and says which of the devices that VMs may have it
+// does not know. RHEL's QEMU, for one, has neither 9p nor IVShmem.
+package emulator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/slurm-v/slurm-v/internal/durable"
+	"github.com/slurm-v/slurm-v/internal/owner"
+)
+
+// Places are where QEMU is if the configuration names no emulator.
+var Places = []string{"/usr/bin/qemu-system-x86_64", "/usr/libexec/qemu-kvm"}
+
+// Find returns the path of QEMU: configured, if it is not "", or the first of [Places] that
+// exists. The machine's files are below root.
+func Find(root, configured string) (string, error) {
+	candidates := Places
+	if configured != "" {
+		candidates = []string{configured}
+	}
+	for _, path := range candidates {
+		if _, err := os.Stat(filepath.Join(root, path)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no %s", strings.Join(candidates, " or "))
+}
+
+// Missing are the devices that an emulator does not know.
+type Missing struct {
+	NineP   bool `json:"9p"`      // host directories by 9p
+	IVShmem bool `json:"ivshmem"` // memory that VMs share
+}
+
+// ListDevices are the arguments with which QEMU lists its devices.
+var ListDevices = []string{"-machine", "none", "-device", "help"}
+
+// patience bounds how long QEMU may take to list its devices.
+const patience = time.Minute
+
+// Ask asks the emulator at path.
+func Ask(ctx context.Context, path string) (Missing, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	out, err := owner.Nobody.Command(ctx, path, ListDevices...).Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	if err != nil {
+		return Missing{}, fmt.Errorf("ask %s for its devices: %w", path, err)
+	}
+	return MissingIn(string(out)), nil
+}
+
+var deviceName = regexp.MustCompile(`(?m)^name "([^"]+)"`)
+
+// MissingIn reads QEMU's list of devices.
+func MissingIn(list string) Missing {
+	known := map[string]bool{}
+	for _, found := range deviceName.FindAllStringSubmatch(list, -1) {
+		known[found[1]] = true
+	}
+	return Missing{NineP: !known["virtio-9p-pci"], IVShmem: !known["ivshmem-plain"]}
+}
+
+// A Cache is a file with the answer of the emulator that was asked last.
+type Cache string
+
+// answer is what is in the file: whose answer it is, and the answer.
+type answer struct {
+	Path    string    `json:"path"`
+	Size    int64     `json:"size"`
+	Changed time.Time `json:"changed"`
+	Missing Missing   `json:"missing"`
+}
+
+// Ask asks the emulator at path, unless it has not changed since it was asked last.
+func (c Cache) Ask(ctx context.Context, path string) (Missing, error) {
+	is, err := os.Stat(path)
+	if err != nil {
+		return Missing{}, fmt.Errorf("find QEMU: %w", err)
+	}
+	now := answer{Path: path, Size: is.Size(), Changed: is.ModTime().UTC()}
+	if last, err := c.read(); err == nil {
+		now.Missing = last.Missing
+		if last == now {
+			return last.Missing, nil
+		}
+	}
+	if now.Missing, err = Ask(ctx, path); err != nil {
+		return Missing{}, err
+	}
+	return now.Missing, c.write(now)
+}
+
+func (c Cache) read() (a answer, err error) {
+	text, err := os.ReadFile(string(c))
+	if err == nil {
+		err = json.Unmarshal(text, &a)
+	}
+	return a, err
+}
+
+func (c Cache) write(a answer) error {
+	text, err := json.Marshal(a)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(string(c)), 0o711)
+	}
+	if err == nil {
+		err = durable.WriteFile(string(c), text)
+	}
+	return err
+}

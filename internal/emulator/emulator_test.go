@@ -1,0 +1,86 @@
+package emulator
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/slurm-v/slurm-v/internal/filetest"
+)
+
+func TestFind(t *testing.T) {
+	root := t.TempDir()
+	if path, err := Find(root, ""); err == nil || !strings.Contains(err.Error(), "no /usr/bin/qemu-system-x86_64 or /usr/libexec/qemu-kvm") {
+		t.Errorf("in an empty machine: %q, %v", path, err)
+	}
+	filetest.Write(t, root+"/usr/libexec/qemu-kvm", "")
+	if path, err := Find(root, ""); path != "/usr/libexec/qemu-kvm" || err != nil {
+		t.Errorf("RHEL's: %q, %v", path, err)
+	}
+	if path, err := Find(root, "/opt/qemu"); err == nil || !strings.Contains(err.Error(), "/opt/qemu") {
+		t.Errorf("the configured one, which is not there: %q, %v", path, err)
+	}
+}
+
+func TestMissingIn(t *testing.T) {
+	const debian = `Storage devices:
+name "virtio-9p-pci", bus PCI, alias "virtio-9p"
+name "virtio-blk-pci", bus PCI, alias "virtio-blk"
+
+Misc devices:
+name "ivshmem-doorbell", bus PCI, desc "Inter-VM shared memory"
+name "ivshmem-plain", bus PCI, desc "Inter-VM shared memory"
+`
+	for list, want := range map[string]Missing{
+		debian: {}, "": {true, true},
+		strings.ReplaceAll(debian, "ivshmem-plain", "ivshmem"):         {IVShmem: true},
+		strings.ReplaceAll(debian, `"virtio-9p-pci"`, `"virtio-9p-x"`): {NineP: true},
+	} {
+		if got := MissingIn(list); got != want {
+			t.Errorf("missing %+v, want %+v, in:\n%s", got, want, list)
+		}
+	}
+}
+
+// emulates is an emulator that knows the named devices and counts how often it was asked.
+func emulates(t *testing.T, path string, devices ...string) {
+	t.Helper()
+	list := ""
+	for _, d := range devices {
+		list += `name "` + d + `", bus PCI\n`
+	}
+	filetest.Write(t, path, "#!/bin/sh\n[ \"$*\" = '-machine none -device help' ] || exit 3\necho >> "+filepath.Dir(path)+"/asked\nprintf '"+list+"'\n")
+	if err := os.Chmod(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCache(t *testing.T) {
+	dir := filetest.PassableDir(t)
+	if err := os.Chmod(dir, 0o777); err != nil { // for the count: nobody asks
+		t.Fatal(err)
+	}
+	path, cache := filepath.Join(dir, "qemu"), Cache(filepath.Join(dir, "state", "emulator"))
+	check := func(what string, want Missing, asked int) {
+		t.Helper()
+		got, err := cache.Ask(t.Context(), path)
+		count, _ := os.ReadFile(filepath.Join(dir, "asked"))
+		if got != want || err != nil || len(count) != asked {
+			t.Errorf("%s: %+v, %v, asked %d times; want %+v and %d", what, got, err, len(count), want, asked)
+		}
+	}
+	emulates(t, path, "virtio-9p-pci")
+	check("first", Missing{IVShmem: true}, 1)
+	check("again", Missing{IVShmem: true}, 1)
+	emulates(t, path, "virtio-9p-pci", "ivshmem-plain")
+	check("another", Missing{}, 2)
+	filetest.Write(t, string(cache), "{")
+	check("a broken file", Missing{}, 3)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho no >&2; exit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cache.Ask(t.Context(), path); err == nil || !strings.Contains(err.Error(), "exit status 1: no") {
+		t.Errorf("an emulator that fails: %v", err)
+	}
+}
