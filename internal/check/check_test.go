@@ -92,6 +92,7 @@ func (n *node) remove(t *testing.T, file string) {
 
 func (n *node) link(t *testing.T, target, file string) {
 	t.Helper()
+	n.mkdir(t, filepath.Dir(file))
 	if err := os.Symlink(target, filepath.Join(n.root, file)); err != nil {
 		t.Fatal(err)
 	}
@@ -323,6 +324,14 @@ func TestCheck(t *testing.T) {
 		}, []string{"skipped SR-IOV", "error plugstack"}, "include each other"},
 		"slurmd from before the plugin": {func(t *testing.T, m *node) { m.slurmd(t, "n1", 1000) },
 			[]string{"skipped SR-IOV", "error slurmd"}, "started 1970-01-01"},
+		"a slurmd of another cluster beside it": {func(t *testing.T, m *node) {
+			m.write(t, "proc/66/comm", "slurmd\n", 0o644)
+			m.write(t, "proc/66/cmdline", "/usr/sbin/slurmd\x00-N\x00n1\x00", 0o644)
+			m.write(t, "proc/66/stat", "66 (slurmd) S"+strings.Repeat(" 1", 18)+" -300000000000 1 1\n", 0o644) // long before the plugin
+			for process, network := range map[string]string{"66": "net:[1]", "77": "net:[2]", "self": "net:[2]"} {
+				m.link(t, network, "proc/"+process+"/ns/net")
+			}
+		}, []string{"skipped SR-IOV"}, ""},
 		"only the slurmd of another node": {func(t *testing.T, m *node) { m.slurmd(t, "n2", 4102444800) },
 			[]string{"skipped limits", "skipped SR-IOV", "warning slurmd"}, "does not run here"},
 		"no slurmctld": {func(_ *testing.T, m *node) { delete(m.programs, "scontrol show config") },

@@ -26,7 +26,8 @@ type slurmd struct {
 var errNoSlurmd = errors.New("slurmd does not run here")
 
 // findSlurmd looks for the daemon in /proc below root. If several daemons share the host,
-// it returns the one started for node.
+// it returns the one started for node, and of several such the one in this process's network:
+// a machine may run several clusters in namespaces.
 func findSlurmd(root, node string) (slurmd, error) {
 	dirs, err := filepath.Glob(filepath.Join(root, "proc", "[0-9]*"))
 	if err != nil {
@@ -41,8 +42,16 @@ func findSlurmd(root, node string) (slurmd, error) {
 	if len(found) == 0 {
 		return slurmd{}, errNoSlurmd
 	}
-	started, err := startTime(filepath.Join(root, "proc"), found[0])
-	return slurmd{dir: found[0], started: started}, err
+	its := found[max(0, slices.IndexFunc(found, func(dir string) bool { return sharesNetwork(root, dir) }))]
+	started, err := startTime(filepath.Join(root, "proc"), its)
+	return slurmd{dir: its, started: started}, err
+}
+
+// sharesNetwork reports whether a process is in this process's network namespace.
+func sharesNetwork(root, dir string) bool {
+	its, err := os.Readlink(filepath.Join(dir, "ns/net"))
+	own, _ := os.Readlink(filepath.Join(root, "proc/self/ns/net"))
+	return err == nil && its == own
 }
 
 // nodeOfSlurmd returns the name after -N, "" without one, and nil if the process is not
