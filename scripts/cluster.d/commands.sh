@@ -183,7 +183,7 @@ login() {
 	done
 	shift
 	[[ -z ${TERM:-} ]] || more=("TERM=$TERM" "${more[@]}")
-	[[ $host == ctl ]] || more=("SLURMD_NODENAME=$host" "SLURMV_STATE_DIR=$dir/state/$host"
+	[[ $host == ctl ]] || more=("SLURMD_NODENAME=$host" "SLURMV_STATE_DIR=$state/$host"
 		"SLURMV_RUN_DIR=/run/slurmv/$host" "${more[@]}")
 	umask 022
 	enter "$host" setpriv --reuid "$uid" --regid "$gid" --init-groups \

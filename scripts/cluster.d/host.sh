@@ -16,7 +16,7 @@ mapfile -t cgroups < <(awk '($3 == "cgroup" || $3 == "cgroup2") && $2 ~ "^/sys/f
 
 private_files() {
 	local file
-	for file in passwd group shadow hosts nsswitch.conf resolv.conf slurm sudoers.d; do
+	for file in passwd group shadow hosts nsswitch.conf resolv.conf slurm slurm-v sudoers.d; do
 		[[ -e /etc/$file ]] || continue
 		mount --bind "$dir/etc/$file" "/etc/$file"
 	done

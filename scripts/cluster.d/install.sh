@@ -25,9 +25,9 @@ build_is_new() {
 install_build() {
 	local image log=$dir/log/install.log
 	touch "$installed.new"
-	if [[ -e $repo/Makefile ]]; then
+	if [[ -z ${SLURMV_INSTALLED:-} && -e $repo/Makefile ]]; then
 		env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -C "$repo" install ${SLURMV_TAGS:+TAGS="libvirt_dlopen,$SLURMV_TAGS"} BUILD="build/cluster-$id" DESTDIR= PREFIX="$prefix" \
-			SYSCONFDIR="$dir/etc" STATEDIR="$dir/state/%n" </dev/null >"$log" 2>&1 || failed "make install" "$log"
+			SYSCONFDIR="$dir/etc" STATEDIR="$state/%n" </dev/null >"$log" 2>&1 || failed "make install" "$log"
 	fi
 	image=$(guest_image) || exit 1
 	[[ -z $image ]] || image_usable "$image"
@@ -64,7 +64,7 @@ guest_image() {
 slurmv_toml_text() {
 	cat <<END
 [paths]
-state = "$dir/state/%n"
+state = "$state/%n"
 run = "/run/slurmv/%n"
 
 [slurm]

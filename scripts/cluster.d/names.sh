@@ -12,6 +12,10 @@ esac
 marker=$dir/.slurmv-cluster   # this directory is ours to delete
 profile=$dir/profile          # what `up` was asked for: "nodes N" or "real-cpus 1"
 prefix=$dir/usr
+state=$dir/state # of Slurm-V, by nodes
+if [[ -n ${SLURMV_INSTALLED:-} ]]; then
+	prefix=$SLURMV_INSTALLED state=/var/lib/slurmv
+fi
 server=$dir/server # what a file server has
 shared=$dir/shared # where the hosts see it
 slurm_conf=$dir/etc/slurm/slurm.conf
