@@ -166,6 +166,19 @@ bench-scale: packages
 test: packages
 	scripts/test
 
+# The scenarios alone: `scripts/release 13 -- make scenarios`.
+.PHONY: scenarios
+scenarios: packages
+	scripts/test scenarios
+
+# What docs/support.md says of other releases of Debian.
+.PHONY: test-matrix
+test-matrix:
+	scripts/release 13 -- make scenarios
+	scripts/release 13 --fresh -- sh -c 'make demo && scripts/cluster down'
+	test/packages 12
+	test/packages 13
+
 demo: packages
 	scripts/cluster up
 	scripts/demo

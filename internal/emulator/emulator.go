@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slurm-v/slurm-v/internal/durable"
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
@@ -112,13 +111,26 @@ func (c Cache) read() (a answer, err error) {
 	return a, err
 }
 
-func (c Cache) write(a answer) error {
+// write replaces the file at once: other agents read and write it, too.
+func (c Cache) write(a answer) (err error) {
 	text, err := json.Marshal(a)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(string(c)), 0o711)
 	}
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(string(c)), filepath.Base(string(c))+".*.new")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	err = errors.Join(err, file.Close())
 	if err == nil {
-		err = durable.WriteFile(string(c), text)
+		err = os.Rename(file.Name(), string(c))
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/slurm-v/slurm-v/internal/filetest"
@@ -82,5 +83,24 @@ func TestCache(t *testing.T) {
 	}
 	if _, err := cache.Ask(t.Context(), path); err == nil || !strings.Contains(err.Error(), "exit status 1: no") {
 		t.Errorf("an emulator that fails: %v", err)
+	}
+}
+
+// Agents of several jobs ask at the same time on a new node.
+func TestAgentsAskAtOnce(t *testing.T) {
+	dir := filetest.PassableDir(t)
+	path, cache := filepath.Join(dir, "qemu"), Cache(filepath.Join(dir, "state", "emulator"))
+	emulates(t, path, "ivshmem-plain")
+	var agents sync.WaitGroup
+	for range 20 {
+		agents.Go(func() {
+			if got, err := cache.Ask(t.Context(), path); got != (Missing{NineP: true}) || err != nil {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+	agents.Wait()
+	if left, _ := filepath.Glob(string(cache) + ".*"); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }
