@@ -16,11 +16,15 @@ import (
 )
 
 // Where slurmd puts the processes of a job. With cgroup v1 it is below /slurm or
-// /slurm_<node> of a controller, with v2 below slurmd's own scope. Both belong to root,
-// so no user can make a cgroup that looks like another job's.
+// /slurm_<node> of a controller, with v2 below slurmd's own scope, in system.slice or
+// where the site has put slurmd. Both belong to root, so no user can make a cgroup that
+// looks like another job's: all that is above the scope are slices, and what users can make
+// is below a service of theirs, such as user@1000.service.
+const slicesAbove = `(?:[^/]+\.slice/)*`
+
 var (
 	version1 = regexp.MustCompile(`^/slurm[^/]*/uid_[0-9]+/job_([0-9]+)(/|$)`)
-	version2 = regexp.MustCompile(`^/system\.slice/[^/]*slurmstepd\.scope/job_([0-9]+)(/|$)`)
+	version2 = regexp.MustCompile(`^/` + slicesAbove + `[^/]*slurmstepd\.scope/job_([0-9]+)(/|$)`)
 )
 
 // JobOf returns the id of the Slurm job of process pid. proc is the path of a /proc.

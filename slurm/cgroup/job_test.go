@@ -12,6 +12,8 @@ func TestParseJob(t *testing.T) {
 		"finds the job of a batch step's task":              {line: "4:memory:/slurm/uid_1000/job_7/step_batch/task_0", want: 7},
 		"finds the job of a step under cgroup v2":           {line: "0::/system.slice/slurmstepd.scope/job_9/step_0/user/task_0", want: 9},
 		"finds the job of a step of a named slurmd":         {line: "0::/system.slice/n1_slurmstepd.scope/job_9/step_0/user", want: 9},
+		"finds the job below a site's own slice":            {line: "0::/hpc.slice/hpc-batch.slice/slurmstepd.scope/job_9/step_0", want: 9},
+		"ignores one in a slice of a user's own manager":    {line: "0::/user.slice/user-1000.slice/user@1000.service/app.slice/slurmstepd.scope/job_9", none: true},
 		"ignores a cgroup that a user made look like a job": {line: "0::/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_9", none: true},
 		"ignores a job's name deeper in a user's path":      {line: "3:cpu:/user/slurm/uid_0/job_9", none: true},
 		"ignores a process outside of jobs":                 {line: "0::/system.slice/sshd.service", none: true},

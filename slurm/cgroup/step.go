@@ -21,7 +21,7 @@ type Step struct {
 var namedSteps = map[string]uint32{"extern": 0xfffffffc, "batch": 0xfffffffb, "interactive": 0xfffffffa}
 
 // stepPattern matches the paths that version1 and version2 match, but down to the step.
-var stepPattern = regexp.MustCompile(`^/(?:slurm(?:_([^/]+))?/uid_[0-9]+|system\.slice/(?:([^/]+)_)?slurmstepd\.scope)` +
+var stepPattern = regexp.MustCompile(`^/(?:slurm(?:_([^/]+))?/uid_[0-9]+|` + slicesAbove + `(?:([^/]+)_)?slurmstepd\.scope)` +
 	`/job_([0-9]+)/step_([a-z]+|[0-9]+)(?:/|$)`)
 
 // StepOf returns the step of process pid. proc is the path of a /proc.
@@ -48,7 +48,7 @@ func parseStep(line string) (Step, bool) {
 }
 
 // slurmsPattern matches every path below a cgroup that Slurm makes for steps.
-var slurmsPattern = regexp.MustCompile(`^/(?:slurm(?:_[^/]+)?|system\.slice/(?:[^/]+_)?slurmstepd\.scope)(?:/|$)`)
+var slurmsPattern = regexp.MustCompile(`^/(?:slurm(?:_[^/]+)?|` + slicesAbove + `(?:[^/]+_)?slurmstepd\.scope)(?:/|$)`)
 
 // CheckStep returns an error unless process pid runs in that step of the job. A process
 // outside escapes the job's limits, and survives the job's end. proc is the path of a

@@ -17,6 +17,7 @@ func TestParseStep(t *testing.T) {
 		"version 1, a task's":                  {"4:memory:/slurm/uid_1000/job_9/step_3/task_1", Step{JobID: 9, StepID: 3}, true},
 		"version 1, several slurmd":            {"6:freezer:/slurm_n2/uid_1000/job_9/step_0", Step{JobID: 9, Node: "n2"}, true},
 		"version 2":                            {"0::/system.slice/slurmstepd.scope/job_9/step_2/user/task_0", Step{JobID: 9, StepID: 2}, true},
+		"version 2, in a slice of the site":    {"0::/hpc.slice/slurmstepd.scope/job_9/step_2/user/task_0", Step{JobID: 9, StepID: 2}, true},
 		"version 2, several slurmd":            {"0::/system.slice/n2_slurmstepd.scope/job_9/step_2/user/task_0", Step{JobID: 9, StepID: 2, Node: "n2"}, true},
 		"a batch script":                       {"6:freezer:/slurm/uid_1000/job_9/step_batch", Step{JobID: 9, StepID: 0xfffffffb}, true},
 		"a controller that is not Slurm's":     {"1:cpu:/", Step{}, false},

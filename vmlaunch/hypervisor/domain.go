@@ -32,8 +32,8 @@ func (p describer) domain(vm plan.VM, vfs []vfpool.Grant) *libvirtxml.Domain {
 			Type:        &libvirtxml.DomainOSType{Arch: "x86_64", Machine: p.QEMU.Machine, Type: "hvm"},
 			BootDevices: []libvirtxml.DomainBootDevice{{Dev: "hd"}},
 		},
-		Features:   p.features(),
-		CPU:        p.cpu(),
+		Features:   p.features(vm),
+		CPU:        p.cpuOf(vm),
 		Clock:      &libvirtxml.DomainClock{Offset: "utc"},
 		OnPoweroff: "destroy",
 		OnReboot:   "restart",
@@ -74,12 +74,24 @@ func domainType(accel config.Accel) string {
 	return "qemu"
 }
 
-func (p describer) features() *libvirtxml.DomainFeatureList {
+// features tells a guest with KVM whether its vCPUs have CPUs to themselves: its kernel then
+// spins for locks instead of giving up the CPU. libvirt allows it with the host's CPU only.
+func (p describer) features(vm plan.VM) *libvirtxml.DomainFeatureList {
 	f := &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}}
+	if p.Hardware.Accel == config.AccelKVM && p.QEMU.CPU == "" && len(vm.Pinning.Cells) > 0 {
+		f.KVM = &libvirtxml.DomainFeatureKVM{HintDedicated: &libvirtxml.DomainFeatureState{State: "on"}}
+	}
 	if p.Hardware.Accel == config.AccelTCG {
 		f.TCG = &libvirtxml.DomainFeatureTCG{TBCache: &libvirtxml.DomainFeatureTCGTBCache{Size: translatedCode, Unit: "MiB"}}
 	}
 	return f
+}
+
+// cpuOf is the CPU model with the VM's topology.
+func (p describer) cpuOf(vm plan.VM) *libvirtxml.DomainCPU {
+	cpu, lies := p.cpu(), p.Topology(vm)
+	cpu.Topology = &libvirtxml.DomainCPUTopology{Sockets: lies.Sockets, Cores: lies.Cores, Threads: lies.Threads}
+	return cpu
 }
 
 // cpu is the site's CPU model, if it sets one. Else KVM passes the host's CPU through, and

@@ -75,6 +75,23 @@ func TestDomainOnTwoNUMANodes(t *testing.T) {
 	}
 }
 
+// The guest knows how its vCPUs lie, and that they have CPUs to themselves.
+func TestGuestsKnowTheirCPUs(t *testing.T) {
+	const dedicated = `<hint-dedicated state="on"></hint-dedicated>`
+	p := plantest.On(t, plan.Hardware{Accel: config.AccelKVM, NUMA: -1, CPUs: plantest.CPUs(2, 2)}, 2)
+	contain(t, xmlOf(t, p, p.VMs[0]), `<topology sockets="1" cores="1" threads="2"></topology>`, dedicated)
+	p.QEMU.CPU = "EPYC"
+	if strings.Contains(xmlOf(t, p, p.VMs[0]), dedicated) {
+		t.Error("libvirt refuses this with a CPU model")
+	}
+	p = plantest.On(t, plan.Hardware{Accel: config.AccelKVM, NUMA: -1, Unpinned: "nobody owns cores"}, 2)
+	text := xmlOf(t, p, p.VMs[0])
+	contain(t, text, `<topology sockets="1" cores="2" threads="1"></topology>`)
+	if strings.Contains(text, dedicated) {
+		t.Error("its vCPUs share CPUs")
+	}
+}
+
 func contain(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {

@@ -1,0 +1,44 @@
+package plan
+
+import "slices"
+
+// A Topology says how a VM's vCPUs lie in sockets, cores and hyper-threads. Sockets ×
+// Cores × Threads is the number of vCPUs.
+type Topology struct{ Sockets, Cores, Threads int }
+
+// Topology is that of the CPUs to which the vCPUs are pinned: one socket for each NUMA
+// node, and hyper-threads where each core gives the VM as many. So the guest's scheduler
+// and its MPI library know which vCPUs share a core. Other VMs have one socket of cores.
+func (p Plan) Topology(vm VM) Topology {
+	all := Topology{Sockets: 1, Cores: p.Job.Spec.VCPUs, Threads: 1}
+	cells := vm.Pinning.Cells
+	if len(cells) == 0 {
+		return all
+	}
+	sockets, threads := len(cells), p.threadsOfEachCore(vm)
+	for _, c := range cells {
+		if len(c.CPUs) != len(cells[0].CPUs) {
+			sockets = 1
+		}
+	}
+	return Topology{Sockets: sockets, Cores: all.Cores / (sockets * threads), Threads: threads}
+}
+
+// threadsOfEachCore returns how many CPUs the VM has of each core; 1 if it has not as many
+// of each.
+func (p Plan) threadsOfEachCore(vm VM) int {
+	of := map[int]int{} // by core
+	for _, cpu := range p.Hardware.CPUs {
+		if slices.Contains(vm.Pinning.CPUs(), cpu.Number) {
+			of[cpu.Core]++
+		}
+	}
+	threads := 0
+	for _, n := range of {
+		if threads != 0 && n != threads {
+			return 1
+		}
+		threads = n
+	}
+	return max(threads, 1)
+}
