@@ -181,6 +181,13 @@ func (j *job) exitCode() string {
 	return field(j.user.must(j.t, "scontrol show job "+j.id), "ExitCode")
 }
 
+// The fields of scontrol show job that say what a job has asked for, and what it has. Slurm
+// 22.05 has one for both.
+const (
+	requested = "(?:Req)?TRES"
+	allocated = "(?:Alloc)?TRES"
+)
+
 func field(text, name string) string {
 	found := regexp.MustCompile(`\b` + name + `=(\S+)`).FindStringSubmatch(text)
 	if found == nil {

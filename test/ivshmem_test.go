@@ -133,5 +133,5 @@ func TestMoreSharedMemoryThanAllowedIsRefused(t *testing.T) {
 func TestSharedMemoryIsInTheRequest(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, "--nodes=1 --vm-per-node=2 --memory-per-vm=384M --ivshmem=2:64M --begin=now+1hour", "true")
-	contains(t, field(alice.must(t, "scontrol show job "+j.id), "TRES"), "mem=1792M")
+	contains(t, field(alice.must(t, "scontrol show job "+j.id), requested), "mem=1792M")
 }

@@ -46,7 +46,7 @@ func TestRequestGrowsByTheVMs(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, "--nodes=1 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=512M", "sleep 100")
 	j.await("RUNNING")
-	contains(t, field(alice.must(t, "scontrol show job "+j.id), "(?:Req)?TRES"), "cpu=4", "mem=1920M")
+	contains(t, field(alice.must(t, "scontrol show job "+j.id), allocated), "cpu=4", "mem=1920M")
 }
 
 // A submission from inside a VM job starts clean of it.
