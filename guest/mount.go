@@ -20,6 +20,11 @@ const minMessage = 16
 // ErrNoFUSE matches the error of [Session.Mount] if the guest's kernel has no FUSE.
 var ErrNoFUSE = errors.New("the image's kernel has no FUSE")
 
+// noFUSE is an [ErrNoFUSE] in the guest's words.
+type noFUSE struct{ error }
+
+func (noFUSE) Is(target error) bool { return target == ErrNoFUSE }
+
 // A MountStream carries the FUSE messages of one mounted directory between its server on the
 // host and the guest's kernel.
 type MountStream struct{ st *stream }
@@ -33,7 +38,7 @@ func (s *Session) Mount(ctx context.Context, m Mount) (*MountStream, error) {
 	}
 	a, err := s.answer(ctx, st)
 	if a.NoFUSE {
-		err = fmt.Errorf("%w: %w", ErrNoFUSE, err)
+		err = noFUSE{err}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("mount %s in the VM: %w", m.Path, err)

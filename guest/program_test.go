@@ -216,7 +216,7 @@ func TestSignals(t *testing.T) {
 		"TERM ends it":           {"echo up; sleep 1000", syscall.SIGTERM, Exit{Signal: 15}},
 		"KILL ends it":           {"echo up; sleep 1000", syscall.SIGKILL, Exit{Signal: 9}},
 		"USR1 is caught":         {"trap 'exit 4' USR1; echo up; sleep 1000 & wait", syscall.SIGUSR1, Exit{Code: 4}},
-		"a child gets it too":    {"(trap 'exit 6' TERM; echo up; sleep 1000 & wait) & trap : TERM; wait $!; wait $!", syscall.SIGTERM, Exit{Code: 6}},
+		"a child gets it too":    {"trap : TERM; (trap 'exit 6' TERM; echo up; sleep 1000 & wait) & wait $!; wait $!", syscall.SIGTERM, Exit{Code: 6}},
 		"KILL reaches a session": {"echo up; setsid sleep 1000", syscall.SIGKILL, Exit{Signal: 9}},
 	}
 	for name, tt := range tests {
