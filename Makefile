@@ -9,6 +9,7 @@ LIBEXECDIR  ?= $(PREFIX)/libexec/slurm-v
 DATADIR     ?= $(PREFIX)/share
 INCLUDEDIR  ?= $(PREFIX)/include
 MANDIR      ?= $(DATADIR)/man
+UNITDIR     ?= $(PREFIX)/lib/systemd/system
 STATEDIR    ?= /var/lib/slurmv/%n
 DESTDIR     ?=
 # The directory of the site's own slurm/spank.h: a plugin fits only one release of Slurm.
@@ -32,16 +33,17 @@ TAGS    := libvirt_dlopen
 # The paths are compiled in, so changed paths need another build.
 $(shell mkdir -p $(BUILD); echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' | cmp -s - $(BUILD)/settings || echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' > $(BUILD)/settings)
 
-GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*' -not -path './bench/*') config/slurmv.toml images/start-guest.sh $(wildcard internal/report/*.css) go.mod go.sum
+GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*' -not -path './bench/*') config/slurmv.toml images/start-guest.sh cmd/slurmv/imagecheck.sh $(wildcard internal/*/*.css) go.mod go.sum
 SHIM       := $(wildcard spank/*.c spank/*.h) spank/spank.map Makefile
 LUA        := $(BUILD)/job_submit.lua $(BUILD)/cli_filter.lua
 GUEST_PKG ?= ./cmd/slurmv-guest
 PROGRAMS   := slurm-v-run slurmv slurmv-agent
+STATIC     := slurmv-guest slurmv-workload
 
 .PHONY: all build packages install demo test unit fuzz lint clean
 all: build
 
-build: $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/slurmv-guest $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(LUA) $(BUILD)/docs
+build: $(PROGRAMS:%=$(BUILD)/%) $(STATIC:%=$(BUILD)/%) $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(LUA) $(BUILD)/docs
 
 # Man pages and completions are generated from the commands.
 $(BUILD)/docs: $(BUILD)/slurmv $(BUILD)/slurm-v-run
@@ -52,9 +54,11 @@ $(BUILD)/docs: $(BUILD)/slurmv $(BUILD)/slurm-v-run
 $(PROGRAMS:%=$(BUILD)/%): $(BUILD)/%: $(GO_SOURCES) $(BUILD)/settings
 	$(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
-# The guest's agent is static, so that it needs no library of the image.
-$(BUILD)/slurmv-guest: $(GO_SOURCES) $(BUILD)/settings
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X $(MODULE)/config.Version=$(VERSION)' -o $@ $(GUEST_PKG)
+# What runs in VMs is static, so that it needs no library of the image.
+$(BUILD)/slurmv-guest: PKG = $(GUEST_PKG)
+$(BUILD)/slurmv-workload: PKG = ./cmd/slurmv-workload
+$(STATIC:%=$(BUILD)/%): $(GO_SOURCES) $(BUILD)/settings
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X $(MODULE)/config.Version=$(VERSION)' -o $@ $(PKG)
 
 $(BUILD)/libslurmv.so: $(GO_SOURCES) $(BUILD)/settings
 	$(GO) build -buildmode=c-shared -ldflags '$(LDFLAGS)' -o $@ ./spank
@@ -75,7 +79,7 @@ packages:
 install: build
 	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(SYSCONFDIR)/slurm-v $(DESTDIR)$(DATADIR)/slurm-v
 	install -m 755 $(BUILD)/slurm-v-run $(BUILD)/slurmv $(DESTDIR)$(BINDIR)
-	install -m 755 $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest $(DESTDIR)$(LIBEXECDIR)
+	install -m 755 $(BUILD)/slurmv-agent $(STATIC:%=$(BUILD)/%) $(DESTDIR)$(LIBEXECDIR)
 	# -C keeps the time of an unchanged plugin: slurmv check compares it with slurmd's start.
 	install -C -m 755 $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(DESTDIR)$(LIBDIR)
 	install -m 644 $(LUA) $(DESTDIR)$(DATADIR)/slurm-v
@@ -86,6 +90,9 @@ install: build
 	install -D -m 644 $(BUILD)/docs/completions/_slurmv $(DESTDIR)$(DATADIR)/zsh/site-functions/_slurmv
 	install -D -m 644 $(BUILD)/docs/completions/slurmv.fish $(DESTDIR)$(DATADIR)/fish/vendor_completions.d/slurmv.fish
 	test -e $(DESTDIR)$(CONF) || install -m 644 config/slurmv.toml $(DESTDIR)$(CONF)
+	install -d $(DESTDIR)$(UNITDIR)
+	sed 's|@BINDIR@|$(BINDIR)|' packaging/slurmv-vfs.service.in > $(DESTDIR)$(UNITDIR)/slurmv-vfs.service
+	chmod 644 $(DESTDIR)$(UNITDIR)/slurmv-vfs.service
 	echo 'required $(LIBDIR)/slurmv.so' > $(DESTDIR)$(DATADIR)/slurm-v/plugstack.conf
 
 clean:

@@ -28,6 +28,15 @@ cluster_up() {
 	say "up: $(on ctl sinfo --noheader --format='%D nodes, %N, %T')"
 }
 
+# cluster_build: for a cluster on another machine that sees these files, see test/cgroup2.
+cluster_build() {
+	(($# == 0)) || die "build takes no arguments"
+	holder ctl >/dev/null && die "the cluster is up: scripts/cluster up installs a newer build"
+	up_directory
+	mkdir -p "$dir"/{run,log,etc/slurm-v}
+	install_build
+}
+
 # up_directory: the cluster's directory, locked. A directory with something else in it is not ours.
 up_directory() {
 	lock

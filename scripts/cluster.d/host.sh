@@ -72,13 +72,13 @@ share_controllers() {
 			echo "+$controller" >"/sys/fs/cgroup/$part/cgroup.subtree_control"
 		done
 	done
-	# libvirt takes the cgroup file system that was mounted last, which must not be the file bound below.
-	mkdir /run/cgroup
-	mount -t cgroup2 cgroup /run/cgroup
 	echo 0::/ >/run/root-cgroup
 	mount --bind /run/root-cgroup /proc/1/cgroup
 	# A slurmstepd moves itself to the root before it removes its step's cgroups.
 	mount --bind /sys/fs/cgroup/{host/,}cgroup.procs
+	# libvirt takes the mount of a cgroup file system that came last, which must not be the one of a file.
+	mkdir /run/cgroup
+	mount -t cgroup2 cgroup /run/cgroup
 }
 
 private_files

@@ -129,10 +129,14 @@ members() {
 
 # kill_all NAMESPACE-PATTERN CGROUP: ends their processes and waits until they are gone.
 kill_all() {
-	local end=$((SECONDS + 20)) pids
-	while pids=$(members "$1" "$2" | sort -nu) && [[ -n $pids ]]; do
-		((SECONDS < end)) || die "these processes do not end: $(echo "$pids" | xargs); see /proc/PID/stack"
-		echo "$pids" | xargs kill -KILL 2>/dev/null || true
-		sleep 0.05
-	done
+	wait_for 20 killed "$@" || die "these processes do not end: $(members "$@" | sort -nu | xargs); see /proc/PID/stack"
+}
+
+# killed NAMESPACE-PATTERN CGROUP: whether they are gone; kills them once more.
+killed() {
+	local pids
+	pids=$(members "$@" | sort -nu)
+	[[ -n $pids ]] || return 0
+	echo "$pids" | xargs kill -KILL || true
+	return 1
 }

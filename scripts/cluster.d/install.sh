@@ -96,6 +96,7 @@ bridge = "br-vf1"
 rate = "100g"
 vfs = 8
 END
+	[[ -z ${SLURMV_IMAGE_MODE:-} ]] || printf '\n[images]\nmode = "%s"\n' "$SLURMV_IMAGE_MODE"
 	[[ -z ${SLURMV_EMULATOR:-} ]] || printf '\n[qemu]\nemulator = "%s"\n' "$(realpath -- "$SLURMV_EMULATOR")"
 	[[ -z $1 ]] || cat <<END
 

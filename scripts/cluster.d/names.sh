@@ -13,7 +13,7 @@ marker=$dir/.slurmv-cluster   # this directory is ours to delete
 profile=$dir/profile          # what `up` was asked for: "nodes N" or "real-cpus 1"
 prefix=$dir/usr
 state=$dir/state # of Slurm-V, by nodes
-if [[ -n ${SLURMV_INSTALLED:-} ]]; then
+if [[ ${SLURMV_INSTALLED:-$prefix} != "$prefix" ]]; then
 	prefix=$SLURMV_INSTALLED state=/var/lib/slurmv
 fi
 server=$dir/server # what a file server has
@@ -90,7 +90,7 @@ lock() {
 
 # wait_for SECONDS COMMAND...: until the command succeeds.
 wait_for() {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1 * ${SLURMV_PATIENCE:-1}))
 	shift
 	until "$@" >/dev/null 2>&1; do
 		((SECONDS < end)) || return 1
