@@ -74,6 +74,8 @@ type Limits struct {
 	MountsPerVM    int  `toml:"mounts_per_vm"`
 	ReadyTimeout   int  `toml:"ready_timeout"`   // seconds
 	ProgramsPerVM  int  `toml:"programs_per_vm"` // running at once
+
+	HugePages []HugePages `toml:"hugepages"` // sizes that jobs may have; empty for none
 }
 
 // Defaults are the values of options that a job leaves out.
@@ -86,6 +88,8 @@ type Defaults struct {
 	IVShmemSize  Size   `toml:"ivshmem_size"`
 	ReadyTimeout int    `toml:"ready_timeout"` // seconds
 	Start        Start  `toml:"start"`
+
+	HugePages HugePages `toml:"hugepages"`
 }
 
 // Images says where images come from.
@@ -113,7 +117,8 @@ var ImageModes = []ImageMode{ImageDirect, ImageCache, ImageCopy}
 
 // An Image is one entry of the site's catalogue.
 type Image struct {
-	Path string `toml:"path"`
+	Path     string   `toml:"path"`
+	Firmware Firmware `toml:"firmware"` // that boots it
 }
 
 // Slurm says how the VMs' CPUs and memory get into a job's request.
@@ -182,7 +187,9 @@ type QEMU struct {
 	Emulator string `toml:"emulator"` // absolute path; "" lets libvirt find it
 	Machine  string `toml:"machine"`
 	Accel    Accel  `toml:"accel"`
-	CPU      string `toml:"cpu"` // model; "" takes one that fits the accelerator
+	CPU      string `toml:"cpu"`       // model; "" takes one that fits the accelerator
+	UEFICode string `toml:"uefi_code"` // absolute path of UEFI firmware; "" asks QEMU's list of firmware
+	UEFIVars string `toml:"uefi_vars"` // of its empty variables; "" exactly if UEFICode is
 }
 
 // Launch configures how the VMs of a job start on a node.
@@ -211,19 +218,20 @@ func Default() Config {
 	return Config{
 		Paths: Paths{State: "/var/lib/slurmv/%n", Run: "/run/slurmv/%n"},
 		Limits: Limits{
-			VMPerNode: 64, VCPUPerVM: 256, MemoryPerVM: 4 << 20, DiskSize: 4 << 20,
+			VMPerNode: 64, VCPUPerVM: 1024, MemoryPerVM: 4 << 20, DiskSize: 4 << 20,
 			VFPerVM: 16, MountsPerVM: 16,
 			IVShmemPerVM: 16, IVShmemSize: 16 << 10, IVShmemPerJob: 64 << 10, IVShmemPerNode: 1 << 20,
 			ReadyTimeout: 3600, ProgramsPerVM: 1024,
+			HugePages: []HugePages{HugePages2M, HugePages1G},
 		},
 		Defaults: Defaults{
 			VCPUPerVM: 1, MemoryPerVM: 1 << 10, Network: "default",
-			IVShmemSize: 16, ReadyTimeout: 300, Start: StartAuto,
+			IVShmemSize: 16, ReadyTimeout: 300, Start: StartAuto, HugePages: HugePagesAuto,
 		},
 		Images:  Images{Directories: []string{"/"}, Mode: ImageCache, Catalogue: map[string]Image{}},
 		Slurm:   Slurm{Resources: ResourcesUser, QEMUOverhead: 256},
 		Network: map[string]Network{"default": defaultNetwork(NetworkJob)},
-		VF:      VF{PFs: []string{}, Mode: VFStrict, Reserve: 5, Software: map[string]SoftwarePF{}},
+		VF:      VF{PFs: []string{}, Mode: VFStrict, Reserve: 5, Software: map[string]SoftwarePF{}, CreatePerPF: map[string]int{}},
 		QEMU:    QEMU{Machine: "q35", Accel: AccelAuto},
 		Warm:    Warm{Size: 20 << 10, MountSlots: 4, DeviceSlots: 4},
 	}

@@ -70,9 +70,16 @@ func TestParse(t *testing.T) {
 			"[defaults]\nimage = \"r9\"\n[images.catalogue.r9]\npath = \"/i/r9.qcow2\"",
 			func(c *Config) {
 				c.Defaults.Image = "r9"
-				c.Images.Catalogue = map[string]Image{"r9": {Path: "/i/r9.qcow2"}}
+				c.Images.Catalogue = map[string]Image{"r9": {Path: "/i/r9.qcow2", Firmware: FirmwareAuto}}
 			},
 		},
+		"an image may name its firmware": {
+			"images.catalogue = {a = {path = \"/a\", firmware = \"uefi\"}, b = {path = \"/b\"}}",
+			func(c *Config) {
+				c.Images.Catalogue = map[string]Image{"a": {Path: "/a", Firmware: FirmwareUEFI}, "b": {Path: "/b", Firmware: FirmwareAuto}}
+			},
+		},
+		"UEFI firmware of the site's": {"[qemu]\nuefi_code = \"/c\"\nuefi_vars = \"/v\"", func(c *Config) { c.QEMU.UEFICode, c.QEMU.UEFIVars = "/c", "/v" }},
 		"the default network keeps what is not said": {
 			"[network.default]\nsubnet = \"10.99.0.0/20\"",
 			func(c *Config) {
@@ -85,12 +92,23 @@ func TestParse(t *testing.T) {
 				c.Network["default"] = Network{Type: NetworkBridge, Bridge: "br0", Addresses: "dhcp"}
 			},
 		},
-		"Slurm may count VFs": {"slurm.gres = true", func(c *Config) { c.Slurm.GRES = true }},
+		"huge pages may be forbidden":   {"limits.hugepages = []", func(c *Config) { c.Limits.HugePages = []HugePages{} }},
+		"huge pages may be the default": {`defaults.hugepages = "1G"`, func(c *Config) { c.Defaults.HugePages = HugePages1G }},
+		"Slurm may count VFs":           {"slurm.gres = true", func(c *Config) { c.Slurm.GRES = true }},
 		"VFs as a site may want them": {
 			"[vf]\npfs = [\"ens1f0\", \"ens1f1\"]\nmode = \"soft\"\nreserve = 0\nvlans = \"2000-2999\"\nrequeue = true",
 			func(c *Config) {
-				c.VF = VF{PFs: []string{"ens1f0", "ens1f1"}, Mode: VFSoft, VLANs: "2000-2999", Requeue: true, Software: map[string]SoftwarePF{}}
+				c.VF = VF{PFs: []string{"ens1f0", "ens1f1"}, Mode: VFSoft, VLANs: "2000-2999", Requeue: true, Software: map[string]SoftwarePF{}, CreatePerPF: map[string]int{}}
 			},
+		},
+		"VFs that are made at boot": {
+			"[vf]\npfs = [\"ens1f0\", \"ens1f1\"]\ncreate = 16\ncreate_per_pf = { ens1f1 = 8 }",
+			func(c *Config) {
+				c.VF.PFs, c.VF.Create, c.VF.CreatePerPF = []string{"ens1f0", "ens1f1"}, 16, map[string]int{"ens1f1": 8}
+			},
+		},
+		"VFs that are made of one PF, though jobs may use all": {
+			"vf.create_per_pf = { ens1f1 = 8 }", func(c *Config) { c.VF.CreatePerPF = map[string]int{"ens1f1": 8} },
 		},
 		"a software PF keeps what is not said": {
 			"[vf.software.soft0]\nbridge = \"br0\"\nrate = \"10g\"",
@@ -195,6 +213,10 @@ func TestParseRefuses(t *testing.T) {
 		"a default network not there":                     {`defaults.network = "lan"`, `defaults.network: lan is not a network; use one of default`},
 		"shared memory not a power":                       {`defaults.ivshmem_size = "24M"`, `defaults.ivshmem_size: 24M is not a power of two; use one such as 16M`},
 		"a default time above its limit":                  {`defaults.ready_timeout = 3601`, `defaults.ready_timeout: 3601 is not allowed; use 1 to 3600`},
+		"huge pages that nobody has":                      {`limits.hugepages = ["no"]`, `limits.hugepages: no is not allowed; use "2M" or "1G"`},
+		"default huge pages that nobody has":              {`defaults.hugepages = "4M"`, `defaults.hugepages: 4M is not allowed; use auto, no, 2M or 1G`},
+		"default huge pages that are forbidden":           {"[limits]\nhugepages = [\"1G\"]\n[defaults]\nhugepages = \"2M\"", `defaults.hugepages: 2M is not allowed at this site (limits.hugepages); use no`},
+		"default huge pages with templates":               {"[defaults]\nhugepages = \"2M\"\nstart = \"warm\"", `defaults.hugepages: 2M is not possible with defaults.start = "warm"`},
 		"an unknown way to start":                         {`defaults.start = "hot"`, `defaults.start: hot is not allowed; use auto, warm or cold`},
 		"more mount slots than ports":                     {`warm.mount_slots = 17`, `warm.mount_slots: 17 is not allowed; use 0 to 16`},
 		"no image directories":                            {`images.directories = []`, `images.directories: the list is empty`},
@@ -202,6 +224,9 @@ func TestParseRefuses(t *testing.T) {
 		"an unknown image mode":                           {`images.mode = "link"`, `images.mode: link is not allowed; use "direct" or "cache" or "copy"`},
 		"a cache directory not absolute":                  {`images.cache_dir = "cache"`, `images.cache_dir: cache is not a plain absolute path`},
 		"a catalogue name with a slash":                   {"[images.catalogue.\"a/b\"]\npath = \"/x\"", `images.catalogue.a/b: not a name`},
+		"a firmware that there is not":                    {"[images.catalogue.r9]\npath = \"/x\"\nfirmware = \"efi\"", `images.catalogue.r9.firmware: efi is not allowed; use "auto" or "bios" or "uefi"`},
+		"UEFI firmware without variables":                 {`qemu.uefi_code = "/c"`, `qemu.uefi_code: firmware and its variables belong together; set qemu.uefi_vars, too, or neither`},
+		"UEFI firmware at a relative path":                {"[qemu]\nuefi_code = \"c\"\nuefi_vars = \"/v\"", `qemu.uefi_code: c is not a plain absolute path`},
 		"a catalogue entry without path":                  {"[images.catalogue.r9]", `images.catalogue.r9.path: "" is not a plain absolute path`},
 		"an unknown resources word":                       {`slurm.resources = "lua"`, `slurm.resources: lua is not allowed; use "user" or "job_submit" or "cli_filter"`},
 		"commands of Slurm at a relative path":            {`slurm.bin = "bin"`, `slurm.bin: bin is not a plain absolute path`},
@@ -237,7 +262,12 @@ func TestParseRefuses(t *testing.T) {
 		"VLAN tags below zero":                            {`vf.vlans = "-5-10"`, `vf.vlans: -5-10 is not a range`},
 		"VLAN tags beyond an integer":                     {`vf.vlans = "1-99999999999999999999"`, `is not a range`},
 		"a text for requeue":                              {`vf.requeue = "no"`, `vf.requeue: not true or false`},
-		"an unknown key of VFs":                           {`vf.vlan = "1-2"`, `vf.vlan: unknown key; known here: pfs, mode, reserve, vlans, subnet, requeue, software`},
+		"an unknown key of VFs":                           {`vf.vlan = "1-2"`, `vf.vlan: unknown key; known here: pfs, mode, reserve, vlans, subnet, requeue, create, create_per_pf, software`},
+		"VFs to make of no PF":                            {`vf.create = 4`, `vf.create: no PFs are named; name them in vf.pfs`},
+		"fewer VFs than none":                             {"[vf]\npfs = [\"a\"]\ncreate = -1", `vf.create: -1 is not allowed; use 0 to 4096`},
+		"more VFs than any card has":                      {`vf.create_per_pf = { a = 4097 }`, `vf.create_per_pf.a: 4097 is not allowed; use 0 to 4096`},
+		"VFs to make of a PF for nobody":                  {"[vf]\npfs = [\"a\"]\ncreate_per_pf = { b = 4 }", `vf.create_per_pf.b: not in vf.pfs, so no job can have its VFs; add it there`},
+		"VFs to make of no interface":                     {`vf.create_per_pf = { "a/b" = 4 }`, `vf.create_per_pf.a/b: a/b is not an interface name`},
 		"a software PF without bridge":                    {`vf.software.s.rate = "1g"`, `vf.software.s.bridge: "" is not an interface name`},
 		"a software PF without rate":                      {`vf.software.s.bridge = "br0"`, `vf.software.s.rate: 0 is not allowed; use 1m to 10000g`},
 		"a software PF of another unit":                   {"[vf.software.s]\nbridge = \"br0\"\nrate = \"1T\"", `test.toml:3: vf.software.s.rate: 1T is not a rate; use a whole number of Mb/s, such as 500`},

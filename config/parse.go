@@ -50,6 +50,10 @@ func decode(data []byte, stated []statedKey) (Config, error) {
 		setUnstated(&network, defaultNetwork(kind), paths, "network", name)
 		cfg.Network[name] = network
 	}
+	for name, image := range cfg.Images.Catalogue {
+		setUnstated(&image, defaultImage(), paths, "images", "catalogue", name)
+		cfg.Images.Catalogue[name] = image
+	}
 	for name, pf := range cfg.VF.Software {
 		setUnstated(&pf, defaultSoftwarePF(), paths, "vf", "software", name)
 		cfg.VF.Software[name] = pf

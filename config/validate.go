@@ -91,6 +91,7 @@ func (l Limits) validate() error {
 		within("limits.mounts_per_vm", l.MountsPerVM, 0, 64),
 		within("limits.ready_timeout", l.ReadyTimeout, 1, 86400),
 		within("limits.programs_per_vm", l.ProgramsPerVM, 1, 65536),
+		l.validateHugePages(),
 	)
 }
 
@@ -113,6 +114,7 @@ func (c Config) validateDefaults() error {
 		powerOfTwo("defaults.ivshmem_size", d.IVShmemSize),
 		within("defaults.ready_timeout", d.ReadyTimeout, 1, l.ReadyTimeout),
 		d.Start.validate(),
+		c.validateDefaultHugePages(),
 	)
 }
 
@@ -154,7 +156,7 @@ func (i Images) validate() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(i.Catalogue)) {
 		key := "images.catalogue." + Quote(name)
-		if err := firstOf(entryName(key, name), absolute(key+".path", i.Catalogue[name].Path)); err != nil {
+		if err := firstOf(entryName(key, name), i.Catalogue[name].validate(key)); err != nil {
 			return err
 		}
 	}
@@ -263,11 +265,16 @@ func (i IVShmem) validate() error {
 }
 
 func (q QEMU) validate() error {
+	if (q.UEFICode == "") != (q.UEFIVars == "") {
+		return fmt.Errorf("qemu.uefi_code: firmware and its variables belong together; set qemu.uefi_vars, too, or neither")
+	}
 	return firstOf(
 		absoluteOrNone("qemu.emulator", q.Emulator),
 		modelName("qemu.machine", q.Machine),
 		oneOf("qemu.accel", q.Accel, AccelAuto, AccelKVM, AccelTCG),
 		modelNameOrNone("qemu.cpu", q.CPU),
+		absoluteOrNone("qemu.uefi_code", q.UEFICode),
+		absoluteOrNone("qemu.uefi_vars", q.UEFIVars),
 	)
 }
 

@@ -15,6 +15,10 @@ type VF struct {
 	VLANs   string   `toml:"vlans"`   // "FIRST-LAST", of which each job gets one; "" for no VLANs
 	Subnet  string   `toml:"subnet"`  // IPv4 prefix in which VFs get addresses; "" for no addresses
 	Requeue bool     `toml:"requeue"` // requeue a job whose VFs do not fit on a node after all
+
+	Create      int            `toml:"create"`        // how many VFs slurmv vf create makes of each of PFs
+	CreatePerPF map[string]int `toml:"create_per_pf"` // the same by the PF's name, in place of Create
+
 	// Software has the bridges that stand for PFs, by the PF's name.
 	Software map[string]SoftwarePF `toml:"software"`
 }
@@ -35,6 +39,17 @@ type SoftwarePF struct {
 	VFs    int    `toml:"vfs"`
 	NUMA   int    `toml:"numa"` // -1 for no node
 }
+
+// CreateOf returns how many VFs are made of a PF; 0 if it is left alone.
+func (v VF) CreateOf(pf string) int {
+	if n, ok := v.CreatePerPF[pf]; ok {
+		return n
+	}
+	return v.Create
+}
+
+// CreatedPFs returns the PFs that have numbers of their own.
+func (v VF) CreatedPFs() []string { return slices.Sorted(maps.Keys(v.CreatePerPF)) }
 
 func defaultSoftwarePF() SoftwarePF { return SoftwarePF{VFs: 16, NUMA: -1} }
 
@@ -79,6 +94,7 @@ func (v VF) validate() error {
 		within("vf.reserve", v.Reserve, 0, 99),
 		v.validateVLANs(),
 		v.validateSubnet(),
+		v.validateCreate(),
 		v.validateSoftware(),
 	)
 }
@@ -96,6 +112,30 @@ func (v VF) validateSubnet() error {
 	}
 	return vmSubnet("vf.subnet", v.Subnet)
 }
+
+// validateCreate wants names: while VFs are made, a PF's link may go down, and one of the
+// PFs is the node's own.
+func (v VF) validateCreate() error {
+	if err := within("vf.create", v.Create, 0, mostVFs); err != nil {
+		return err
+	}
+	if v.Create > 0 && len(v.PFs) == 0 {
+		return fmt.Errorf(`vf.create: no PFs are named; name them in vf.pfs, or write vf.create_per_pf instead`)
+	}
+	for _, name := range v.CreatedPFs() {
+		key := "vf.create_per_pf." + Quote(name)
+		if err := firstOf(interfaceName(key, name), within(key, v.CreatePerPF[name], 0, mostVFs)); err != nil {
+			return err
+		}
+		if len(v.PFs) > 0 && !slices.Contains(v.PFs, name) {
+			return fmt.Errorf("%s: not in vf.pfs, so no job can have its VFs; add it there", key)
+		}
+	}
+	return nil
+}
+
+// mostVFs is more than any card has.
+const mostVFs = 4096
 
 func (v VF) validateSoftware() error {
 	for _, name := range slices.Sorted(maps.Keys(v.Software)) {

@@ -11,11 +11,11 @@ import (
 func TestQEMUImgIsBounded(t *testing.T) {
 	dir := passable(t)
 	write(t, filepath.Join(dir, "qemu-img"), 0o755,
-		[]byte("#!/bin/sh\necho \"$(id -u) $(id -G), $(ulimit -v) KiB, $(ulimit -t) s, core $(ulimit -c)\" >&2\nexit 1\n"))
+		[]byte("#!/bin/sh\necho \"$(id -u) $(id -G), $(ulimit -v) KiB, $(ulimit -t) s, core $(ulimit -c), stack $(ulimit -s) KiB, $MALLOC_ARENA_MAX arena\" >&2\nexit 1\n"))
 	programs = dir
 	t.Cleanup(func() { programs = "" })
-	const want = "54321 54321 54322, 1048576 KiB, 30 s, core 0 "
-	if err := runQEMUImg(t.Context(), nobody, "info"); err == nil || !strings.HasPrefix(err.Error(), want) {
+	const want = "54321 54321 54322, 1048576 KiB, 30 s, core 0, stack 2048 KiB, 1 arena "
+	if err := runQEMUImg(t.Context(), nobody, nil, "info"); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("qemu-img is %v\nwant        %s", err, want)
 	}
 }

@@ -221,7 +221,7 @@ func CreateOverlay(ctx context.Context, base Info, path string, sizeMiB int64, a
 		return fmt.Errorf("create overlay: %w", err)
 	}
 	_ = file.Close()
-	err = runQEMUImg(ctx, as, "create", "-q", "-f", QCOW2,
+	err = runQEMUImg(ctx, as, nil, "create", "-q", "-f", QCOW2,
 		"-u", "-F", base.Format, "-b", base.Path, // -u: the base is inspected already
 		path, strconv.FormatInt(size, 10))
 	if err != nil {

@@ -65,15 +65,19 @@ func createFor(path string, as owner.Owner) (*os.File, error) {
 
 // Limits of qemu-img. An image can be made so that qemu-img needs hours and any amount of
 // memory. OpenStack Nova has the same limits for the same purpose.
+//
+// Addresses count as memory. Each thread would take as many for its stack as the user's
+// limit says, a gigabyte with some users, and 128 MiB for an arena of its own.
 const (
 	qemuImgMemory = "1073741824" // bytes of address space
 	qemuImgCPU    = "30"         // seconds
+	qemuImgStack  = "2097152:"   // bytes of each thread; the colon leaves the hard limit
 	qemuImgTime   = 2 * time.Minute
 )
 
 // checkWithQEMU makes QEMU itself open the image and all files below it.
 func checkWithQEMU(ctx context.Context, image Layer, as owner.Owner) error {
-	err := runQEMUImg(ctx, as, "info", "--output=json", "--backing-chain", "-U", "-f", image.Format, image.Path)
+	err := runQEMUImg(ctx, as, nil, "info", "--output=json", "--backing-chain", "-U", "-f", image.Format, image.Path)
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
 		return &Error{Path: image.Path, Reason: "cannot be opened by QEMU: " + err.Error(), Err: err}
@@ -85,8 +89,8 @@ func checkWithQEMU(ctx context.Context, image Layer, as owner.Owner) error {
 var programs = ""
 
 // runQEMUImg runs qemu-img as the owner. Its output is not used except in errors, because
-// owners can change what their own processes print.
-func runQEMUImg(ctx context.Context, as owner.Owner, args ...string) error {
+// owners can change what their own processes print. Its descriptors from 3 on are files.
+func runQEMUImg(ctx context.Context, as owner.Owner, files []*os.File, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, qemuImgTime)
 	defer cancel()
 	qemuImg, err := program.Find(programs, "qemu-img")
@@ -97,10 +101,11 @@ func runQEMUImg(ctx context.Context, as owner.Owner, args ...string) error {
 	if err != nil {
 		return err
 	}
-	args = append([]string{"--as=" + qemuImgMemory, "--cpu=" + qemuImgCPU, "--core=0", "--", qemuImg}, args...)
+	args = append([]string{"--as=" + qemuImgMemory, "--cpu=" + qemuImgCPU, "--stack=" + qemuImgStack, "--core=0", "--", qemuImg}, args...)
 	cmd := as.Command(ctx, prlimit, args...)
 	var stderr owner.Tail
-	cmd.Stderr = &stderr
+	cmd.Stderr, cmd.ExtraFiles = &stderr, files
+	cmd.Env = append(cmd.Env, "MALLOC_ARENA_MAX=1")
 	err = cmd.Run()
 	switch {
 	case err == nil:

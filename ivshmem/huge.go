@@ -30,7 +30,9 @@ func (r Region) OnHugePages(page int64) (Region, error) {
 		return r, err
 	}
 	dir, err := HugePages("/", string(mounts), page)
-	r.Huge = dir
+	if err == nil {
+		r.Huge, r.Page = dir, page
+	}
 	return r, err
 }
 

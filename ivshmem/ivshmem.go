@@ -46,6 +46,7 @@ type Region struct {
 	Index int    `json:"index"`          // of the device in every VM
 	Size  int64  `json:"size"`           // bytes
 	Huge  string `json:"huge,omitempty"` // directory of its file of huge pages, even if it has ordinary ones; "" if not asked for
+	Page  int64  `json:"page,omitempty"` // bytes of a huge page; 0 if not asked for
 }
 
 // Create makes the region, with memory of NUMA node numa unless that is -1 or has too

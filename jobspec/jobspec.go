@@ -32,17 +32,19 @@ type Spec struct {
 	DiskMiB    int64            `json:"disk_mib"`   // of one VM; 0 for the size of the image
 	Image      string           `json:"image"`      // absolute path, or a name in the catalogue
 	ImageMode  config.ImageMode `json:"image_mode"`
+	Firmware   config.Firmware  `json:"firmware,omitempty"` // "" is auto, and readable for an older node
 	SRIOV      SRIOV            `json:"sriov"`
 	IVShmem    IVShmem          `json:"ivshmem"`
 	Network    string           `json:"network"` // a name in the configuration
 	// Mounts are in the order of their guest paths, so that a directory comes
 	// before those inside it.
-	Mounts       []Mount       `json:"mounts,omitempty"`
-	UserData     string        `json:"user_data,omitempty"` // absolute path of a cloud-init file
-	ReadyTimeout time.Duration `json:"ready_timeout_ns"`    // whole seconds
-	Start        config.Start  `json:"start,omitempty"`     // "" is auto: an older plugin does not set it
-	WorkDir      string        `json:"work_dir"`            // of the job
-	Nonce        string        `json:"nonce,omitempty"`     // of the submission; known only to the job's own processes
+	Mounts       []Mount          `json:"mounts,omitempty"`
+	UserData     string           `json:"user_data,omitempty"` // absolute path of a cloud-init file
+	ReadyTimeout time.Duration    `json:"ready_timeout_ns"`    // whole seconds
+	Start        config.Start     `json:"start,omitempty"`     // "" is auto: an older plugin does not set it
+	HugePages    config.HugePages `json:"hugepages,omitempty"` // "" is auto, which an older agent understands
+	WorkDir      string           `json:"work_dir"`            // of the job
+	Nonce        string           `json:"nonce,omitempty"`     // of the submission; known only to the job's own processes
 }
 
 // SRIOV asks for virtual functions.
@@ -152,6 +154,7 @@ func defaults(dir string, cfg config.Config) Spec {
 		Mounts:       withWorkDir(nil, dir, cfg),
 		ReadyTimeout: time.Duration(d.ReadyTimeout) * time.Second,
 		Start:        d.Start,
+		HugePages:    unlessAuto(d.HugePages),
 		WorkDir:      dir,
 	}
 }

@@ -49,6 +49,8 @@ func TestOptionBeatsVariableBeatsDefault(t *testing.T) {
 		"image":  {"/5", "/6", func(c *config.Config) { c.Defaults.Image = "/7" }, func(s Spec) any { return s.Image }, "/5", "/6", "/7"},
 		"mode": {"copy", "direct", func(c *config.Config) { c.Images.Mode = config.ImageDirect }, func(s Spec) any { return s.ImageMode },
 			config.ImageCopy, config.ImageDirect, config.ImageDirect},
+		"firmware": {"uefi", "bios", func(*config.Config) {}, func(s Spec) any { return s.Firmware },
+			config.FirmwareUEFI, config.FirmwareBIOS, config.Firmware("")},
 		"VFs":     {"5", "6", func(*config.Config) {}, func(s Spec) any { return len(s.SRIOV.VFs) }, 5, 6, 0},
 		"devices": {"5", "6:32M", func(*config.Config) {}, func(s Spec) any { return s.IVShmem }, IVShmem{5, 16}, IVShmem{6, 32}, IVShmem{}},
 		"network": {"campus", "default", func(c *config.Config) { c.Defaults.Network = "third"; c.Network["third"] = c.Network["campus"] },
@@ -57,10 +59,12 @@ func TestOptionBeatsVariableBeatsDefault(t *testing.T) {
 		"user data": {"/5", "/6", func(*config.Config) {}, func(s Spec) any { return s.UserData }, "/5", "/6", ""},
 		"time":      {"5", "6", func(c *config.Config) { c.Defaults.ReadyTimeout = 7 }, func(s Spec) any { return s.ReadyTimeout }, 5 * time.Second, 6 * time.Second, 7 * time.Second},
 		"start":     {"warm", "cold", func(*config.Config) {}, func(s Spec) any { return s.Start }, config.StartWarm, config.StartCold, config.StartAuto},
+		"huge pages": {"2M", "no", func(c *config.Config) { c.Defaults.HugePages = config.HugePages1G }, func(s Spec) any { return s.HugePages },
+			config.HugePages2M, config.HugePagesNo, config.HugePages1G},
 	}
 	names := map[string]string{
-		"vCPUs": "vcpu-per-vm", "memory": "memory-per-vm", "disk": "disk-size", "image": "vm-image", "mode": "vm-image-mode", "VFs": "sriov",
-		"devices": "ivshmem", "network": "vm-network", "mounts": "vm-mount", "user data": "vm-user-data", "time": "vm-ready-timeout", "start": "vm-start",
+		"vCPUs": "vcpu-per-vm", "memory": "memory-per-vm", "disk": "disk-size", "image": "vm-image", "mode": "vm-image-mode", "firmware": "vm-firmware", "VFs": "sriov",
+		"devices": "ivshmem", "network": "vm-network", "mounts": "vm-mount", "user data": "vm-user-data", "time": "vm-ready-timeout", "start": "vm-start", "huge pages": "vm-hugepages",
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

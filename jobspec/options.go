@@ -51,6 +51,10 @@ var Options = []Option{
 		Usage: "[slurm-v] memory of each VM, such as 8G",
 		parse: parseMemory, check: checkMemory,
 	}, {
+		Name: "vm-hugepages", Arg: "no|2M|1G|auto", Env: "SLURMV_VM_HUGEPAGES",
+		Usage: "[slurm-v] huge pages of this size for the VMs' memory; auto: for VMs with VFs, if the node has enough",
+		parse: parseHugePages, check: checkHugePages,
+	}, {
 		Name: "disk-size", Arg: "SIZE", Env: "SLURMV_DISK_SIZE",
 		Usage: "[slurm-v] disk of each VM, such as 20G; 0 for the size of the image",
 		parse: parseDisk, check: checkDisk,
@@ -62,6 +66,10 @@ var Options = []Option{
 		Name: "vm-image-mode", Arg: "MODE", Env: "SLURMV_VM_IMAGE_MODE",
 		Usage: "[slurm-v] cache: jobs share a copy on the node; direct: read the image where it lies; copy: each VM has a copy",
 		parse: parseImageMode, check: checkImageMode,
+	}, {
+		Name: "vm-firmware", Arg: "auto|bios|uefi", Env: "SLURMV_VM_FIRMWARE",
+		Usage: "[slurm-v] firmware that boots the image; auto: the one that the image calls for",
+		parse: parseFirmware, check: checkFirmware,
 	}, {
 		Name: "sriov", Arg: "N[:SETTINGS][+...]", Env: "SLURMV_SRIOV",
 		Usage: "[slurm-v] SR-IOV virtual functions of each VM: 2, or 1:min=10g+2:max=5g for different VFs",
@@ -121,6 +129,33 @@ func checkMemory(s Spec, cfg config.Config) error {
 	return checkSize(s.MemoryMiB, config.MinMemory, cfg.Limits.MemoryPerVM)
 }
 
+func parseHugePages(s *Spec, value string, _ config.Config) error {
+	s.HugePages = unlessAuto(config.HugePages(value))
+	return nil
+}
+
+func unlessAuto(h config.HugePages) config.HugePages {
+	if h == config.HugePagesAuto {
+		return ""
+	}
+	return h
+}
+
+// checkHugePages runs after the check of the memory, because it reads its size.
+func checkHugePages(s Spec, cfg config.Config) error {
+	if s.HugePages == "" {
+		return nil
+	}
+	if err := cfg.Limits.CheckHugePages(s.HugePages); err != nil {
+		return err
+	}
+	page, memory := s.HugePages.Size(), config.Size(s.MemoryMiB)
+	if page != 0 && memory%page != 0 {
+		return fmt.Errorf("%s of memory is no whole number of pages of %s; use --memory-per-vm=%s, or no", memory, page, (memory/page+1)*page)
+	}
+	return nil
+}
+
 func parseDisk(s *Spec, value string, _ config.Config) error {
 	size, err := config.ParseSize(value)
 	s.DiskMiB = size.MiB()
@@ -165,6 +200,18 @@ func checkImageMode(s Spec, _ config.Config) error {
 		return fmt.Errorf("%s is not a mode; use cache, direct or copy", config.Quote(string(s.ImageMode)))
 	}
 	return nil
+}
+
+func parseFirmware(s *Spec, value string, _ config.Config) error {
+	s.Firmware = config.Firmware(value)
+	return nil
+}
+
+func checkFirmware(s Spec, _ config.Config) error {
+	if s.Firmware == "" {
+		return nil
+	}
+	return s.Firmware.Check()
 }
 
 func parseNetwork(s *Spec, value string, _ config.Config) error {
@@ -231,6 +278,8 @@ func (s Spec) ColdBecause(cfg config.Config) string {
 		return "each VM is to have a copy of the image (--vm-image-mode=copy), and those from a template share one"
 	case s.UserData != "":
 		return "cloud-init user data (--vm-user-data) takes effect only when a VM boots"
+	case s.HugePages.Size() != 0:
+		return "the VMs' memory has huge pages (--vm-hugepages), and that of a VM from a template has ordinary ones"
 	case len(s.Mounts) > slots.MountSlots:
 		return fmt.Sprintf("%d mounts (--vm-mount and the working directory), and a VM from a template has %d at most (warm.mount_slots)", len(s.Mounts), slots.MountSlots)
 	case len(s.SRIOV.VFs) > slots.DeviceSlots:

@@ -22,7 +22,7 @@ func TestGoodValues(t *testing.T) {
 		"as many VMs as allowed":            {"vm-per-node", "8", func(s *Spec) { s.VMsPerNode = 8 }},
 		"leading zeros are decimal":         {"vm-per-node", "008", func(s *Spec) { s.VMsPerNode = 8 }},
 		"vCPUs":                             {"vcpu-per-vm", "4", func(s *Spec) { s.VCPUs = 4 }},
-		"as many vCPUs as allowed":          {"vcpu-per-vm", "256", func(s *Spec) { s.VCPUs = 256 }},
+		"as many vCPUs as allowed":          {"vcpu-per-vm", "1024", func(s *Spec) { s.VCPUs = 1024 }},
 		"memory in G":                       {"memory-per-vm", "8G", func(s *Spec) { s.MemoryMiB = 8192 }},
 		"memory in MiB":                     {"memory-per-vm", "1500", func(s *Spec) { s.MemoryMiB = 1500 }},
 		"the least memory":                  {"memory-per-vm", "64M", func(s *Spec) { s.MemoryMiB = 64 }},
@@ -38,6 +38,7 @@ func TestGoodValues(t *testing.T) {
 		"an image with odd characters":      {"vm-image", "/i/a b,c:d$(e)'f\"<é>", func(s *Spec) { s.Image = "/i/a b,c:d$(e)'f\"<é>" }},
 		"the longest image path":            {"vm-image", "/" + long, func(s *Spec) { s.Image = "/" + long }},
 		"an image for each VM":              {"vm-image-mode", "copy", func(s *Spec) { s.ImageMode = config.ImageCopy }},
+		"an image that boots by UEFI":       {"vm-firmware", "uefi", func(s *Spec) { s.Firmware = config.FirmwareUEFI }},
 		"shared memory of default size":     {"ivshmem", "2", func(s *Spec) { s.IVShmem = IVShmem{2, 16} }},
 		"shared memory of a size":           {"ivshmem", "1:1G", func(s *Spec) { s.IVShmem = IVShmem{1, 1024} }},
 		"the least shared memory":           {"ivshmem", "1:1024K", func(s *Spec) { s.IVShmem = IVShmem{1, 1} }},
@@ -81,6 +82,9 @@ func TestGoodValues(t *testing.T) {
 		"user data by absolute path":   {"vm-user-data", "/etc/cloud.yaml", func(s *Spec) { s.UserData = "/etc/cloud.yaml" }},
 		"a time to be ready":           {"vm-ready-timeout", "90", func(s *Spec) { s.ReadyTimeout = 90 * time.Second }},
 		"the longest time to be ready": {"vm-ready-timeout", "3600", func(s *Spec) { s.ReadyTimeout = time.Hour }},
+		"huge pages":                   {"vm-hugepages", "1G", func(s *Spec) { s.HugePages = config.HugePages1G }},
+		"no huge pages":                {"vm-hugepages", "no", func(s *Spec) { s.HugePages = config.HugePagesNo }},
+		"huge pages if there are any":  {"vm-hugepages", "auto", func(s *Spec) { s.HugePages = "" }},
 		"from a template":              {"vm-start", "warm", func(s *Spec) { s.Start = config.StartWarm }},
 	}
 	for name, tt := range tests {
@@ -126,9 +130,9 @@ func TestBadValues(t *testing.T) {
 		"VMs in other digits":           {"vm-per-node", "٢", "٢ is not allowed; use a whole number"},
 		"VMs beyond an int":             {"vm-per-node", "99999999999999999999", "99999999999999999999 is not allowed"},
 		"VMs without number":            {"vm-per-node", "", "has no value; write --vm-per-node=N"},
-		"no vCPUs":                      {"vcpu-per-vm", "0", "0 is not allowed; use 1 to 256"},
-		"too many vCPUs":                {"vcpu-per-vm", "257", "257 is not allowed; use 1 to 256"},
-		"vCPUs as text":                 {"vcpu-per-vm", "all", "all is not allowed; use a whole number, 1 to 256"},
+		"no vCPUs":                      {"vcpu-per-vm", "0", "0 is not allowed; use 1 to 1024"},
+		"too many vCPUs":                {"vcpu-per-vm", "1025", "1025 is not allowed; use 1 to 1024"},
+		"vCPUs as text":                 {"vcpu-per-vm", "all", "all is not allowed; use a whole number, 1 to 1024"},
 		"memory in an unknown unit":     {"memory-per-vm", "8Q", "8Q is not a size; use a number and K, M, G or T, such as 8G"},
 		"no memory":                     {"memory-per-vm", "0", "0 is not allowed; use 64M to 4T"},
 		"too little memory":             {"memory-per-vm", "63M", "63M is not allowed; use 64M to 4T"},
@@ -147,6 +151,7 @@ func TestBadValues(t *testing.T) {
 		"an image path too long":        {"vm-image", "/" + strings.Repeat("x", config.MaxText), "is 4096 bytes long; at most 4095 are allowed"},
 		"too long once made absolute":   {"vm-image", "./" + strings.Repeat("x", config.MaxText-5), "bytes long; at most 4095 are allowed"},
 		"an image mode not there":       {"vm-image-mode", "snapshot", "snapshot is not a mode; use cache, direct or copy"},
+		"firmware that there is not":    {"vm-firmware", "efi", "efi is not allowed; use auto, bios or uefi"},
 		"too many devices":              {"ivshmem", "17", "17 is not allowed; use 0 to 16"},
 		"too much shared memory in all": {"ivshmem", "5:16G", "5 devices of 16G are 80G; a job may have 64G on each node"},
 		"devices as text":               {"ivshmem", "two", "two is not allowed; use a whole number, 0 to 16"},
@@ -184,6 +189,7 @@ func TestBadValues(t *testing.T) {
 		"user data too long":            {"vm-user-data", strings.Repeat("x", config.MaxText), "bytes long; at most 4095 are allowed"},
 		"no time to be ready":           {"vm-ready-timeout", "0", "0 is not allowed; use 1 to 3600"},
 		"too long to be ready":          {"vm-ready-timeout", "3601", "3601 is not allowed; use 1 to 3600"},
+		"huge pages of no size":         {"vm-hugepages", "4M", "4M is not allowed; use auto, no, 2M or 1G"},
 		"no way to start":               {"vm-start", "hot", "hot is not allowed; use auto, warm or cold"},
 		"a time with a unit":            {"vm-ready-timeout", "5m", "5m is not allowed; use a whole number, 1 to 3600"},
 	}
@@ -211,5 +217,32 @@ func TestEveryOptionRefusesAnEmptyValue(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("error = %v, want %s", err, want)
 		}
+	}
+}
+
+func TestHugePagesFitTheSiteAndTheMemory(t *testing.T) {
+	tests := map[string]struct {
+		limit  []config.HugePages
+		values map[string]string
+		want   string
+	}{
+		"a whole number of pages":       {site().Limits.HugePages, map[string]string{"vm-hugepages": "1G", "memory-per-vm": "2G"}, ""},
+		"a page and a half":             {site().Limits.HugePages, map[string]string{"vm-hugepages": "1G", "memory-per-vm": "1536M"}, "--vm-hugepages: 1536M of memory is no whole number of pages of 1G; use --memory-per-vm=2G, or no"},
+		"forbidden":                     {nil, map[string]string{"vm-hugepages": "2M"}, "--vm-hugepages: 2M is not allowed at this site (limits.hugepages); use no"},
+		"one size is forbidden":         {[]config.HugePages{config.HugePages2M}, map[string]string{"vm-hugepages": "1G"}, "--vm-hugepages: 1G is not allowed at this site"},
+		"the other size is not":         {[]config.HugePages{config.HugePages2M}, map[string]string{"vm-hugepages": "2M"}, ""},
+		"none where they are forbidden": {nil, map[string]string{"vm-hugepages": "no"}, ""},
+		"from a template":               {site().Limits.HugePages, map[string]string{"vm-hugepages": "2M", "vm-start": "warm"}, "--vm-start: warm is not possible: the VMs' memory has huge pages (--vm-hugepages)"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			cfg := site()
+			cfg.Limits.HugePages = tt.limit
+			tt.values["vm-per-node"] = "2"
+			_, err := ParseIn("/home/u/run", tt.values, noEnv, cfg)
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want %q", err, tt.want)
+			}
+		})
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -39,6 +41,19 @@ func (c Client) Job(ctx context.Context, id uint32) (Job, error) {
 		return Job{}, fmt.Errorf("job %d: %w", id, err)
 	}
 	return job, nil
+}
+
+// IDOf asks slurmctld for the number of the job with a SLUID (Slurm 26.05 or newer).
+func (c Client) IDOf(ctx context.Context, sluid string) (uint32, error) {
+	text, err := c.Run(ctx, "squeue", "--noheader", "--states=all", "--jobs="+sluid, "--Format=jobid:.20")
+	if err != nil {
+		return 0, err
+	}
+	id, err := strconv.ParseUint(strings.TrimSpace(text), 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("squeue does not say one number for job %s: %w", sluid, err)
+	}
+	return uint32(id), nil
 }
 
 func decimal(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
@@ -188,4 +203,34 @@ func Over(state string) bool {
 		return false
 	}
 	return true
+}
+
+// Ended reports whether a job in this state has ended and given back its nodes. No state at
+// all means that Slurm has forgotten the job.
+func Ended(state string) bool {
+	return state == "" || slices.Contains([]string{
+		"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT",
+	}, state)
+}
+
+// Submit submits the batch script in dir, which becomes the job's working directory, and
+// returns the job's number.
+func (c Client) Submit(ctx context.Context, dir, script string, options ...string) (uint32, error) {
+	args := append([]string{"--parsable", "--chdir=" + dir}, options...)
+	text, err := c.Run(ctx, "sbatch", append(args, filepath.Join(dir, script))...)
+	if err != nil {
+		return 0, err
+	}
+	number, _, _ := strings.Cut(strings.TrimSpace(text), ";") // with several clusters the cluster's name follows
+	id, err := strconv.ParseUint(number, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("sbatch answered %q: that is no job id", text)
+	}
+	return uint32(id), nil
+}
+
+// Cancel ends a job.
+func (c Client) Cancel(ctx context.Context, id uint32) error {
+	_, err := c.Run(ctx, "scancel", decimal(id))
+	return err
 }

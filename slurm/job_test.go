@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -132,6 +133,15 @@ func TestStateOfAnArraysTask(t *testing.T) {
 	}
 }
 
+func TestIDOf(t *testing.T) {
+	for answer, want := range map[string]uint32{"                  42": 42, "": 0, "8\n9": 0} {
+		bin := commands(t, map[string]string{"squeue": `[ "$3" = --jobs=sEKNKTV3WPV500 ] || exit 1; printf '` + answer + `\n'`})
+		if got, err := (Client{Bin: bin}).IDOf(t.Context(), "sEKNKTV3WPV500"); got != want || (err == nil) != (want != 0) {
+			t.Errorf("squeue says %q: %d, %v; want %d", answer, got, err, want)
+		}
+	}
+}
+
 func TestOver(t *testing.T) {
 	tests := map[string]bool{"RUNNING\n": false, "SUSPENDED": false, "CONFIGURING": false,
 		"": true, "COMPLETED\n": true, "COMPLETING": true, "REQUEUED": true, "PENDING": true, "NODE_FAIL": true}
@@ -139,5 +149,39 @@ func TestOver(t *testing.T) {
 		if got := Over(state); got != want {
 			t.Errorf("Over(%q) = %v", state, got)
 		}
+	}
+}
+
+func TestEnded(t *testing.T) {
+	for state, want := range map[string]bool{
+		"COMPLETED": true, "CANCELLED": true, "TIMEOUT": true, "NODE_FAIL": true, "": true,
+		"PENDING": false, "RUNNING": false, "COMPLETING": false, "REQUEUED": false,
+	} {
+		if got := Ended(state); got != want {
+			t.Errorf("a job that is %q has ended: %v", state, got)
+		}
+	}
+}
+
+func TestSubmit(t *testing.T) {
+	tests := map[string]struct {
+		sbatch string
+		id     uint32
+		err    string
+	}{
+		"a number":             {"echo 4217", 4217, ""},
+		"a number and cluster": {"echo '4217;deep'", 4217, ""},
+		"something else":       {"echo Submitted", 0, `sbatch answered "Submitted\n": that is no job id`},
+		"a refusal":            {"echo no such partition >&2; exit 1", 0, "sbatch: no such partition"},
+		"what it is told":      {`[ "$*" = "--parsable --chdir=/d --nodes=2 /d/script" ] && echo 1`, 1, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("PATH", commands(t, map[string]string{"sbatch": tt.sbatch})+":"+os.Getenv("PATH"))
+			id, err := User(os.Environ()).Submit(t.Context(), "/d", "script", "--nodes=2")
+			if id != tt.id || (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
+				t.Errorf("job %d, error %v; want %d, %s", id, err, tt.id, tt.err)
+			}
+		})
 	}
 }

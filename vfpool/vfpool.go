@@ -2,8 +2,8 @@
 //
 // A [Pool] reads which VFs the node has, from SR-IOV network cards and from the bridges
 // that the site has declared to be physical functions. It decides which VFs the VMs of a
-// job get, records that, and only then touches them. It never creates VFs of cards: the
-// administrator sets their number at boot.
+// job get, records that, and only then touches them. It makes VFs of cards only when the
+// administrator says so: [Pool.Create].
 //
 // The decision is pure, in package place, and made for all VMs of a job on the node at
 // once. Leases are in package lease: one file per VF, on disk before the VF is touched.
@@ -50,6 +50,7 @@ type backend interface {
 type Pool struct {
 	cfg      config.VF
 	backends map[device.Kind]backend
+	cards    *sriov.Cards
 	leases   *lease.Store
 	step     func(lease.Lease) // for tests: called after each record is written
 }
@@ -67,6 +68,7 @@ func open(cfg config.Config, node string, cards *sriov.Cards) (*Pool, error) {
 	return &Pool{
 		cfg:      cfg.VF,
 		backends: map[device.Kind]backend{device.SRIOV: cards, device.Software: software.Open(cfg.VF)},
+		cards:    cards,
 		leases:   leases,
 		step:     func(lease.Lease) {},
 	}, nil

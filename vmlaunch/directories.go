@@ -1,11 +1,9 @@
 package vmlaunch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/vmlaunch/hostdir"
@@ -24,11 +22,11 @@ func (v *VMs) serveDirectories(ctx context.Context) error {
 	return nil
 }
 
-// mountDirectories mounts the directories in a VM, outer ones first, and takes the tags
-// from mounts, by which the guest would mount them by 9p. If the guest's kernel has no FUSE,
+// mountDirectories mounts the directories in a VM in their order, in which none covers an
+// earlier one, and takes the tags from mounts, by which the guest would mount them by 9p. If the guest's kernel has no FUSE,
 // it leaves them as they are.
 func (v *VMs) mountDirectories(ctx context.Context, m *machine.Machine, mounts []guest.Mount) error {
-	for _, i := range outerFirst(mounts) {
+	for i := range mounts {
 		stream, err := m.Session().Mount(ctx, mounts[i])
 		if errors.Is(err, guest.ErrNoFUSE) && v.Plan.Hardware.Missing.NineP {
 			return fmt.Errorf("%w; by 9p it cannot be mounted either, because QEMU on this node does not know it", err)
@@ -53,21 +51,9 @@ func (v *VMs) mountDirectories(ctx context.Context, m *machine.Machine, mounts [
 	return nil
 }
 
-// outerFirst returns the numbers of mounts in an order in which none covers another.
-func outerFirst(mounts []guest.Mount) []int {
-	numbers := make([]int, len(mounts))
-	for i := range numbers {
-		numbers[i] = i
-	}
-	slices.SortStableFunc(numbers, func(a, b int) int { return cmp.Compare(len(mounts[a].Path), len(mounts[b].Path)) })
-	return numbers
-}
-
 // closeDirectories ends the servers.
 func (v *VMs) closeDirectories() {
 	for _, d := range v.directories {
-		if err := d.Close(); err != nil {
-			v.Log.Warn("a directory's server is not told to end", "error", fmt.Sprint(err))
-		}
+		_ = d.Close()
 	}
 }

@@ -22,13 +22,16 @@ func (v *VMs) readUserData(ctx context.Context) (err error) {
 	return err
 }
 
-// prepareDisks makes the VM's overlay and its seed disk.
+// prepareDisks makes the VM's overlay, its seed disk and its UEFI variables.
 func (v *VMs) prepareDisks(ctx context.Context, m *machine.Machine, image images.Info) error {
 	image, err := imageOf(ctx, v.Plan, m.Plan, image)
 	if err != nil {
 		return err
 	}
 	if err := images.CreateOverlay(ctx, image, m.Plan.Overlay, v.Plan.Job.Spec.DiskMiB, v.Plan.Owner); err != nil {
+		return err
+	}
+	if err := v.makeVars(m); err != nil {
 		return err
 	}
 	seed := images.Seed{

@@ -15,7 +15,6 @@ import (
 	"github.com/slurm-v/slurm-v/internal/cpulist"
 	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/process"
-	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/slurm/cgroup"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
@@ -31,9 +30,8 @@ func missingDevices(ctx context.Context, configured, state string) (emulator.Mis
 	return emulator.Cache(filepath.Join(state, "emulator")).Ask(ctx, path)
 }
 
-// inspectHardware finds out what the node offers to a job that wants spec. root is the
-// node's root directory.
-func inspectHardware(root string, wish config.Accel, spec jobspec.Spec) (plan.Hardware, error) {
+// inspectHardware finds out what the node offers to a job. root is the node's root directory.
+func inspectHardware(root string, wish config.Accel) (plan.Hardware, error) {
 	accel, err := hypervisor.ChooseAccel(wish, root)
 	if err != nil {
 		return plan.Hardware{}, err
@@ -41,34 +39,9 @@ func inspectHardware(root string, wish config.Accel, spec jobspec.Spec) (plan.Ha
 	hw := plan.Hardware{Accel: accel, NUMA: numaNode(filepath.Join(root, "sys"))}
 	hw.CPUs, hw.Unpinned = ownCPUs(root, os.Getpid())
 	hw.Memory = memoryNodes(root, os.Getpid())
-	if len(spec.SRIOV.VFs) > 0 {
-		hw.HugePage = hugePage(filepath.Join(root, "sys"), spec)
-	}
+	_, err = os.Stat(filepath.Join(root, "dev/vhost-net"))
+	hw.Vhost = err == nil
 	return hw, nil
-}
-
-// hugePage returns the size in KiB of the largest huge pages of which enough are free for
-// all VMs; 0 if there are too few of every size. All memory of a VM with VFs is pinned and
-// mapped in the IOMMU, which is faster with fewer pages.
-func hugePage(sysfs string, spec jobspec.Spec) uint {
-	dirs, _ := filepath.Glob(filepath.Join(sysfs, "kernel/mm/hugepages/hugepages-*kB"))
-	var sizes []uint
-	for _, dir := range dirs {
-		text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(dir), "hugepages-"), "kB")
-		kib, err := strconv.ParseUint(text, 10, 32)
-		vm := uint64(spec.MemoryMiB) << 10
-		if err == nil && kib > 0 && vm%kib == 0 && readCount(filepath.Join(dir, "free_hugepages"))*kib >= vm*uint64(spec.VMsPerNode) {
-			sizes = append(sizes, uint(kib))
-		}
-	}
-	return slices.Max(append(sizes, 0))
-}
-
-// readCount reads a number from a file; 0 if the file cannot be read.
-func readCount(file string) uint64 {
-	text, _ := os.ReadFile(file)
-	n, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-	return n
 }
 
 // numaNode returns the NUMA node of the cores that this process may run on. The process is

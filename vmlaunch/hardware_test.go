@@ -2,47 +2,14 @@ package vmlaunch
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-v/slurm-v/internal/filetest"
-	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
-
-func TestHugePage(t *testing.T) {
-	spec := jobspec.Spec{VMsPerNode: 2, MemoryMiB: 1024}
-	tests := map[string]struct {
-		free map[string]string // by the size of the page
-		want uint
-	}{
-		"a node without":                {nil, 0},
-		"enough of both":                {map[string]string{"2048": "1024\n", "1048576": "2\n"}, 1048576},
-		"too few of the large ones":     {map[string]string{"2048": "1024\n", "1048576": "1\n"}, 2048},
-		"too few":                       {map[string]string{"2048": "1023\n"}, 0},
-		"pages that VMs do not fill up": {map[string]string{"16777216": "9\n"}, 0},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			sysfs := t.TempDir()
-			for size, free := range tt.free {
-				dir := filepath.Join(sysfs, "kernel/mm/hugepages/hugepages-"+size+"kB")
-				if err := os.MkdirAll(dir, 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(dir, "free_hugepages"), []byte(free), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if got := hugePage(sysfs, spec); got != tt.want {
-				t.Errorf("pages of %d KiB, want %d", got, tt.want)
-			}
-		})
-	}
-}
 
 // A machine with four cores of two hyper-threads on two NUMA nodes, of which a job
 // has some by a cgroup.

@@ -5,18 +5,30 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// stageImage inspects the job's image and brings it to where the VMs read it.
-func (v *VMs) stageImage(ctx context.Context) (images.Info, error) {
+// getImage inspects the job's image, finds the firmware that boots it, and brings it to where
+// the VMs read it.
+func (v *VMs) getImage(ctx context.Context) (images.Info, emulator.UEFI, error) {
 	image, err := images.Inspect(ctx, v.Plan.Images, v.Plan.Image, v.Plan.Owner)
 	if err != nil {
-		return images.Info{}, err
+		return images.Info{}, emulator.UEFI{}, err
 	}
+	uefi, err := v.findFirmware(ctx, image)
+	if err != nil {
+		return images.Info{}, emulator.UEFI{}, err
+	}
+	image, err = v.stageImage(ctx, image)
+	return image, uefi, err
+}
+
+// stageImage returns the image with the paths of the files that the VMs read.
+func (v *VMs) stageImage(ctx context.Context, image images.Info) (images.Info, error) {
 	if mode := v.Plan.Job.Spec.ImageMode; mode != config.ImageCache {
 		v.imageIs(images.Outcome{How: images.How(mode)})
 		return image, nil

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/hugepages"
 	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
@@ -23,6 +23,7 @@ type sharedMemory struct {
 	plan    plan.Plan
 	here    ivshmem.Regions
 	state   string // directory of the node's journals
+	promise func(ctx context.Context, pages []hugepages.Need, note func() error) error
 	journal *journal.Journal
 	trace   *machine.Trace
 
@@ -33,17 +34,17 @@ type sharedMemory struct {
 
 func newSharedMemory(v *VMs) *sharedMemory {
 	return &sharedMemory{
-		plan: v.Plan, here: v.store.regions, state: v.store.state, journal: v.journal, trace: v.Trace,
+		plan: v.Plan, here: v.store.regions, state: v.store.state, promise: v.store.promise, journal: v.journal, trace: v.Trace,
 		made: make(chan struct{}),
 	}
 }
 
 // lease writes the job's regions into the journal, and refuses them if the site does not
 // allow that much.
-func (s *sharedMemory) lease() error {
+func (s *sharedMemory) lease(ctx context.Context) error {
 	for k := range s.plan.Job.Spec.IVShmem.Devices {
-		r := s.withHugePages(s.here.New(s.plan.Job.ID, k, s.plan.RegionSize()))
-		if err := s.journal.Intend(recordRegion, r.Name, r); err != nil {
+		r, err := s.leaseRegion(ctx, s.here.New(s.plan.Job.ID, k, s.plan.RegionSize()))
+		if err != nil {
 			return err
 		}
 		s.regions = append(s.regions, r)
@@ -54,15 +55,22 @@ func (s *sharedMemory) lease() error {
 	return s.admit()
 }
 
-// withHugePages puts the region on huge pages, if the site wants them and the node has
-// them.
-func (s *sharedMemory) withHugePages(r ivshmem.Region) ivshmem.Region {
+// leaseRegion writes a region into the journal: with huge pages, if the site wants them and
+// the node has enough.
+func (s *sharedMemory) leaseRegion(ctx context.Context, r ivshmem.Region) (ivshmem.Region, error) {
+	note := func(r ivshmem.Region) error { return s.journal.Intend(recordRegion, r.Name, r) }
 	if s.plan.RegionPage == 0 {
-		return r
+		return r, note(r)
 	}
-	r, err := r.OnHugePages(s.plan.RegionPage.MiB() << 20)
+	huge, err := r.OnHugePages(s.plan.RegionPage.MiB() << 20)
+	if err == nil {
+		err = s.promise(ctx, regionPages(huge), func() error { return note(huge) })
+		if !errors.Is(err, hugepages.ErrShort) {
+			return huge, err
+		}
+	}
 	s.logOrdinary(r, err)
-	return r
+	return r, note(r)
 }
 
 // logOrdinary logs why a region has no huge pages, if there is a reason.
@@ -86,22 +94,10 @@ func (s *sharedMemory) admit() error {
 	return nil
 }
 
-// regionsHeld adds up the regions of all jobs, in bytes. Regions from before the last boot
-// do not count: a reboot frees shared memory.
+// regionsHeld adds up the regions of all jobs, in bytes.
 func regionsHeld(state string) (sum int64, err error) {
-	ids, err := journal.List(state)
-	boot, bootErr := journal.BootID()
-	if err := errors.Join(err, bootErr); err != nil {
-		return 0, err
-	}
-	for _, id := range ids {
-		s, err := journal.Read(state, id)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			slog.Warn("the shared memory of a job is not known", "job", id, "error", err)
-		}
-		if s.Header.BootID != boot {
-			continue
-		}
+	states, err := journalsOfThisBoot(state)
+	for _, s := range states {
 		for _, r := range s.Held {
 			var region ivshmem.Region
 			if r.Kind == recordRegion && r.Decode(&region) == nil {
@@ -109,7 +105,7 @@ func regionsHeld(state string) (sum int64, err error) {
 			}
 		}
 	}
-	return sum, nil
+	return sum, err
 }
 
 // make allocates the memory. This may take seconds; the VMs boot meanwhile.

@@ -92,7 +92,7 @@ func TestRegionsAreReclaimedWhateverWasDone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := stateIn(t.TempDir())
 			n := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 2, SizeMiB: 1})
-			if err := n.shared.lease(); err != nil {
+			if err := n.shared.lease(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			tt.before(t, n, cfg)
@@ -140,7 +140,7 @@ func TestReclaimFindsHugePages(t *testing.T) {
 func TestRegionsStayWhileAVMMayRun(t *testing.T) {
 	cfg := stateIn(t.TempDir())
 	n := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 1})
-	if err := errors.Join(n.shared.lease(), n.shared.make(t.Context()), n.journal.Intend(recordDomain, n.Plan.VMs[0].UUID, nil)); err != nil {
+	if err := errors.Join(n.shared.lease(t.Context()), n.shared.make(t.Context()), n.journal.Intend(recordDomain, n.Plan.VMs[0].UUID, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.store.removeRegion(t.Context(), n.journal, n.shared.regions[0].Name); err == nil || len(regionFiles(n)) != 1 {
@@ -155,7 +155,7 @@ func TestRegionsStayWhileAVMMayRun(t *testing.T) {
 func TestReclaimOfARegionThatItsOwnerReplaced(t *testing.T) {
 	cfg := stateIn(t.TempDir())
 	n := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 1})
-	if err := errors.Join(n.shared.lease(), n.shared.make(t.Context())); err != nil {
+	if err := errors.Join(n.shared.lease(t.Context()), n.shared.make(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(ivshmem.Dir, n.shared.regions[0].Name)
@@ -174,17 +174,17 @@ func TestRegionsOfAllJobsAreLimited(t *testing.T) {
 	cfg := stateIn(t.TempDir())
 	cfg.Limits.IVShmemPerNode = 3
 	first, second := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 2, SizeMiB: 1}), aJob(t, cfg, 43, jobspec.IVShmem{Devices: 1, SizeMiB: 2})
-	if err := first.shared.lease(); err != nil {
+	if err := first.shared.lease(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	err := second.shared.lease()
+	err := second.shared.lease(t.Context())
 	if want := "the jobs on node n2 would have 4M of shared memory (--ivshmem), and this site allows 3M"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error = %v, want %q", err, want)
 	}
 	if err := errors.Join(second.store.reclaim(t.Context(), second.journal), first.store.reclaim(t.Context(), first.journal)); err != nil {
 		t.Fatal(err)
 	}
-	if third := aJob(t, cfg, 44, jobspec.IVShmem{Devices: 1, SizeMiB: 2}); third.shared.lease() != nil {
+	if third := aJob(t, cfg, 44, jobspec.IVShmem{Devices: 1, SizeMiB: 2}); third.shared.lease(t.Context()) != nil {
 		t.Error("what was given back still counts")
 	}
 }
@@ -192,7 +192,7 @@ func TestRegionsOfAllJobsAreLimited(t *testing.T) {
 func TestWipeOfADevice(t *testing.T) {
 	cfg := stateIn(t.TempDir())
 	n := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 2, SizeMiB: 1})
-	if err := errors.Join(n.shared.lease(), n.shared.make(t.Context())); err != nil {
+	if err := errors.Join(n.shared.lease(t.Context()), n.shared.make(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range n.shared.regions {
@@ -222,7 +222,7 @@ func TestCleanRemovesRegionsWithoutAJournal(t *testing.T) {
 	cfg := stateIn(t.TempDir())
 	lost, kept := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 2, SizeMiB: 1}), aJob(t, cfg, 43, jobspec.IVShmem{Devices: 1, SizeMiB: 1})
 	for _, n := range []*VMs{lost, kept} {
-		if err := errors.Join(n.shared.lease(), n.shared.make(t.Context())); err != nil {
+		if err := errors.Join(n.shared.lease(t.Context()), n.shared.make(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -244,7 +244,7 @@ func TestCleanInSpiteOfJunk(t *testing.T) {
 	cfg.Paths.Run = filepath.Join(t.TempDir(), "%n")
 	lost, ended := aJob(t, cfg, 42, jobspec.IVShmem{Devices: 1, SizeMiB: 1}), aJob(t, cfg, 43, jobspec.IVShmem{Devices: 1, SizeMiB: 1})
 	for _, n := range []*VMs{lost, ended} {
-		if err := errors.Join(n.shared.lease(), n.shared.make(t.Context()), n.journal.Close()); err != nil {
+		if err := errors.Join(n.shared.lease(t.Context()), n.shared.make(t.Context()), n.journal.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/cpulist"
+	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/journal"
@@ -27,13 +28,14 @@ import (
 
 // The kinds of records in a job's journal, each undone by [Reclaim].
 const (
-	recordFiles   = "files"   // the files beside the journal: disks, logs
-	recordImage   = "image"   // the job's copies in the image cache; the cache knows which
-	recordRun     = "run"     // the job's directory of sockets; libvirt's root is below it
-	recordNetwork = "network" // all links and filters of the job
-	recordVFs     = "vfs"     // all VFs of the job; the pool knows which
-	recordRegion  = "ivshmem" // one region of shared memory; its name is the file's
-	recordDomain  = "domain"  // one VM; its name is the UUID
+	recordFiles   = "files"     // the files beside the journal: disks, logs
+	recordImage   = "image"     // the job's copies in the image cache; the cache knows which
+	recordRun     = "run"       // the job's directory of sockets; libvirt's root is below it
+	recordNetwork = "network"   // all links and filters of the job
+	recordVFs     = "vfs"       // all VFs of the job; the pool knows which
+	recordRegion  = "ivshmem"   // one region of shared memory; its name is the file's
+	recordDomain  = "domain"    // one VM; its name is the UUID
+	recordPages   = "hugepages" // huge pages that one VM is promised until its QEMU has them; its name is the VM's UUID
 )
 
 // Launch starts the VMs of job on this node and returns when the guest agent of each has
@@ -49,6 +51,9 @@ func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurmctl
 	j, err := s.openJournal(ctx, job)
 	if err != nil {
 		return nil, err
+	}
+	if p, err = s.claimPages(ctx, j, p); err != nil {
+		return nil, errors.Join(err, s.reclaim(context.WithoutCancel(ctx), j))
 	}
 	clock.Note(nodeagent.StagePlan, 0, clock.Now())
 	v := newVMs(s, p, slurm, j, clock, progress)
@@ -88,7 +93,7 @@ func decide(ctx context.Context, cfg config.Config, job plan.Job) (plan.Plan, er
 
 // planHere plans with the hardware of this machine.
 func planHere(ctx context.Context, cfg config.Config, job plan.Job, account owner.Owner) (plan.Plan, error) {
-	hw, err := inspectHardware("/", cfg.QEMU.Accel, job.Spec)
+	hw, err := inspectHardware("/", cfg.QEMU.Accel)
 	if err == nil {
 		hw.Missing, err = missingDevices(ctx, cfg.QEMU.Emulator, cfg.StateDir(job.Node))
 	}
@@ -144,6 +149,7 @@ func (v *VMs) launch(ctx context.Context) error {
 		return err
 	}
 	logPinning(v.Plan, v.Log)
+	logPages(v.Plan, v.Log)
 	image, err := v.prepare(ctx)
 	if err == nil {
 		err = v.warmer.chooseStart(ctx, image)
@@ -168,9 +174,10 @@ func (v *VMs) prepare(ctx context.Context) (image images.Info, err error) {
 	atOnce := func(stage string, do func() error) {
 		shared.Go(func() error { return v.Clock.During(stage, do) })
 	}
+	var uefi emulator.UEFI
 	shared.Go(func() error { return v.network.askHosts(ctx) })
 	atOnce(nodeagent.StageImage, func() (err error) {
-		image, err = v.stageImage(ctx)
+		image, uefi, err = v.getImage(ctx)
 		return err
 	})
 	atOnce(nodeagent.StageTaps, func() error { return v.createNetwork(ctx) })
@@ -178,8 +185,10 @@ func (v *VMs) prepare(ctx context.Context) (image images.Info, err error) {
 	atOnce(nodeagent.StageLibvirt, func() error { return v.openHypervisor() })
 	shared.Go(func() error { return v.readUserData(ctx) })
 	shared.Go(func() error { return v.serveDirectories(ctx) })
-	shared.Go(func() error { return v.shared.lease() })
-	return image, shared.Wait()
+	shared.Go(func() error { return v.shared.lease(ctx) })
+	err = shared.Wait()
+	v.Plan.UEFI = uefi // and not earlier: the functions above read the plan
+	return image, err
 }
 
 // startMachines starts the VMs, while the memory that they are to share is being
@@ -309,7 +318,7 @@ func (v *VMs) bootMachine(ctx context.Context, m *machine.Machine, t turn, image
 	go t.watch(wait, m.Domain.Demand)
 	if err := v.meetGuest(wait, m); err != nil {
 		logSilence(wait, v.Log, m)
-		return explainBoot(wait, v.Plan.Job, m, err)
+		return explainBoot(wait, v.Plan, m, err)
 	}
 	m.Enter(nodeagent.StateReady)
 	return nil
@@ -359,13 +368,13 @@ func logSilence(ctx context.Context, log *slog.Logger, m *machine.Machine) {
 }
 
 // explainBoot says what users can do if a guest does not report.
-func explainBoot(ctx context.Context, job plan.Job, m *machine.Machine, err error) error {
+func explainBoot(ctx context.Context, p plan.Plan, m *machine.Machine, err error) error {
 	if why := m.StopReason(); why != "" {
-		return fmt.Errorf("the VM %s before its guest agent reported; see its console with 'slurmv logs %d'", why, job.ID.Job)
+		return fmt.Errorf("the VM %s before its guest agent reported; see its console with 'slurmv logs %d'", why, p.Job.ID.Job)
 	}
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return fmt.Errorf("the guest agent did not report within %v (--vm-ready-timeout); see the console with 'slurmv logs %d'",
-			job.Spec.ReadyTimeout, job.ID.Job)
+		return fmt.Errorf("the guest agent did not report within %v (--vm-ready-timeout) of a boot by %s (--vm-firmware); see the console with 'slurmv logs %d'",
+			p.Job.Spec.ReadyTimeout, p.BootsBy(), p.Job.ID.Job)
 	}
 	return err
 }

@@ -79,7 +79,7 @@ func taps(p plan.Plan) (all []vmnet.Tap, err error) {
 		if err != nil {
 			return nil, err
 		}
-		t := vmnet.Tap{Index: vm.Index, MAC: mac}
+		t := vmnet.Tap{Index: vm.Index, MAC: mac, Queues: p.Queues()}
 		if p.Network.Type == config.NetworkJob {
 			t.Address = vm.Address.Addr()
 		} else {

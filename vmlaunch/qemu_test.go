@@ -18,6 +18,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/internal/play"
 	"github.com/slurm-v/slurm-v/internal/process"
@@ -54,6 +55,51 @@ func TestQEMUOfAJob(t *testing.T) {
 		{"agent's privileges", "CapInh 0000000000000000 CapPrm 0000000000001020 CapEff 0000000000001020 CapBnd 0000000000000000 CapAmb 0000000000000000 NoNewPrivs 1"},
 		{"end", "failed: its QEMU process ended"},
 	})
+}
+
+// QEMU of a VM by UEFI reads and writes its variables as its owner, and libvirt forgets the VM
+// when it ends: it does not forget one with variables unless it is told what to do with them.
+func TestQEMUWithUEFI(t *testing.T) {
+	if _, err := emulator.FindUEFI("/", config.QEMU{}); err != nil {
+		t.Skipf("install ovmf: %v", err)
+	}
+	checkPart(t, "uefi "+play.OpenDir(t), [][2]string{{"started", "<nil>"}, {"open", "1"}, {"known", "1"}, {"ended", "<nil>"}, {"known", "0"}})
+}
+
+func playUEFI(t *testing.T, dir string) {
+	unix.Umask(0o022)
+	v, d := vmsWithLibvirt(t, dir)
+	m := v.Machines[0]
+	uefi, err := emulator.FindUEFI("/", v.Plan.QEMU)
+	must(t, err)
+	v.Plan.UEFI = uefi
+	must(t, v.makeVars(m))
+	d.OS = hypervisor.Describe(v.Plan, m.Plan, nil).OS
+	m.Restoring() // its end is no loss
+	fmt.Println("started:", v.startDomain(m, d))
+	proc, err := m.Domain.Process()
+	must(t, err)
+	fmt.Println("open:", opens(t, proc, m.Plan.Vars))
+	known := func() int {
+		files, _ := filepath.Glob(filepath.Join(v.Plan.Run, "libvirt/etc/qemu", m.Plan.Domain+".xml"))
+		return len(files)
+	}
+	fmt.Println("known:", known())
+	fmt.Println("ended:", v.endDomain(m))
+	fmt.Println("known:", known())
+}
+
+// opens counts the descriptors of a process for the file at path.
+func opens(t *testing.T, proc, path string) (count int) {
+	t.Helper()
+	links, err := filepath.Glob(filepath.Join(proc, "fd/*"))
+	must(t, err)
+	for _, link := range links {
+		if to, _ := os.Readlink(link); to == path {
+			count++
+		}
+	}
+	return count
 }
 
 // checkPart checks what a process with libvirt says. libvirt's own account may be missing
@@ -112,6 +158,62 @@ func playQEMU(t *testing.T, dir string) {
 	fmt.Println("log:", whereLog(t, v, proc))
 	knock(t, v, m)
 	watchEnd(t, v, proc)
+}
+
+// A VM that is promised huge pages has them when QEMU has started, and the kernel counts them
+// from then on.
+func TestQEMUOfHugePages(t *testing.T) {
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		t.Skipf("install QEMU and libvirt's driver for it: %v", err)
+	}
+	if free := freePages(); free < 32 {
+		t.Skipf("needs 32 free huge pages of 2M, and %d are: sysctl vm.nr_hugepages=32", free)
+	}
+	checkPart(t, "pages "+play.OpenDir(t), [][2]string{
+		{"claimed", "<nil>"}, {"promised", "32"}, {"started", "<nil>"}, {"taken", "32"},
+		{"promised", "0"}, {"in huge pages", "65536 kB"}, {"ended", "<nil>"}, {"taken", "0"},
+	})
+}
+
+// freePages is how many huge pages of 2M this machine has free.
+func freePages() int {
+	text, _ := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+	return n
+}
+
+func playPages(t *testing.T, dir string) {
+	v, _ := vmsWithLibvirt(t, dir)
+	before := freePages()
+	taken := func() { fmt.Println("taken:", before-freePages()) }
+	v.Plan.PageSizes, v.Plan.Job.Spec.HugePages = []uint{2048}, config.HugePages2M
+	v.Plan.Hardware.Memory, v.Plan.VMs[0].Pinning = []int{0}, plan.Pinning{Cells: []plan.Cell{{NUMA: 0, CPUs: []int{0}}}, Emulator: []int{0}}
+	p, err := v.store.claimPages(t.Context(), v.journal, v.Plan)
+	fmt.Println("claimed:", err)
+	sayPromised(t, v)
+	d := hypervisor.Describe(p, p.VMs[0], nil)
+	d.Devices.Disks, d.Devices.Interfaces = nil, nil
+	m := v.Machines[0]
+	fmt.Println("started:", v.startDomain(m, d))
+	taken()
+	sayPromised(t, v)
+	proc, err := m.Domain.Process()
+	must(t, err)
+	smaps, err := os.ReadFile(filepath.Join(proc, "smaps_rollup"))
+	must(t, err)
+	of := process.ParseStatus(string(smaps))
+	// The mapping is shared, but the kernel calls what one process has private.
+	fmt.Println("in huge pages:", strings.Join(of["Private_Hugetlb"], " "))
+	fmt.Println("ended:", v.giveUp(t.Context()))
+	taken()
+}
+
+func sayPromised(t *testing.T, v *VMs) {
+	t.Helper()
+	states, err := journalsOfThisBoot(v.store.state)
+	must(t, err)
+	open, taking := promised(states)
+	fmt.Println("promised:", sum(append(open, taking...)))
 }
 
 func must(t *testing.T, err error) {
@@ -254,5 +356,5 @@ func playKnock(_ *testing.T, socket string) { fmt.Println("knock:", play.Hold(so
 
 // TestPlay is a process of [play.Start].
 func TestPlay(t *testing.T) {
-	play.Main(t, map[string]func(*testing.T, string){"qemu": playQEMU, "giveup": playGiveUp, "knock": playKnock})
+	play.Main(t, map[string]func(*testing.T, string){"qemu": playQEMU, "uefi": playUEFI, "giveup": playGiveUp, "pages": playPages, "knock": playKnock})
 }

@@ -137,7 +137,7 @@ func endDomains(ctx context.Context, j *journal.Journal) error {
 	if len(uuids) == 0 {
 		return nil
 	}
-	err := hypervisor.Kill(ctx, uuids, func(uuid string) error { return j.Undone(recordDomain, uuid) })
+	err := hypervisor.Kill(ctx, uuids, func(uuid string) error { return domainEnded(j, uuid) })
 	if err != nil {
 		return fmt.Errorf("end the VMs: %w", err)
 	}
@@ -159,6 +159,9 @@ var undoers = map[string]func(s store, ctx context.Context, j *journal.Journal, 
 	recordRegion: store.removeRegion,
 	recordImage: func(s store, _ context.Context, _ *journal.Journal, holder string) error {
 		return s.images.Release(holder)
+	},
+	recordPages: func(store, context.Context, *journal.Journal, string) error {
+		return nil // the record itself is the promise
 	},
 	template.Use: func(store, context.Context, *journal.Journal, string) error {
 		return nil // the record itself is the use

@@ -31,13 +31,16 @@ func (w *warmer) restoreMachine(ctx context.Context, m *machine.Machine) error {
 	}
 	m.EndSession()
 	m.CloseConsole()
-	return errors.Join(err, w.endDomain(m), removeIfThere(m.Plan.Overlay), m.Restored())
+	return errors.Join(err, w.endDomain(m), removeIfThere(m.Plan.Overlay), removeIfThere(m.Plan.Vars), m.Restored())
 }
 
 func (w *warmer) restore(ctx context.Context, m *machine.Machine) error {
 	m.Restoring()
 	m.Enter(nodeagent.StageDisk)
 	if err := images.CopyFor(w.from.Blank(), m.Plan.Overlay, w.Plan.Owner); err != nil {
+		return err
+	}
+	if err := w.makeVars(m); err != nil {
 		return err
 	}
 	m.Enter(nodeagent.StageRestore)
@@ -50,7 +53,7 @@ func (w *warmer) restore(ctx context.Context, m *machine.Machine) error {
 	wait, cancel := withPatience(ctx, w.Plan.Job.Spec.ReadyTimeout)
 	defer cancel()
 	if err := w.meetGuest(wait, m); err != nil {
-		return explainBoot(wait, w.Plan.Job, m, err)
+		return explainBoot(wait, w.Plan, m, err)
 	}
 	return nil
 }
@@ -60,7 +63,7 @@ func (w *warmer) restoreDomain(m *machine.Machine) (err error) {
 	if err := w.journal.Intend(recordDomain, m.Plan.UUID, m.Plan.Domain); err != nil {
 		return err
 	}
-	if m.Domain, err = w.driver.Restore(w.Plan, m.Plan, *w.from); err != nil {
+	if m.Domain, err = w.driver.Restore(w.Plan, m.Plan, *w.from, m.VFs); err != nil {
 		return err
 	}
 	return w.domainStarted(m)

@@ -18,6 +18,7 @@ type store struct {
 	node  string // as Slurm calls it
 	state string // directory of files that survive a reboot
 	run   string // directory of files that do not
+	sysfs string // where sysfs is mounted
 
 	vfs       func() (*vfpool.Pool, error)
 	images    *cache.Cache
@@ -28,7 +29,7 @@ type store struct {
 func openStore(cfg config.Config, node string) store {
 	state := cfg.StateDir(node)
 	return store{
-		node: node, state: state, run: cfg.RunDir(node),
+		node: node, state: state, run: cfg.RunDir(node), sysfs: "/sys",
 		vfs:       func() (*vfpool.Pool, error) { return vfpool.Open(cfg, node) },
 		images:    images.Cache(cfg, node),
 		templates: template.Open(state, int64(cfg.Warm.Size)<<20),

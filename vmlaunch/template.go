@@ -164,7 +164,7 @@ func (w *warmer) bootTemplate(ctx context.Context, m *machine.Machine, nothing s
 		err = readyToSave(wait, m)
 	}
 	if err != nil {
-		return explainBoot(wait, w.Plan.Job, m, err)
+		return explainBoot(wait, w.Plan, m, err)
 	}
 	m.EndSession()
 	select {

@@ -102,12 +102,16 @@ func (w *warmer) shape(ctx context.Context, image images.Info) (template.Shape, 
 	if err != nil {
 		return template.Shape{}, err
 	}
+	uefi, err := w.identifyFirmware()
+	if err != nil {
+		return template.Shape{}, err
+	}
 	spec := w.Plan.Job.Spec
 	return template.Shape{
 		Image: files, DiskMiB: spec.DiskMiB, VCPUs: spec.VCPUs, Memory: spec.MemoryMiB,
-		Machine: w.Plan.QEMU.Machine, Accel: w.Plan.Hardware.Accel, CPU: hypervisor.CPUModel(w.Plan, "/"),
+		UEFI: uefi, Machine: w.Plan.QEMU.Machine, Accel: w.Plan.Hardware.Accel, CPU: hypervisor.CPUModel(w.Plan, "/"),
 		Emulator: w.Plan.QEMU.Emulator, QEMU: w.versions,
-		Mounts: w.Plan.Warm.MountSlots, Devices: w.Plan.Warm.DeviceSlots,
+		Queues: w.Plan.Queues(), Mounts: w.Plan.Warm.MountSlots, Devices: w.Plan.Warm.DeviceSlots,
 		Version: config.Version, Guest: agent,
 	}, nil
 }

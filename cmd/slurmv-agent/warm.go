@@ -34,11 +34,11 @@ func newWarm() *cobra.Command {
 }
 
 // sizeOptions are the options of sbatch that a template depends on.
-var sizeOptions = []string{"vm-image", "vcpu-per-vm", "memory-per-vm", "disk-size"}
+var sizeOptions = []string{"vm-image", "vm-firmware", "vcpu-per-vm", "memory-per-vm", "disk-size"}
 
 func runWarm(c *cobra.Command, path, name string) error {
 	unix.Umask(0o022)
-	values := map[string]string{"vm-per-node": "1", "vm-mount": "none", "vm-start": string(config.StartWarm)}
+	values := map[string]string{"vm-per-node": "1", "vm-mount": "none", "vm-start": string(config.StartWarm), "vm-hugepages": string(config.HugePagesNo)}
 	for _, option := range sizeOptions {
 		if flag := c.Flags().Lookup(option); flag.Changed {
 			values[option] = flag.Value.String()

@@ -114,6 +114,7 @@ func TestWhyATemplateDoesNotFit(t *testing.T) {
 		"more vCPUs":               {func(s *Shape) { s.VCPUs = 2 }, "it has 1 vCPUs, and not 2"},
 		"more memory":              {func(s *Shape) { s.Memory = 512 }, "it has 384 MiB of memory, and not 512"},
 		"another disk":             {func(s *Shape) { s.DiskMiB = 4096 }, "a disk of another size"},
+		"other firmware":           {func(s *Shape) { s.UEFI.Path = "/f/CODE.fd" }, "other firmware"},
 		"a newer QEMU":             {func(s *Shape) { s.QEMU = "8.0" }, "another version of QEMU"},
 		"a newer Slurm-V":          {func(s *Shape) { s.Version = "2" }, "another version of Slurm-V"},
 		"another guest agent":      {func(s *Shape) { s.Guest.Inode++ }, "another version of Slurm-V"},

@@ -36,11 +36,13 @@ type Shape struct {
 	DiskMiB  int64                 `json:"disk_mib"`
 	VCPUs    int                   `json:"vcpus"`
 	Memory   int64                 `json:"memory_mib"`
+	UEFI     images.FileIdentity   `json:"uefi"` // the firmware; zero for BIOS
 	Machine  string                `json:"machine"`
 	Accel    config.Accel          `json:"accel"`
 	CPU      string                `json:"cpu"` // the CPU model's name; see hypervisor.CPUModel
 	Emulator string                `json:"emulator"`
-	QEMU     string                `json:"qemu"` // versions of QEMU and libvirt
+	QEMU     string                `json:"qemu"`   // versions of QEMU and libvirt
+	Queues   int                   `json:"queues"` // of the NIC
 	Mounts   int                   `json:"mount_slots"`
 	Devices  int                   `json:"device_slots"`
 	Version  string                `json:"version"` // of Slurm-V, which describes and sets up VMs
@@ -65,6 +67,8 @@ func (s Shape) Differs(from Shape) string {
 		return ""
 	case !slices.Equal(s.Image, from.Image):
 		return "the image has changed since"
+	case s.UEFI.Path != from.UEFI.Path:
+		return "it has booted with other firmware"
 	case s.VCPUs != from.VCPUs:
 		return fmt.Sprintf("it has %d vCPUs, and not %d", from.VCPUs, s.VCPUs)
 	case s.Memory != from.Memory:

@@ -23,8 +23,10 @@ const MaxMTU = 65521
 func MTU(bridge netlink.Link) int { return min(bridge.Attrs().MTU, MaxMTU) }
 
 // MakeTap makes a tap that outlives this process and that only root may open. libvirt,
-// which runs in this process, opens it and passes the descriptor to QEMU.
-func MakeTap(name string) (netlink.Link, error) {
+// which runs in this process, opens it once for each queue and passes the descriptors to
+// QEMU. A tap of several queues cannot be opened as one of one queue, nor the other way
+// round.
+func MakeTap(name string, queues int) (netlink.Link, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open /dev/net/tun: %w", err)
@@ -35,7 +37,7 @@ func MakeTap(name string) (netlink.Link, error) {
 		return nil, err
 	}
 	// Without IFF_TUN_EXCL, this would open an existing tap of that name.
-	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR | unix.IFF_TUN_EXCL)
+	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR | unix.IFF_TUN_EXCL | multiQueue(queues))
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		return nil, fmt.Errorf("make the device: %w", err)
 	}
@@ -47,6 +49,13 @@ func MakeTap(name string) (netlink.Link, error) {
 		return nil, fmt.Errorf("keep it: %w", err)
 	}
 	return netlink.LinkByName(name)
+}
+
+func multiQueue(queues int) uint16 {
+	if queues > 1 {
+		return unix.IFF_MULTI_QUEUE
+	}
+	return 0
 }
 
 // Mark gives link the alias by which its maker finds it later. It also keeps the kernel

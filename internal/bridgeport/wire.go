@@ -27,12 +27,13 @@ type Wire struct {
 	Alias          string // of all three links, by which their maker finds them later
 	MAC            net.HardwareAddr
 	MTU            int
+	Queues         int // of the tap
 }
 
 // Lay makes the wire and returns its port, which is down and on no bridge. The VM is
 // connected when it opens the tap. If Lay fails, remove those of the links that exist.
 func (w Wire) Lay() (port netlink.Link, err error) {
-	tap, err := MakeTap(w.Tap)
+	tap, err := MakeTap(w.Tap, w.Queues)
 	if err != nil {
 		return nil, err
 	}

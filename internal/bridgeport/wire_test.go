@@ -87,7 +87,7 @@ func (s *site) wire() {
 // direct puts a VM's tap on the bridge.
 func (s *site) direct() {
 	s.do(func() error {
-		_, err := MakeTap("tap0")
+		_, err := MakeTap("tap0", 1)
 		return errors.Join(err, netlab.Enslave("tap0", "br0"))
 	})
 }
@@ -177,8 +177,8 @@ func TestOnlyRootOpensATap(t *testing.T) {
 		return unix.IoctlSetInt(int(file.Fd()), uint(request), value)
 	}
 	err := node.Do(func() error {
-		_, err1 := MakeTap("roots")
-		_, err2 := MakeTap("nobodys")
+		_, err1 := MakeTap("roots", 1)
+		_, err2 := MakeTap("nobodys", 1)
 		return errors.Join(err1, err2, change("nobodys", unix.TUNSETOWNER, netlab.Nobody), change("ownerless", unix.TUNSETPERSIST, 1))
 	})
 	if err != nil {
@@ -312,7 +312,7 @@ func (s *site) boot(vm *netlab.Node, addr netip.Prefix) {
 	s.t.Helper()
 	host := s.openWhole(s.node, "tap0")
 	err := vm.Do(func() error {
-		tap, err := MakeTap("eth0")
+		tap, err := MakeTap("eth0", 1)
 		if err != nil {
 			return err
 		}

@@ -45,9 +45,14 @@ func newNode(t *testing.T) *node {
 	n.link(t, "libvirt.so.0.9000.0", "usr/lib/x86_64-linux-gnu/libvirt.so.0")
 	n.write(t, "usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_qemu.so", "", 0o644)
 	n.write(t, "usr/bin/qemu-system-x86_64", "", 0o755)
+	n.write(t, "etc/qemu/firmware/60-uefi.json", `{"interface-types": ["uefi"], "targets": [{"architecture": "x86_64", "machines": ["pc-q35-*"]}], "mapping":
+		{"device": "flash", "executable": {"filename": "/f/CODE.fd", "format": "raw"}, "nvram-template": {"filename": "/f/VARS.fd", "format": "raw"}}}`, 0o644)
+	n.write(t, "f/CODE.fd", "", 0o644)
+	n.write(t, "f/VARS.fd", "", 0o644)
 	n.write(t, "lib/slurmv-agent", "", 0o755)
 	n.write(t, "lib/slurmv-guest", "", 0o755)
 	n.write(t, "dev/kvm", "", 0o666)
+	n.write(t, "dev/vhost-net", "", 0o600)
 	n.write(t, "proc/mounts", "/dev/vda / ext4 rw 0 0\nshm /dev/shm tmpfs rw,huge=within_size 0 0\n", 0o644)
 	n.write(t, "conf", "", 0o644)
 	n.write(t, "etc/slurm/plugstack.conf", "required /lib/slurmv.so\n", 0o644)
@@ -242,6 +247,11 @@ func TestCheck(t *testing.T) {
 			[]string{"error QEMU", "skipped SR-IOV"}, ""},
 		"the emulator of the configuration": {func(t *testing.T, m *node) { m.write(t, "conf", "[qemu]\nemulator = \"/opt/qemu\"", 0o644) },
 			[]string{"error QEMU", "skipped SR-IOV"}, ""},
+		"no UEFI firmware": {func(t *testing.T, m *node) { m.remove(t, "etc/qemu") },
+			[]string{"warning UEFI firmware", "skipped SR-IOV"}, ""},
+		"UEFI firmware of the configuration": {func(t *testing.T, m *node) {
+			m.write(t, "conf", "[qemu]\nuefi_code = \"/f/none.fd\"\nuefi_vars = \"/f/VARS.fd\"", 0o644)
+		}, []string{"warning UEFI firmware", "skipped SR-IOV"}, ""},
 		"no KVM": {func(_ *testing.T, m *node) { m.probe(`{"kvm_error": "no"}`) },
 			[]string{"warning KVM", "skipped SR-IOV"}, ""},
 		"no KVM where the site wants it": {func(t *testing.T, m *node) {
@@ -250,6 +260,8 @@ func TestCheck(t *testing.T) {
 		}, []string{"error KVM", "skipped SR-IOV"}, ""},
 		"KVM that is not for users": {func(t *testing.T, m *node) { m.write(t, "dev/kvm", "", 0o660) },
 			[]string{"error KVM", "skipped SR-IOV"}, ""},
+		"KVM without vhost": {func(t *testing.T, m *node) { m.remove(t, "dev/vhost-net") },
+			[]string{"warning KVM", "skipped SR-IOV"}, ""},
 		"a kernel without VXLAN": {func(_ *testing.T, m *node) {
 			m.probe(`{"job_network_error": "make vxlan: operation not supported"}`)
 		},
@@ -287,6 +299,10 @@ func TestCheck(t *testing.T) {
 			m.write(t, "conf", "[ivshmem]\nhuge_page = \"2M\"\n", 0o644)
 			m.hugePages(t, 2<<10, "2M")
 		}, []string{"skipped SR-IOV"}, ""},
+		"huge pages that VMs have by default": {func(t *testing.T, m *node) {
+			m.write(t, "conf", "[defaults]\nhugepages = \"1G\"\n", 0o644)
+			m.hugePages(t, 2<<10, "2M")
+		}, []string{"warning hugepages", "skipped SR-IOV"}, ""},
 		"something over the shared memory": {func(t *testing.T, m *node) {
 			m.write(t, "proc/mounts", "shm /dev/shm tmpfs rw 0 0\n/dev/vdb /dev/shm ext4 rw 0 0\n", 0o644)
 		}, []string{"warning shared memory", "skipped SR-IOV"}, ""},

@@ -105,10 +105,26 @@ func (i *inspection) version(ctx context.Context, name, path string) Result {
 	return ok(name, path+": "+firstLine(text))
 }
 
+// devicesName is the check of [inspection.devices].
+const devicesName = "QEMU's devices"
+
+// noIVShmem is what it says of a QEMU without these devices.
+const noIVShmem = " has no IVShmem devices: jobs with --ivshmem fail here"
+
+// WithoutIVShmem returns why jobs with --ivshmem fail on a node with these results, or "".
+func WithoutIVShmem(results []Result) string {
+	for _, r := range results {
+		if r.Name == devicesName && r.Status != OK && strings.HasSuffix(r.Seen, noIVShmem) {
+			return r.Seen
+		}
+	}
+	return ""
+}
+
 // devices says which options of jobs the emulator's devices allow. A default job needs none
 // of them.
 func (i *inspection) devices(ctx context.Context, path string) Result {
-	const name = "QEMU's devices"
+	const name = devicesName
 	list, err := i.Run(ctx, path, emulator.ListDevices...)
 	if err != nil {
 		return wrong(name, err.Error(), "run "+path+" "+strings.Join(emulator.ListDevices, " ")+" and repair what it says")
@@ -116,11 +132,22 @@ func (i *inspection) devices(ctx context.Context, path string) Result {
 	missing := emulator.MissingIn(list)
 	switch {
 	case missing.IVShmem:
-		return warning(name, path+" has no IVShmem devices: jobs with --ivshmem fail here", "name another QEMU in [qemu] emulator if users want the option")
+		return warning(name, path+noIVShmem, "name another QEMU in [qemu] emulator if users want the option")
 	case missing.NineP:
 		return warning(name, path+" has no 9p: an image whose kernel has no FUSE cannot see directories of the node", "nothing, if all images have FUSE")
 	}
 	return ok(name, "IVShmem for --ivshmem, 9p for images without FUSE")
+}
+
+// uefi looks for the firmware of images that do not boot by BIOS. Other images need none.
+func uefi(_ context.Context, i *inspection) []Result {
+	const name = "UEFI firmware"
+	found, err := emulator.FindUEFI(i.Root, i.cfg.QEMU)
+	if err != nil {
+		return []Result{warning(name, err.Error()+": images that boot by UEFI only fail here",
+			"install it (Debian: ovmf; RHEL: edk2-ovmf), or name it in the configuration: [qemu] uefi_code and uefi_vars")}
+	}
+	return []Result{ok(name, found.Code)}
 }
 
 // A Probe contains what slurmv-agent probe has tried on this node. An empty error means

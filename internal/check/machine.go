@@ -22,10 +22,11 @@ func kvm(_ context.Context, i *inspection) []Result {
 	}
 	info, err := os.Stat(i.path("/dev/kvm"))
 	open := err == nil && info.Mode().Perm()&0o006 == 0o006
-	return []Result{judgeKVM(i.cfg.QEMU.Accel, i.probe.KVMError, open)}
+	_, err = os.Stat(i.path("/dev/vhost-net"))
+	return []Result{judgeKVM(i.cfg.QEMU.Accel, i.probe.KVMError, open, err == nil)}
 }
 
-func judgeKVM(wish config.Accel, problem string, open bool) Result {
+func judgeKVM(wish config.Accel, problem string, open, vhost bool) Result {
 	const name = "KVM"
 	switch {
 	case wish == config.AccelTCG:
@@ -36,6 +37,8 @@ func judgeKVM(wish config.Accel, problem string, open bool) Result {
 		return warning(name, problem, "VMs run emulated (TCG), many times slower: turn on virtualisation in the firmware and load kvm_intel or kvm_amd")
 	case !open:
 		return wrong(name, "usable, but /dev/kvm is not open to all users", "chmod 0666 /dev/kvm by a udev rule: QEMU runs as the job's owner")
+	case !vhost:
+		return warning(name, "usable, but there is no /dev/vhost-net", "load the kernel's module vhost_net at boot: without it QEMU moves the frames of VMs' NICs, which have one queue then")
 	}
 	return ok(name, "usable")
 }
@@ -71,26 +74,38 @@ func judgeNetworks(p Probe) Result {
 	return ok(name, seen)
 }
 
-// hugepages informs about huge pages. VMs do not need them; only if the site wants them
-// for shared memory is their absence a warning.
+// hugepages informs about huge pages. VMs do not need them; only if the site wants them is
+// their absence a warning.
 func hugepages(_ context.Context, i *inspection) []Result {
 	const name = "hugepages"
 	var seen []string
-	missing := i.cfg.IVShmem.HugePage
+	there := map[string]bool{}
 	dirs, _ := filepath.Glob(i.path("/sys/kernel/mm/hugepages/hugepages-*"))
 	for _, dir := range dirs {
 		all, free := readNumber(dir, "nr_hugepages"), readNumber(dir, "free_hugepages")
-		if size := fmt.Sprintf("hugepages-%dkB", missing.MiB()<<10); all > 0 && filepath.Base(dir) == size {
-			missing = 0
-		}
-		if all > 0 {
-			seen = append(seen, fmt.Sprintf("%s: %d, %d free", strings.TrimPrefix(filepath.Base(dir), "hugepages-"), all, free))
+		if size := strings.TrimPrefix(filepath.Base(dir), "hugepages-"); all > 0 {
+			seen = append(seen, fmt.Sprintf("%s: %d, %d free", size, all, free))
+			there[size] = true
 		}
 	}
-	if missing > 0 {
-		return []Result{warning(name, orNone(strings.Join(seen, "; ")), fmt.Sprintf("reserve pages of %s for shared memory (vm.nr_hugepages, or hugepages= for the kernel): --ivshmem has ordinary ones until then", missing))}
+	for _, use := range usesOfHugePages(i.cfg) {
+		if use.page > 0 && !there[fmt.Sprintf("%dkB", use.page.MiB()<<10)] {
+			return []Result{warning(name, orNone(strings.Join(seen, "; ")), fmt.Sprintf("reserve pages of %s for %s (vm.nr_hugepages, or hugepages= for the kernel): until then %s", use.page, use.of, use.without))}
+		}
 	}
 	return []Result{ok(name, orNone(strings.Join(seen, "; ")))}
+}
+
+type useOfHugePages struct {
+	page        config.Size
+	of, without string
+}
+
+func usesOfHugePages(cfg config.Config) []useOfHugePages {
+	return []useOfHugePages{
+		{cfg.IVShmem.HugePage, "shared memory", "--ivshmem has ordinary ones"},
+		{cfg.Defaults.HugePages.Size(), "the VMs' memory", "jobs fail here unless they say --vm-hugepages=no"},
+	}
 }
 
 func readNumber(dir, file string) int {

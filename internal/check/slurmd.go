@@ -47,6 +47,12 @@ func findSlurmd(root, node string) (slurmd, error) {
 	return slurmd{dir: its, started: started}, err
 }
 
+// IsNode reports whether slurmd runs on the host below root, for the node of that name.
+func IsNode(root, name string) bool {
+	_, err := findSlurmd(root, name)
+	return err == nil
+}
+
 // sharesNetwork reports whether a process is in this process's network namespace.
 func sharesNetwork(root, dir string) bool {
 	its, err := os.Readlink(filepath.Join(dir, "ns/net"))

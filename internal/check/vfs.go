@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/slurm-v/slurm-v/vfpool/device"
 	"github.com/slurm-v/slurm-v/vfpool/software"
@@ -19,18 +20,31 @@ func findPFs(root string) ([]device.PF, []sriov.Finding) {
 	return pfs, node.Explain(pfs, err)
 }
 
+const (
+	vfsName = "SR-IOV"
+	noVFs   = "no network device here has it, and the configuration has no [vf.software]: --sriov is refused on this node"
+)
+
+// WithoutVFs returns why --sriov is refused on a node with these results, or "".
+func WithoutVFs(results []Result) string {
+	if slices.ContainsFunc(results, func(r Result) bool { return r.Name == vfsName && r.Seen == noVFs }) {
+		return noVFs
+	}
+	return ""
+}
+
 // vfs reports no errors, since VMs work without VFs.
 func vfs(_ context.Context, i *inspection) []Result {
 	results := append(cards(i.pfs, i.findings), bridges(i)...)
 	if len(results) == 0 {
-		return []Result{skipped("SR-IOV", "no network device here has it, and the configuration has no [vf.software]: --sriov is refused on this node", "")}
+		return []Result{skipped(vfsName, noVFs, "")}
 	}
 	return results
 }
 
 // cards says what prevents the use of VFs, or how many VFs each card has.
 func cards(pfs []device.PF, findings []sriov.Finding) []Result {
-	const name = "SR-IOV"
+	const name = vfsName
 	var results []Result
 	for _, f := range findings {
 		seen := f.Seen

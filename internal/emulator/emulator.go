@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
@@ -78,19 +79,17 @@ type Cache string
 
 // answer is what is in the file: whose answer it is, and the answer.
 type answer struct {
-	Path    string    `json:"path"`
-	Size    int64     `json:"size"`
-	Changed time.Time `json:"changed"`
-	Missing Missing   `json:"missing"`
+	QEMU    images.FileIdentity `json:"qemu"`
+	Missing Missing             `json:"missing"`
 }
 
 // Ask asks the emulator at path, unless it has not changed since it was asked last.
 func (c Cache) Ask(ctx context.Context, path string) (Missing, error) {
-	is, err := os.Stat(path)
+	is, err := images.Identify(path)
 	if err != nil {
 		return Missing{}, fmt.Errorf("find QEMU: %w", err)
 	}
-	now := answer{Path: path, Size: is.Size(), Changed: is.ModTime().UTC()}
+	now := answer{QEMU: is}
 	if last, err := c.read(); err == nil {
 		now.Missing = last.Missing
 		if last == now {

@@ -114,7 +114,10 @@ type NodeVMs struct {
 	VMs      []VM   `json:"vms"`
 	HostKey  string `json:"host_key,omitempty"` // public key of the sshds in the VMs; after op key
 	Unpinned string `json:"unpinned,omitempty"` // why the VMs have no CPUs of their own; "" if they have
+	Accel    string `json:"accel,omitempty"`    // how QEMU runs the VMs: kvm, or tcg, which emulates
 	Image    *Image `json:"image,omitempty"`    // nil until it is known
+
+	Firmware string `json:"firmware,omitempty"` // that the VMs boot with: bios or uefi
 
 	// Began is when the launch began on this node, by its clock. The times of Stages
 	// count from it. Stages are those that the VMs share, in the order in which they

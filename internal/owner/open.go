@@ -39,7 +39,7 @@ func (o Owner) OpenDir(ctx context.Context, path string) (dir *os.File, err erro
 }
 
 func (o Owner) open(ctx context.Context, want kind, path string) (file *os.File, real string, err error) {
-	ours, theirs, err := socketPair()
+	ours, theirs, err := SocketPair("opener")
 	if err != nil {
 		return nil, "", err
 	}
@@ -70,15 +70,16 @@ func (o Owner) open(ctx context.Context, want kind, path string) (file *os.File,
 	return os.NewFile(uintptr(fd), real), real, nil
 }
 
-// socketPair returns the two ends of a connection that preserves message boundaries.
-func socketPair() (ours, theirs *os.File, err error) {
+// SocketPair returns the two ends of a connection that preserves message boundaries. Ours
+// does not block.
+func SocketPair(name string) (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a socket: %w", err)
 	}
 	// Non-blocking, so that closing it ends a read that waits.
 	_ = unix.SetNonblock(fds[0], true)
-	return os.NewFile(uintptr(fds[0]), "opener"), os.NewFile(uintptr(fds[1]), "opener's"), nil
+	return os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), "other end of "+name), nil
 }
 
 // receive reads the answer of the process that opens path.
@@ -96,7 +97,7 @@ func receive(conn *os.File, path string) (fd int, err error) {
 	if err = errors.Join(readErr, err); err != nil {
 		return -1, fmt.Errorf("open %q: %w", path, err)
 	}
-	fd, err = passed(rights[:rightsLen])
+	fd, err = Passed(rights[:rightsLen])
 	switch {
 	case err != nil || fd >= 0:
 		return fd, err
@@ -106,8 +107,8 @@ func receive(conn *os.File, path string) (fd int, err error) {
 	return -1, readRefusal(answer[:n])
 }
 
-// passed returns the descriptor in an answer, or -1.
-func passed(rights []byte) (int, error) {
+// Passed returns the descriptor in the rights of a received message, or -1.
+func Passed(rights []byte) (int, error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) == 0 {
 		return -1, err

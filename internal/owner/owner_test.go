@@ -219,7 +219,7 @@ func TestAnswersThatMakeNoSense(t *testing.T) {
 // stuckOpener starts a process that opens a file and stops just before it answers.
 func stuckOpener(t *testing.T, path string) int {
 	t.Helper()
-	ours, theirs, err := socketPair()
+	ours, theirs, err := SocketPair("test")
 	must(t, err)
 	defer theirs.Close()
 	must(t, unix.SetNonblock(int(theirs.Fd()), true))

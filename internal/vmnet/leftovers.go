@@ -61,7 +61,7 @@ func listLinks() ([]Device, error) {
 		d := Device{Kind: link.Type(), Name: attrs.Name, link: link}
 		if id, err := parseAlias(attrs.Alias); err == nil {
 			d.ID = id
-		} else if job, ok := jobOf(attrs.Name); ok && attrs.Alias == "" {
+		} else if job, ok := JobOf(attrs.Name); ok && attrs.Alias == "" {
 			d.ID, d.Unmarked = journal.ID{Job: job}, true
 		} else {
 			continue
@@ -137,7 +137,7 @@ func checkUnused(group int) error {
 	links, err := netdump.Links()
 	for _, link := range links {
 		a := link.Attrs()
-		if _, ours := jobOf(a.Name); !ours && a.Group == uint32(group) {
+		if _, ours := JobOf(a.Name); !ours && a.Group == uint32(group) {
 			return fmt.Errorf("link %s is in group %d", a.Name, group)
 		}
 	}

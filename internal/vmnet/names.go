@@ -46,8 +46,8 @@ func numbered(prefix string, job uint32, index int) string {
 
 func base36(job uint32) string { return strconv.FormatUint(uint64(job), 36) }
 
-// jobOf returns the number of the job that a link with this name would belong to.
-func jobOf(link string) (uint32, bool) {
+// JobOf returns the number of the job that a link with this name would belong to.
+func JobOf(link string) (uint32, bool) {
 	for _, prefix := range []string{"svb", "svx", "svt", "svp", "svw"} {
 		rest, ok := strings.CutPrefix(link, prefix)
 		if !ok {

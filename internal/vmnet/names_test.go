@@ -25,7 +25,7 @@ func TestNamesFitAndLeadBack(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			job, ok := jobOf(tt.got)
+			job, ok := JobOf(tt.got)
 			if tt.got != tt.want || job != tt.job || !ok || len(tt.got) > 15 {
 				t.Errorf("name %q of job %d, %v; want %q of job %d", tt.got, job, ok, tt.want, tt.job)
 			}
@@ -35,7 +35,7 @@ func TestNamesFitAndLeadBack(t *testing.T) {
 
 func TestNamesThatAreNotOurs(t *testing.T) {
 	for _, name := range []string{"svb", "svb0395", "svbXY", "svt-", "virbr0", "svc395", "svb99999999"} {
-		if job, ok := jobOf(name); ok {
+		if job, ok := JobOf(name); ok {
 			t.Errorf("%s counts as a link of job %d", name, job)
 		}
 	}

@@ -289,7 +289,7 @@ func TestDeleteKeepsTheNextRunOfAJob(t *testing.T) {
 func TestDeleteTakesWhatACrashLeftUnmarked(t *testing.T) {
 	n := newNode(t)
 	n.do(func() error {
-		_, err := bridgeport.MakeTap(TapName(job1.Job, 3))
+		_, err := bridgeport.MakeTap(TapName(job1.Job, 3), 1)
 		return errors.Join(err, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "svbzz"}}))
 	})
 	n.do(func() error { return Delete(t.Context(), job1) })

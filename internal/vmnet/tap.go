@@ -31,6 +31,7 @@ type Tap struct {
 	MAC     net.HardwareAddr
 	Address netip.Addr // on the job's own network
 	Bridge  string     // of the site; "" for the job's own network
+	Queues  int
 }
 
 // AddTaps makes the taps of VMs, which only root may open, and returns their MTU. It
@@ -95,10 +96,10 @@ func (t Tap) makePort(id journal.ID, mtu int) (netlink.Link, error) {
 	if t.Bridge != "" {
 		return bridgeport.Wire{
 			Tap: name, End: wireEnd(id.Job, t.Index), Port: t.portName(id),
-			Alias: alias(id), MAC: t.MAC, MTU: mtu,
+			Alias: alias(id), MAC: t.MAC, MTU: mtu, Queues: t.Queues,
 		}.Lay()
 	}
-	tap, err := bridgeport.MakeTap(name)
+	tap, err := bridgeport.MakeTap(name, t.Queues)
 	if err != nil {
 		return nil, err
 	}

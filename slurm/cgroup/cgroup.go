@@ -22,13 +22,35 @@ import (
 // is below a service of theirs, such as user@1000.service.
 const slicesAbove = `(?:[^/]+\.slice/)*`
 
+// jobName is how a job's directory is called with cgroup v2; see [Job].
+const jobName = `job_[0-9]+|s[0-9A-Z]{13}`
+
 var (
-	version1 = regexp.MustCompile(`^/slurm[^/]*/uid_[0-9]+/job_([0-9]+)(/|$)`)
-	version2 = regexp.MustCompile(`^/` + slicesAbove + `[^/]*slurmstepd\.scope/job_([0-9]+)(/|$)`)
+	version1 = regexp.MustCompile(`^/slurm[^/]*/uid_[0-9]+/(job_[0-9]+)(/|$)`)
+	version2 = regexp.MustCompile(`^/` + slicesAbove + `[^/]*slurmstepd\.scope/(` + jobName + `)(/|$)`)
 )
 
-// JobOf returns the id of the Slurm job of process pid. proc is the path of a /proc.
-func JobOf(proc string, pid int) (uint32, error) {
+// A Job is the name that a job's directory has among cgroups: job_42, or the job's SLUID,
+// such as sEKNKTV3WPV500. Slurm 26.05 and newer use the SLUID with cgroup v2, unless
+// cgroup.conf has CgroupJobIdPaths=yes.
+type Job string
+
+// ID returns the job's number. If the name is a SLUID, only slurmctld knows the number, and
+// ok is false.
+func (j Job) ID() (id uint32, ok bool) {
+	digits, numbered := strings.CutPrefix(string(j), "job_")
+	n, err := strconv.ParseUint(digits, 10, 32)
+	return uint32(n), numbered && err == nil
+}
+
+// possible reports whether the name can be a job's: Slurm's numbers have 32 bits.
+func (j Job) possible() bool {
+	_, ok := j.ID()
+	return ok || strings.HasPrefix(string(j), "s")
+}
+
+// JobOf returns the Slurm job of process pid. proc is the path of a /proc.
+func JobOf(proc string, pid int) (Job, error) {
 	return search(proc, pid, "job", parseJob)
 }
 
@@ -57,12 +79,11 @@ func pathOf(line string) string {
 }
 
 // parseJob reads the job in one line of /proc/PID/cgroup.
-func parseJob(line string) (uint32, bool) {
+func parseJob(line string) (Job, bool) {
 	for _, pattern := range []*regexp.Regexp{version1, version2} {
 		if found := pattern.FindStringSubmatch(pathOf(line)); found != nil {
-			job, err := strconv.ParseUint(found[1], 10, 32)
-			return uint32(job), err == nil
+			return Job(found[1]), Job(found[1]).possible()
 		}
 	}
-	return 0, false
+	return "", false
 }

@@ -12,7 +12,7 @@ import (
 
 // A Step says in which step of which job a process runs.
 type Step struct {
-	JobID  uint32
+	Job    Job
 	StepID uint32
 	Node   string // Slurm's name of the node; "" if the host has a single slurmd, whose cgroups omit it
 }
@@ -22,7 +22,7 @@ var namedSteps = map[string]uint32{"extern": 0xfffffffc, "batch": 0xfffffffb, "i
 
 // stepPattern matches the paths that version1 and version2 match, but down to the step.
 var stepPattern = regexp.MustCompile(`^/(?:slurm(?:_([^/]+))?/uid_[0-9]+|` + slicesAbove + `(?:([^/]+)_)?slurmstepd\.scope)` +
-	`/job_([0-9]+)/step_([a-z]+|[0-9]+)(?:/|$)`)
+	`/(` + jobName + `)/step_([a-z]+|[0-9]+)(?:/|$)`)
 
 // StepOf returns the step of process pid. proc is the path of a /proc.
 func StepOf(proc string, pid int) (Step, error) {
@@ -35,7 +35,6 @@ func parseStep(line string) (Step, bool) {
 	if found == nil {
 		return Step{}, false
 	}
-	job, jobErr := strconv.ParseUint(found[3], 10, 32)
 	step, named := namedSteps[found[4]]
 	if !named {
 		number, err := strconv.ParseUint(found[4], 10, 32)
@@ -44,15 +43,17 @@ func parseStep(line string) (Step, bool) {
 		}
 		step = uint32(number)
 	}
-	return Step{JobID: uint32(job), StepID: step, Node: found[1] + found[2]}, jobErr == nil
+	job := Job(found[3])
+	return Step{Job: job, StepID: step, Node: found[1] + found[2]}, job.possible()
 }
 
 // slurmsPattern matches every path below a cgroup that Slurm makes for steps.
 var slurmsPattern = regexp.MustCompile(`^/(?:slurm(?:_[^/]+)?|` + slicesAbove + `(?:[^/]+_)?slurmstepd\.scope)(?:/|$)`)
 
 // CheckStep returns an error unless process pid runs in that step of the job. A process
-// outside escapes the job's limits, and survives the job's end. proc is the path of a
-// /proc.
+// outside escapes the job's limits, and survives the job's end. If Slurm calls the job by
+// its SLUID, any such job will do: slurmstepd, which alone puts processes there, also told
+// the number. proc is the path of a /proc.
 func CheckStep(proc string, pid int, job, step uint32) error {
 	text, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
 	if err == nil {
@@ -74,7 +75,7 @@ func checkLines(text string, job, step uint32) error {
 			continue
 		}
 		at, ok := parseStep(strings.TrimSuffix(line, "\n"))
-		if !ok || at.JobID != job || at.StepID != step {
+		if id, numbered := at.Job.ID(); !ok || numbered && id != job || at.StepID != step {
 			return fmt.Errorf("it is in %s", path)
 		}
 		found = true

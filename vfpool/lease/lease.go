@@ -7,10 +7,9 @@
 // only protects the decision, and vanishes with its process; the [Lease] says which job
 // owns a VF, and stays. Once Put has returned, the lease survives a power cut. A Delete
 // may not: after a power cut, the VF may still be leased to a job that has ended.
-// that has ended, as if it had never been released.
+//
 // The process that has a lease notes in it how far the VF has been changed
 // ([Store.Update]). It needs no lock for that.
-// ([Store.Update]) and needs no lock for that.
 //
 // A VF whose record cannot be read is in quarantine: it is listed, and not leased again
 // until the administrator has looked at it. The package touches no VF.

@@ -557,7 +557,7 @@ func TestRestoreFromAnyHalfState(t *testing.T) {
 		func() error { return setClass(ifb, trunk, leaf(0), htbClass{1000, 1000, 1600}) },
 		func() error { return p.addClass(ifb) },
 		func() error { return p.filter(seat{}) },
-		func() error { _, err := bridgeport.MakeTap(p.tap); return err },
+		func() error { _, err := bridgeport.MakeTap(p.tap, 1); return err },
 		func() error {
 			attrs := netlink.NewLinkAttrs()
 			attrs.Name = wireEndName("soft0", 0)
@@ -734,7 +734,7 @@ func TestAVFsTapIsNobodys(t *testing.T) {
 	l := newLab(t)
 	l.attach(vf(0), settings(0))
 	l.do(func() error {
-		_, err := bridgeport.MakeTap("control")
+		_, err := bridgeport.MakeTap("control", 1)
 		return errors.Join(err, giveAway("control"), netlab.Enslave("control", "br0"))
 	})
 	for tap, control := range map[string]bool{"svfsoft0-0": false, "control": true} {

@@ -219,7 +219,7 @@ func (c *Cards) unusable(pf device.PF) device.Reason {
 	case len(pf.VFs) == 0:
 		return device.Reason{
 			Seen:   "it has no VFs",
-			Advice: fmt.Sprintf("make them at boot: echo 0 > %[1]s/sriov_drivers_autoprobe; echo %[2]d > %[1]s/sriov_numvfs", "/sys/bus/pci/devices/"+pf.PCI, pf.TotalVFs),
+			Advice: fmt.Sprintf("make them at boot: write create_per_pf = { %s = %d } into [vf] of the configuration, and enable slurmv-vfs.service", pf.Name, pf.TotalVFs),
 		}
 	case c.links != nil && c.links.Switchdev(pf.PCI):
 		return device.Reason{

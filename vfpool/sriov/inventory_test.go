@@ -90,7 +90,7 @@ func TestWhyVFsCannotBeUsed(t *testing.T) {
 		vf    string // of VF 0
 	}{
 		"a card that is fine":   {},
-		"no VFs were made":      {files: map[string]string{pf0 + "sriov_numvfs": "0\n"}, pf: "it has no VFs: make them at boot: echo 0 > /sys/bus/pci/devices/0000:01:00.0/sriov_drivers_autoprobe; echo 2 >"},
+		"no VFs were made":      {files: map[string]string{pf0 + "sriov_numvfs": "0\n"}, pf: "it has no VFs: make them at boot: write create_per_pf = { eth0 = 2 } into [vf] of the configuration, and enable slurmv-vfs.service"},
 		"SR-IOV off in a card":  {files: map[string]string{pf0 + "sriov_totalvfs": "0\n"}, pf: "SR-IOV is switched off in the card"},
 		"a link that is down":   {card: sriovtest.Card{Down: true}, pf: "its link is down: ip link set eth0 up"},
 		"switchdev mode":        {card: sriovtest.Card{Switchdev: true}, pf: "its switch is in switchdev mode, in which VFs are not set through the PF: devlink dev eswitch set pci/0000:01:00.0 mode legacy"},
@@ -169,7 +169,7 @@ func TestExplain(t *testing.T) {
 		"no card":              {files: map[string]string{pf0: ""}, want: []string{"fatal: there is no network card with SR-IOV | switch SR-IOV on in the machine's firmware"}},
 		"the IOMMU is off":     {card: sriovtest.Card{NoIOMMU: true}, want: []string{"fatal: the IOMMU is off | switch the IOMMU on in the firmware (VT-d, AMD-Vi)"}},
 		"a VF without a group": {files: map[string]string{vf0 + "iommu_group": ""}, want: []string{"eth0: VF 0: it has no IOMMU group | switch the IOMMU on"}},
-		"no VFs":               {files: map[string]string{pf0 + "sriov_numvfs": "0\n"}, want: []string{"fatal eth0: it has no VFs | make them at boot: echo 0 > /sys/bus/pci"}},
+		"no VFs":               {files: map[string]string{pf0 + "sriov_numvfs": "0\n"}, want: []string{"fatal eth0: it has no VFs | make them at boot: write create_per_pf = { eth0 ="}},
 		"the link is down":     {card: sriovtest.Card{Down: true}, want: []string{"fatal eth0: its link is down | ip link set eth0 up"}},
 		"one group":            {card: sriovtest.Card{OneGroup: true}, want: []string{"fatal eth0: no VF can be used; for VF 0, its IOMMU group 101 has other devices (0000:01:10.1) | put the card into a slot"}},
 		"vfio-pci not loaded":  {driver: true, want: []string{"the module vfio-pci is not loaded | modprobe vfio-pci"}},

@@ -8,7 +8,7 @@
 // No kernel interface tells what a driver can set for a VF, so drivers.go has a table of
 // that.
 //
-// The package never makes VFs, which the administrator does at boot, and it keeps no
+// [Cards.Create] makes VFs, which the administrator asks for at boot. The package keeps no
 // record of which job has a VF. It reaches the machine through the files below a root
 // directory and, where files do not suffice, through [Links] and [Kernel]. The package
 // sriovtest has a made-up node that replaces all three.

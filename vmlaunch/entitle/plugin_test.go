@@ -58,7 +58,8 @@ func slurmSays(t *testing.T) slurm.Client {
 	t.Helper()
 	bin := t.TempDir()
 	for name, script := range map[string]string{
-		"squeue": `echo '                   9|                   9|                 N/A|                6002|                6003|           1|           2|       1|       1|             RUNNING|n[1-2]'`,
+		"squeue": `case "$*" in *--jobs=sEKNKTV3WPV500*) echo '                   9'; exit;; esac
+echo '                   9|                   9|                 N/A|                6002|                6003|           1|           2|       1|       1|             RUNNING|n[1-2]'`,
 		"scontrol": `case "$*" in
 "show hostnames n[1-2]") printf 'n1\nn2\n';;
 *"--details show job 9") echo 'JobId=9 JobName=x UserId=bob(6002) JOB_GRES=vf:4   Nodes=n[1-2] CPU_IDs=0-3 Mem=2560 GRES=vf:2(IDX:0-1),vfbw(CNT:5000) MinCPUsNode=4';;
@@ -93,13 +94,15 @@ func TestAddVFs(t *testing.T) {
 }
 
 func TestRecordOf(t *testing.T) {
-	got, err := recordOf(t.Context(), slurmSays(t), cgroup.Step{JobID: 9, StepID: 3, Node: "n2"})
 	want := plan.Job{Step: 3, UID: 6002, GID: 6003, Node: "n2", Rank: 1, Nodes: 2, CPUs: 4, Memory: 2560, VFs: 2, VFMbps: 5000}
 	want.ID.Job, want.ID.Restart = 9, 1
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("%v; job differs (-want +got):\n%s", err, diff)
+	for _, job := range []cgroup.Job{"job_9", "sEKNKTV3WPV500"} {
+		got, err := recordOf(t.Context(), slurmSays(t), cgroup.Step{Job: job, StepID: 3, Node: "n2"})
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v; job differs (-want +got):\n%s", job, err, diff)
+		}
 	}
-	if got, err := recordOf(t.Context(), slurmSays(t), cgroup.Step{JobID: 9, Node: "n3"}); err == nil {
+	if got, err := recordOf(t.Context(), slurmSays(t), cgroup.Step{Job: "job_9", Node: "n3"}); err == nil {
 		t.Errorf("a node that is none of the job's has %+v", got)
 	}
 }

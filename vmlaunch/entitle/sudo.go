@@ -42,7 +42,7 @@ func FromSudo(ctx context.Context, c slurm.Client, env func(string) string) (pla
 	}
 	job, err := recordOf(ctx, c, step)
 	if err == nil && job.UID != uid {
-		err = fmt.Errorf("job %d belongs to user %d, not to user %d", step.JobID, job.UID, uid)
+		err = fmt.Errorf("job %d belongs to user %d, not to user %d", job.ID.Job, job.UID, uid)
 	}
 	return job, err
 }
@@ -57,12 +57,16 @@ func sudoUID(env func(string) string) (uint32, error) {
 
 // recordOf asks slurmctld about the job at step.
 func recordOf(ctx context.Context, c slurm.Client, step cgroup.Step) (plan.Job, error) {
-	record, err := c.Job(ctx, step.JobID)
+	id, err := idOf(ctx, c, step.Job)
+	if err != nil {
+		return plan.Job{}, err
+	}
+	record, err := c.Job(ctx, id)
 	if err != nil {
 		return plan.Job{}, err
 	}
 	job := plan.Job{
-		ID: journal.ID{Job: step.JobID, Restart: record.Restarts}, Step: step.StepID,
+		ID: journal.ID{Job: id, Restart: record.Restarts}, Step: step.StepID,
 		UID: record.UID, GID: record.GID, Nodes: record.Nodes,
 	}
 	names, err := c.Hostnames(ctx, record.NodeList)
@@ -70,13 +74,21 @@ func recordOf(ctx context.Context, c slurm.Client, step cgroup.Step) (plan.Job, 
 		return plan.Job{}, err
 	}
 	if job.Node, err = thisNode(step, names); err != nil {
-		return plan.Job{}, fmt.Errorf("job %d: %w", step.JobID, err)
+		return plan.Job{}, fmt.Errorf("job %d: %w", id, err)
 	}
 	job.Rank = slices.Index(names, job.Node)
 	has, err := c.Allocation(ctx, record.Name, job.Node)
 	job.CPUs, job.Memory = has.CPUs, has.MiB
 	job.VFs, job.VFMbps = ownedVFs(has)
 	return job, err
+}
+
+// idOf is the job's number, which slurmctld tells if the cgroup does not.
+func idOf(ctx context.Context, c slurm.Client, job cgroup.Job) (uint32, error) {
+	if id, ok := job.ID(); ok {
+		return id, nil
+	}
+	return c.IDOf(ctx, string(job))
 }
 
 // thisNode is the node that the cgroup names. If the cgroup names none, it is the node

@@ -2,6 +2,7 @@ package hostdir
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -9,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
 // processName is the argument 0 that tells a program with this package to serve a
@@ -104,13 +107,9 @@ func nextConnection() (int, error) {
 	if err != nil || n == 0 {
 		return -1, err
 	}
-	messages, err := unix.ParseSocketControlMessage(rights[:length])
-	if err != nil || len(messages) != 1 {
-		return -1, fmt.Errorf("the agent sent no connection: %w", err)
+	fd, err := owner.Passed(rights[:length])
+	if err == nil && fd < 0 {
+		err = errors.New("the agent sent no connection")
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 {
-		return -1, fmt.Errorf("the agent sent no connection: %w", err)
-	}
-	return fds[0], nil
+	return fd, err
 }

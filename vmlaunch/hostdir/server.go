@@ -44,7 +44,7 @@ func start(ctx context.Context, o owner.Owner, d Directory) (*Server, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	ours, theirs, err := socketPair()
+	ours, theirs, err := owner.SocketPair("directory")
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func start(ctx context.Context, o owner.Owner, d Directory) (*Server, error) {
 
 // Connect returns the server's end for one VM. Its reads and writes are whole messages.
 func (s *Server) Connect() (io.ReadWriteCloser, error) {
-	ours, theirs, err := socketPair()
+	ours, theirs, err := owner.SocketPair("directory")
 	if err != nil {
 		return nil, err
 	}
@@ -76,14 +76,3 @@ func (s *Server) Connect() (io.ReadWriteCloser, error) {
 
 // Close ends the server.
 func (s *Server) Close() error { return s.control.Close() }
-
-// socketPair returns the two ends of a connection that preserves message boundaries. Ours
-// does not block.
-func socketPair() (ours, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a socket: %w", err)
-	}
-	_ = unix.SetNonblock(fds[0], true)
-	return os.NewFile(uintptr(fds[0]), "directory"), os.NewFile(uintptr(fds[1]), "server of a directory"), nil
-}

@@ -41,8 +41,10 @@ func (p describer) domain(vm plan.VM, vfs []vfpool.Grant) *libvirtxml.Domain {
 		Devices:    &libvirtxml.DomainDeviceList{Emulator: p.QEMU.Emulator, MemBalloon: &libvirtxml.DomainMemBalloon{Model: "none"}},
 		SecLabel:   []libvirtxml.DomainSecLabel{p.label()},
 	}
-	p.addHugePages(d)
+	p.addFirmware(d, vm)
+	p.addMemory(d, vfs)
 	p.addPinning(d, vm)
+	p.addRemapping(d, vm)
 	p.addControllers(d)
 	p.addSharedMemory(d)
 	p.addDisks(d, vm)
@@ -55,6 +57,16 @@ func (p describer) domain(vm plan.VM, vfs []vfpool.Grant) *libvirtxml.Domain {
 		d.QEMUCommandline = p.commandLine()
 	}
 	return d
+}
+
+// addFirmware makes the VM boot by UEFI, if its image wants that: QEMU's own firmware is a
+// BIOS. The VM has variables of its own, whose file exists before libvirt sees its name.
+func (p describer) addFirmware(d *libvirtxml.Domain, vm plan.VM) {
+	if p.UEFI.Code == "" {
+		return
+	}
+	d.OS.Loader = &libvirtxml.DomainLoader{Path: p.UEFI.Code, Readonly: "yes", Type: "pflash"}
+	d.OS.NVRam = &libvirtxml.DomainNVRam{NVRam: vm.Vars}
 }
 
 // commandLine holds QEMU's options that libvirt has no words for: what emulation needs, and extra.
@@ -75,11 +87,14 @@ func domainType(accel config.Accel) string {
 }
 
 // features tells a guest with KVM whether its vCPUs have CPUs to themselves: its kernel then
-// spins for locks instead of giving up the CPU. libvirt allows it with the host's CPU only.
+// spins for locks instead of giving up the CPU. An idle vCPU also waits a little in the guest
+// before it halts, if its kernel has the driver cpuidle-haltpoll, which then stops the node's
+// own waiting (poll-control). libvirt allows this with the host's CPU only.
 func (p describer) features(vm plan.VM) *libvirtxml.DomainFeatureList {
 	f := &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}}
 	if p.Hardware.Accel == config.AccelKVM && p.QEMU.CPU == "" && len(vm.Pinning.Cells) > 0 {
-		f.KVM = &libvirtxml.DomainFeatureKVM{HintDedicated: &libvirtxml.DomainFeatureState{State: "on"}}
+		on := &libvirtxml.DomainFeatureState{State: "on"}
+		f.KVM = &libvirtxml.DomainFeatureKVM{HintDedicated: on, PollControl: on}
 	}
 	if p.Hardware.Accel == config.AccelTCG {
 		f.TCG = &libvirtxml.DomainFeatureTCG{TBCache: &libvirtxml.DomainFeatureTCGTBCache{Size: translatedCode, Unit: "MiB"}}
@@ -119,15 +134,39 @@ func (p describer) label() libvirtxml.DomainSecLabel {
 	}
 }
 
-// addHugePages makes the guest's memory of huge pages, if the plan says so. A memfd needs
-// no directory that QEMU, which runs as the owner, could write to.
-func (p describer) addHugePages(d *libvirtxml.Domain) {
-	if p.Hardware.HugePage == 0 {
+// addMemory makes the guest's memory of huge pages, if the plan says so. A memfd needs no
+// directory that QEMU, which runs as the owner, could write to. Huge pages, and memory that a
+// card's VF is to reach, are there from the start.
+func (p describer) addMemory(d *libvirtxml.Domain, vfs []vfpool.Grant) {
+	if p.PageKiB == 0 && !haveCards(vfs) {
 		return
 	}
 	d.MemoryBacking = &libvirtxml.DomainMemoryBacking{
-		MemoryHugePages: &libvirtxml.DomainMemoryHugepages{Hugepages: []libvirtxml.DomainMemoryHugepage{{Size: p.Hardware.HugePage, Unit: "KiB"}}},
-		MemorySource:    &libvirtxml.DomainMemorySource{Type: "memfd"},
+		MemoryAllocation: &libvirtxml.DomainMemoryAllocation{Mode: "immediate", Threads: p.allocators()},
+	}
+	if p.PageKiB != 0 {
+		d.MemoryBacking.MemoryHugePages = &libvirtxml.DomainMemoryHugepages{Hugepages: []libvirtxml.DomainMemoryHugepage{{Size: p.PageKiB, Unit: "KiB"}}}
+		d.MemoryBacking.MemorySource = &libvirtxml.DomainMemorySource{Type: "memfd"}
+	}
+}
+
+// allocators is how many threads allocate a VM's memory. Without them the kernel allocates
+// and clears it page after page, while it pins the memory for a VF: that takes seconds for
+// each 10 GiB. libvirt passes the number on from release 8.2 on, and older ones ignore it.
+func (p describer) allocators() uint { return uint(min(p.Job.Spec.VCPUs, 16)) }
+
+// addRemapping adds an IOMMU that remaps interrupts, if the VM has so many CPUs that
+// interrupts cannot reach all of them otherwise. KVM leaves the I/O APIC to QEMU then. The
+// IOMMU also remaps DMA, if the guest wants that; QEMU gives such a VM devices of the host
+// only in caching mode.
+func (p describer) addRemapping(d *libvirtxml.Domain, vm plan.VM) {
+	if p.Topology(vm).APICIDs() <= plan.MostAPICIDs {
+		return
+	}
+	d.Features.IOAPIC = &libvirtxml.DomainFeatureIOAPIC{Driver: "qemu"}
+	d.Devices.IOMMU = &libvirtxml.DomainIOMMU{
+		Model:  "intel",
+		Driver: &libvirtxml.DomainIOMMUDriver{IntRemap: "on", CachingMode: "on", EIM: "on"},
 	}
 }
 
@@ -160,7 +199,11 @@ func disk(target, file string, driver *libvirtxml.DomainDiskDriver, readOnly boo
 
 // addNIC adds the NIC through which the job's VMs reach each other.
 func (p describer) addNIC(d *libvirtxml.Domain, vm plan.VM) {
-	d.Devices.Interfaces = append(d.Devices.Interfaces, onTap(vm.Tap, vm.MAC))
+	nic := onTap(vm.Tap, vm.MAC)
+	if queues := p.Queues(); queues > 1 {
+		nic.Driver = &libvirtxml.DomainInterfaceDriver{Queues: uint(queues)}
+	}
+	d.Devices.Interfaces = append(d.Devices.Interfaces, nic)
 }
 
 // onTap is a NIC on an existing tap: libvirt only opens it. The NIC needs no option ROM,

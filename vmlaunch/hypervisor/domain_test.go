@@ -8,8 +8,10 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/vfpool"
 	"github.com/slurm-v/slurm-v/vfpool/device"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
 )
 
@@ -96,6 +98,61 @@ func TestDomainHasItsVFs(t *testing.T) {
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%s is missing in\n%s", part, text)
+		}
+	}
+}
+
+// UEFI's program is one for all VMs; each VM writes only to variables of its own.
+func TestDomainBootsByUEFI(t *testing.T) {
+	p := plantest.Plan(t)
+	if d := Describe(p, p.VMs[0], nil); d.OS.Loader != nil || d.OS.NVRam != nil {
+		t.Errorf("BIOS has %+v and %+v", d.OS.Loader, d.OS.NVRam)
+	}
+	p.UEFI = emulator.UEFI{Code: "/f/CODE.fd", Vars: "/f/VARS.fd"}
+	for _, vm := range p.VMs {
+		d := Describe(p, vm, nil)
+		want := []any{&libvirtxml.DomainLoader{Path: "/f/CODE.fd", Readonly: "yes", Type: "pflash"}, &libvirtxml.DomainNVRam{NVRam: vm.Vars}}
+		if diff := cmp.Diff(want, []any{d.OS.Loader, d.OS.NVRam}); diff != "" {
+			t.Errorf("%s: firmware differs (-want +got):\n%s", vm.Name, diff)
+		}
+	}
+}
+
+// Interrupts reach all CPUs of a large VM, and small VMs have no IOMMU that they do not need.
+func TestDomainOfManyCPUs(t *testing.T) {
+	tests := map[string]struct {
+		vcpus int
+		cpus  []plan.CPU
+		want  bool
+	}{
+		"255 CPUs": {255, nil, false},
+		"256 CPUs": {256, nil, true},
+		"fewer CPUs, on NUMA nodes that leave gaps among their ids": {195, plantest.CPUs(1, 65, 65, 65), true},
+		"as many CPUs on one NUMA node":                             {195, plantest.CPUs(1, 195), false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := plantest.Job()
+			job.Spec.VMsPerNode, job.Spec.VCPUs, job.CPUs = 1, tt.vcpus, tt.vcpus
+			p := plantest.New(t, config.Default(), job, plan.Hardware{Accel: config.AccelKVM, NUMA: -1, CPUs: tt.cpus})
+			text := xmlOf(t, p, p.VMs[0])
+			for _, part := range []string{
+				`<iommu model="intel">`, `<driver intremap="on" caching_mode="on" eim="on"></driver>`, `<ioapic driver="qemu"></ioapic>`,
+			} {
+				if strings.Contains(text, part) != tt.want {
+					t.Errorf("%s: %v, want %v", part, !tt.want, tt.want)
+				}
+			}
+		})
+	}
+}
+
+func TestDomainHasQueues(t *testing.T) {
+	const queues = `<driver queues="2"></driver>`
+	for vhost, want := range map[bool]bool{true: true, false: false} {
+		p := plantest.New(t, config.Default(), plantest.Job(), plan.Hardware{Accel: config.AccelKVM, NUMA: -1, Vhost: vhost})
+		if text := xmlOf(t, p, p.VMs[0]); strings.Contains(text, queues) != want {
+			t.Errorf("with vhost %v, %s: want %v in\n%s", vhost, queues, want, text)
 		}
 	}
 }

@@ -55,7 +55,7 @@ func TestDomainOnTwoNUMANodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := plantest.Job()
 			job.Spec.VMsPerNode, job.Spec.VCPUs, job.Spec.MemoryMiB = 1, 4, 1023
-			p := plantest.New(t, config.Default(), job, plan.Hardware{NUMA: -1, CPUs: plantest.CPUs(1, 3, 1), Memory: tt.memory, HugePage: tt.hugePage})
+			p := plantest.New(t, config.Default(), job, plan.Hardware{NUMA: -1, CPUs: plantest.CPUs(1, 3, 1), Memory: tt.memory}).OnPages(tt.hugePage)
 			d := Describe(p, p.VMs[0], nil)
 			var got []uint
 			if d.CPU.Numa != nil {
@@ -79,7 +79,7 @@ func TestDomainOnTwoNUMANodes(t *testing.T) {
 func TestGuestsKnowTheirCPUs(t *testing.T) {
 	const dedicated = `<hint-dedicated state="on"></hint-dedicated>`
 	p := plantest.On(t, plan.Hardware{Accel: config.AccelKVM, NUMA: -1, CPUs: plantest.CPUs(2, 2)}, 2)
-	contain(t, xmlOf(t, p, p.VMs[0]), `<topology sockets="1" cores="1" threads="2"></topology>`, dedicated)
+	contain(t, xmlOf(t, p, p.VMs[0]), `<topology sockets="1" cores="1" threads="2"></topology>`, dedicated, `<poll-control state="on"></poll-control>`)
 	p.QEMU.CPU = "EPYC"
 	if strings.Contains(xmlOf(t, p, p.VMs[0]), dedicated) {
 		t.Error("libvirt refuses this with a CPU model")

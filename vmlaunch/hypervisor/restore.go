@@ -15,22 +15,24 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/vfpool"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
 // clone turns the description of a saved template into that of one VM of the job. The
 // guest's view of its hardware is part of the saved state and stays. Everything behind it
 // on the host is replaced by the VM's own.
-func (p describer) clone(saved *libvirtxml.Domain, vm plan.VM, from template.Template) error {
+func (p describer) clone(saved *libvirtxml.Domain, vm plan.VM, from template.Template, vfs []vfpool.Grant) error {
 	own := p.domain(vm, nil)
 	saved.Name, saved.UUID = own.Name, own.UUID
 	saved.GenID = &libvirtxml.DomainGenID{Value: uuid.NewString()}
 	saved.CPUTune, saved.NUMATune, saved.SecLabel = own.CPUTune, own.NUMATune, own.SecLabel
 	d, line := saved.Devices, saved.QEMUCommandline
-	if d == nil || line == nil || len(d.Disks) != 2 || len(d.Interfaces) != 1 || len(d.Channels) != 1 || len(d.Serials) != 1 || len(d.Shmems) != 0 || len(d.Filesystems) < len(own.Devices.Filesystems) {
+	if d == nil || saved.OS == nil || line == nil || len(d.Disks) != 2 || len(d.Interfaces) != 1 || len(d.Channels) != 1 || len(d.Serials) != 1 || len(d.Shmems) != 0 || len(d.Filesystems) < len(own.Devices.Filesystems) {
 		return errors.New("the template is not of this version's making")
 	}
-	line.Args = append(line.Args, p.mapMemory(vm, from)...)
+	saved.OS.Loader, saved.OS.NVRam = own.OS.Loader, own.OS.NVRam
+	line.Args = append(line.Args, p.mapMemory(vm, from, vfs)...)
 	for i, path := range []string{vm.Overlay, from.Seed()} {
 		d.Disks[i].Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: path}}
 		d.Disks[i].BackingStore = nil
@@ -54,10 +56,16 @@ func (p describer) clone(saved *libvirtxml.Domain, vm plan.VM, from template.Tem
 // mapMemory makes QEMU use the template's memory file as the VM's memory, through a private
 // mapping: the VM gets its own copy of each page that it writes to. libvirt cannot describe
 // this, so it is QEMU's command line.
-func (p describer) mapMemory(vm plan.VM, from template.Template) []libvirtxml.DomainQEMUCommandlineArg {
+//
+// A VF of a card would have the kernel copy all pages when it is plugged in, one after the
+// other. So the VM gets its copies at once then, by several threads.
+func (p describer) mapMemory(vm plan.VM, from template.Template, vfs []vfpool.Grant) []libvirtxml.DomainQEMUCommandlineArg {
 	memory := map[string]any{
 		"qom-type": "memory-backend-file", "id": TemplateMemory, "mem-path": from.Memory(), "share": false,
 		"size": p.Job.Spec.MemoryMiB << 20, "x-use-canonical-path-for-ramblock-id": false,
+	}
+	if haveCards(vfs) {
+		memory["prealloc"], memory["prealloc-threads"] = true, p.allocators()
 	}
 	if node := p.NUMA(vm); slices.Contains(p.Hardware.Memory, node) {
 		memory["host-nodes"], memory["policy"] = []int{node}, near
@@ -78,10 +86,10 @@ func arguments(values ...string) (args []libvirtxml.DomainQEMUCommandlineArg) {
 	return args
 }
 
-// Restore restores vm of p from a template.
-func (d *Driver) Restore(p plan.Plan, vm plan.VM, from template.Template) (*Domain, error) {
+// Restore restores vm of p from a template. The caller then plugs in vfs.
+func (d *Driver) Restore(p plan.Plan, vm plan.VM, from template.Template, vfs []vfpool.Grant) (*Domain, error) {
 	err := d.restore(from.Saved(), func(saved *libvirtxml.Domain) error {
-		return describer{p}.clone(saved, vm, from)
+		return describer{p}.clone(saved, vm, from, vfs)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("restore domain %s: %w", vm.Domain, err)

@@ -14,9 +14,12 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images/template"
+	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/vfpool"
+	"github.com/slurm-v/slurm-v/vfpool/device"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
 )
@@ -29,6 +32,9 @@ func templatePlan(t *testing.T) (plan.Plan, *libvirtxml.Domain, template.Templat
 	p.VMs = []plan.VM{{Name: "vm0", Domain: "slurmv-7.0-vm0", UUID: p.UUID(0), MAC: "02:00:00:00:07:00", Tap: "svt7-0",
 		Address: netip.MustParsePrefix("172.30.0.1/16"), Overlay: "/s/vm0/overlay.qcow2", Console: "/run/j/vm0.console", Channel: "/run/j/vm0.channel"}}
 	from := template.Template{Dir: "/s/templates/1001/k"}
+	p.UEFI = emulator.UEFI{Code: "/f/CODE.fd", Vars: "/f/VARS.fd"}
+	p.VMs[0].Vars = "/s/vm0.vars"
+	p.State = "/s"
 	p.Warm = config.Warm{MountSlots: 3, DeviceSlots: 2}
 	d := DescribeTemplate(p, p.TemplateVM(template.Template{Dir: "/s/templates/1001/7.0.draft"}), "/nothing", &ivshmem.Region{Name: "room", Size: TemplateRoom << 20})
 	d.Devices.Shmems = nil // unplugged before it is saved
@@ -46,7 +52,7 @@ func TestClone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (describer{p}).clone(d, p.VMs[0], from); err != nil {
+	if err := (describer{p}).clone(d, p.VMs[0], from, nil); err != nil {
 		t.Fatal(err)
 	}
 	text, err := d.Marshal()
@@ -54,13 +60,13 @@ func TestClone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"<name>slurmv-7.0-vm0<", p.VMs[0].UUID, "/s/vm0/overlay.qcow2", "/s/templates/1001/k/seed.iso",
-		"02:00:00:00:07:00", "/run/j/vm0.console", "/run/j/vm0.channel", `dir="/home/a"`, `dir="/data"`, `dir="/s/templates/1001/k/nothing"`,
+		"02:00:00:00:07:00", "/run/j/vm0.console", "/run/j/vm0.channel", "/f/CODE.fd<", ">/s/vm0.vars<", `dir="/home/a"`, `dir="/data"`, `dir="/s/templates/1001/k/nothing"`,
 		"memory-backend=template.ram", `&#34;mem-path&#34;:&#34;/s/templates/1001/k/memory&#34;`, `&#34;share&#34;:false`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing in\n%s", want, text)
 		}
 	}
-	for _, of := range []string{plan.TemplateMAC, "draft", "template.channel", "template.console", "backingStore", generation, p.UUID(-1)} {
+	for _, of := range []string{plan.TemplateMAC, "draft", "template.channel", "template.console", "template.vars", "backingStore", generation, p.UUID(-1)} {
 		if !strings.Contains(before, of) {
 			t.Errorf("the template itself has no %s", of)
 		}
@@ -112,7 +118,7 @@ func TestQueuesAreInlineWhereEmulated(t *testing.T) {
 func TestCloneRefusesAnotherTemplate(t *testing.T) {
 	p, d, from := templatePlan(t)
 	d.Devices.Filesystems = d.Devices.Filesystems[:1]
-	if err := (describer{p}).clone(d, p.VMs[0], from); err == nil {
+	if err := (describer{p}).clone(d, p.VMs[0], from, nil); err == nil {
 		t.Error("two mounts in one slot")
 	}
 }
@@ -151,5 +157,34 @@ func TestSaveFile(t *testing.T) {
 		if err != nil || string(rest) != stream {
 			t.Errorf("%d bytes of %d came: %v", len(rest), len(stream), err)
 		}
+	}
+}
+
+// Pages of the template that a VF would have copied one by one are copied before.
+func TestMemoryForVFs(t *testing.T) {
+	p, _, from := templatePlan(t)
+	p.Job.Spec.VCPUs = 20
+	card := vfpool.Grant{VF: device.VF{Kind: device.SRIOV, PCI: "0000:81:10.3"}}
+	bridge := vfpool.Grant{VF: device.VF{Kind: device.Software, Device: "svf0"}}
+	tests := map[string]struct {
+		vfs  []vfpool.Grant
+		want bool
+	}{
+		"without VFs":         {nil, false},
+		"a VF of a bridge":    {[]vfpool.Grant{bridge}, false},
+		"a VF of a card":      {[]vfpool.Grant{card}, true},
+		"VFs of both of them": {[]vfpool.Grant{bridge, card}, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			restored := fmt.Sprint(describer{p}.mapMemory(p.VMs[0], from, tt.vfs))
+			if got := strings.Contains(restored, `"prealloc":true,"prealloc-threads":16`); got != tt.want {
+				t.Errorf("restored: %v in %s", got, restored)
+			}
+			booted, err := Describe(p, p.VMs[0], tt.vfs).Marshal()
+			if got := strings.Contains(booted, `<allocation mode="immediate" threads="16"></allocation>`); err != nil || got != tt.want {
+				t.Errorf("booted: %v, %v in %s", got, err, booted)
+			}
+		})
 	}
 }

@@ -2,6 +2,7 @@ package hypervisor
 
 import (
 	"fmt"
+	"slices"
 
 	"libvirt.org/go/libvirtxml"
 
@@ -27,6 +28,12 @@ func addVFs(d *libvirtxml.Domain, vfs []vfpool.Grant) {
 			ROM: &libvirtxml.DomainROM{Enabled: "no"},
 		})
 	}
+}
+
+// haveCards reports whether VFs of cards are among vfs: they reach the guest's memory
+// themselves, so all of it is pinned.
+func haveCards(vfs []vfpool.Grant) bool {
+	return slices.ContainsFunc(vfs, func(g vfpool.Grant) bool { return g.VF.Kind == device.SRIOV })
 }
 
 // pciAddress parses an address like "0000:01:10.0". The kernel wrote it, so it is

@@ -36,9 +36,9 @@ func (d *Domain) Save(path string) error {
 	return nil
 }
 
-// End ends the VM, if it runs, and makes libvirt forget it. QEMU may live a little longer:
-// [Kill] makes sure that it ends.
-func (d *Domain) End() { _, _ = d.vm.Destroy(), d.vm.Undefine() }
+// End ends the VM, if it runs, and makes libvirt forget it, but not remove its files. QEMU
+// may live a little longer: [Kill] makes sure that it ends.
+func (d *Domain) End() { _, _ = d.vm.Destroy(), d.vm.UndefineFlags(libvirt.DOMAIN_UNDEFINE_KEEP_NVRAM) }
 
 // Demand is how long the threads of the VM's QEMU have had a CPU or waited for one.
 func (d *Domain) Demand() (time.Duration, error) {

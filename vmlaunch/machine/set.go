@@ -104,6 +104,7 @@ func (s *Set) Failure() (all error) {
 func (s *Set) Describe() nodeagent.NodeVMs {
 	d := nodeagent.NodeVMs{
 		Node: s.Plan.Job.Node, Rank: s.Plan.Job.Rank, Unpinned: s.Plan.Unpinned, Underlay: s.Underlay,
+		Accel: string(s.Plan.Hardware.Accel), Firmware: string(s.Plan.BootsBy()),
 		Began: s.Clock.Began, Image: s.Image.Load(), Stages: s.Clock.Noted(),
 	}
 	for _, m := range s.Machines {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/emulator"
@@ -10,21 +11,24 @@ import (
 
 // Hardware is the part of the node's hardware that a plan depends on.
 type Hardware struct {
-	Accel    config.Accel
-	NUMA     int  // node of the job's cores; -1 if they have none or several
-	HugePage uint // KiB of the pages that the VMs' memory is made of; 0 is ordinary ones
+	Accel config.Accel
+	NUMA  int // node of the job's cores; -1 if they have none or several
 
 	CPUs     []CPU  // that the job has to itself
 	Unpinned string // why that is not known, and VMs are not pinned
 	Memory   []int  // NUMA nodes of whose memory it may have some
+	Vhost    bool   // the kernel moves the frames of virtio NICs (vhost-net)
 
 	Missing emulator.Missing // devices that the node's QEMU does not know
 }
 
-// check refuses a request for devices that the node's QEMU does not know.
+// check refuses a request for what the node's QEMU cannot do.
 func (h Hardware) check(spec jobspec.Spec) error {
 	if h.Missing.IVShmem && spec.IVShmem.Devices > 0 {
 		return errors.New("--ivshmem: QEMU on this node has no IVShmem devices; leave the option out, or ask the administrator for another QEMU ([qemu] emulator)")
+	}
+	if h.Accel == config.AccelTCG && spec.VCPUs > MostAPICIDs {
+		return fmt.Errorf("--vcpu-per-vm: %d is not possible on this node, which has no KVM: an emulated VM has %d CPUs at most", spec.VCPUs, MostAPICIDs)
 	}
 	return nil
 }

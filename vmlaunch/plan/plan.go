@@ -12,6 +12,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/internal/vmnet"
 	"github.com/slurm-v/slurm-v/journal"
@@ -22,9 +23,11 @@ import (
 type Plan struct {
 	Job       Job
 	Owner     owner.Owner
-	Image     string // absolute path of the base image
-	Catalogue bool   // the image is one of the site's catalogue
-	Site      bool   // root makes a template for all users; there is no job
+	Image     string          // absolute path of the base image
+	Catalogue bool            // the image is one of the site's catalogue
+	Firmware  config.Firmware // wanted for the image; auto is the one that its partition table calls for
+	UEFI      emulator.UEFI   // what the VMs boot with; zero for BIOS, and as long as nobody has looked at the image
+	Site      bool            // root makes a template for all users; there is no job
 	Network   config.Network
 	NetName   string // what --vm-network calls Network
 	Hardware  Hardware
@@ -33,6 +36,9 @@ type Plan struct {
 	VFSubnet  string // in which VFs have addresses; "" is none
 	Unpinned  string // why the VMs have no CPUs to themselves; "" if they have
 	Cold      string // why the VMs can only be booted; "" if they can be restored from a template
+	PageSizes []uint // KiB of the huge pages that the VMs' memory may have, the best first
+	PageKiB   uint   // KiB of the pages that it has; 0 is ordinary ones
+	Ordinary  error  // why it has ordinary ones in spite of PageSizes; nil if it has not
 
 	Programs    int           // how many programs may run at once in one VM
 	Images      config.Images // where images may lie
@@ -63,6 +69,7 @@ type VM struct {
 	Dir     string // of the files below
 	Overlay string
 	Seed    string
+	Vars    string // UEFI variables; in a directory of root's, see [Plan.vm]
 	Console string // socket of the serial console
 	Channel string // socket of the guest agent's port
 }
@@ -89,8 +96,10 @@ func New(cfg config.Config, job Job, who owner.Owner, hw Hardware) (Plan, error)
 	}
 	p := Plan{
 		Job: job, Owner: who, Image: image, Catalogue: images.InCatalogue(cfg.Images, image), Network: network, NetName: job.Spec.Network,
+		Firmware: images.WantedFirmware(cfg.Images, image, job.Spec.Firmware),
 		Hardware: hw, QEMU: cfg.QEMU, VLAN: cfg.VF.VLAN(job.ID.Job), VFSubnet: cfg.VF.Subnet,
-		Programs: cfg.Limits.ProgramsPerVM, Images: cfg.Images, Launch: cfg.Launch, Measure: cfg.Measure, Warm: cfg.Warm,
+		PageSizes: pageSizes(cfg.Limits.HugePages, job.Spec),
+		Programs:  cfg.Limits.ProgramsPerVM, Images: cfg.Images, Launch: cfg.Launch, Measure: cfg.Measure, Warm: cfg.Warm,
 		RegionPage: cfg.IVShmem.HugePage, RegionLimit: cfg.Limits.IVShmemPerNode,
 		State: journal.Dir(cfg.StateDir(job.Node), job.ID),
 		Run:   filepath.Join(cfg.RunDir(job.Node), "jobs", job.ID.String()),
@@ -130,6 +139,9 @@ func (p Plan) vm(index int) (VM, error) {
 
 		Overlay: filepath.Join(dir, "overlay.qcow2"),
 		Seed:    filepath.Join(dir, "seed.iso"),
+		// If the owner could remove the file, libvirt would make it again, as root and
+		// through links of the owner's.
+		Vars:    filepath.Join(p.State, "vm"+strconv.Itoa(index)+".vars"),
 		Console: filepath.Join(p.Ports(), name+".console"),
 		Channel: filepath.Join(p.Ports(), name+".channel"),
 	}
@@ -166,4 +178,12 @@ func (p Plan) UUID(number int) string {
 	u[6] = u[6]&0x0f | 0x80
 	u[8] = u[8]&0x3f | 0x80
 	return u.String()
+}
+
+// BootsBy is the firmware that the VMs boot with.
+func (p Plan) BootsBy() config.Firmware {
+	if p.UEFI == (emulator.UEFI{}) {
+		return config.FirmwareBIOS
+	}
+	return config.FirmwareUEFI
 }

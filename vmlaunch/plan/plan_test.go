@@ -1,12 +1,14 @@
 package plan_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images/template"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
@@ -62,5 +64,19 @@ func TestPlanRefusesAnUnknownNetwork(t *testing.T) {
 	_, err := plan.New(config.Default(), job, owner.Owner{}, plan.Hardware{Accel: config.AccelTCG, NUMA: -1})
 	if err == nil || !strings.Contains(err.Error(), `"fabric"`) {
 		t.Errorf("error = %v", err)
+	}
+}
+
+// libvirt, which is root, makes a file of variables that is missing. So the owner must not be
+// able to remove the file, or to put a link in its place.
+func TestVariablesAreOutOfTheOwnersReach(t *testing.T) {
+	p := plantest.Plan(t)
+	for _, vm := range append(p.VMs, p.TemplateVM(template.Template{Dir: "/s/templates/6001/k"})) {
+		if filepath.Dir(vm.Vars) != p.State {
+			t.Errorf("%s: %s is not in root's directory %s", vm.Name, vm.Vars, p.State)
+		}
+	}
+	if p.VMs[0].Vars == p.VMs[1].Vars {
+		t.Error("two VMs have the same variables")
 	}
 }

@@ -17,6 +17,7 @@ func (p Plan) TemplateVM(t template.Template) VM {
 		Number: p.VMs[0].Number, Name: "template", Domain: "slurmv-" + p.Job.ID.String() + "-template",
 		UUID: p.UUID(-1), MAC: TemplateMAC, Tap: p.VMs[0].Tap,
 		Dir: t.Dir, Overlay: t.Disk(), Seed: t.Seed(),
+		Vars:    filepath.Join(p.State, "template.vars"),
 		Console: filepath.Join(p.Ports(), "template.console"),
 		Channel: filepath.Join(p.Ports(), "template.channel"),
 	}

@@ -1,14 +1,32 @@
 package plan
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/slurm-v/slurm-v/config"
+)
 
 // A Topology says how a VM's vCPUs lie in sockets, cores and hyper-threads. Sockets ×
 // Cores × Threads is the number of vCPUs.
 type Topology struct{ Sockets, Cores, Threads int }
 
+// MostAPICIDs is how many APIC ids an x86 machine has without interrupt remapping: they are
+// of eight bits, and the last one means all processors.
+const MostAPICIDs = 255
+
+// APICIDs returns how many APIC ids a machine with the topology needs. An id has a number of
+// bits for the thread, the core and the socket each, so there are gaps among the ids unless
+// the numbers of threads and cores are powers of two.
+func (t Topology) APICIDs() int {
+	core := t.Threads - 1 | (t.Cores-1)<<bits.Len(uint(t.Threads-1))
+	return 1 + (core | (t.Sockets-1)<<(bits.Len(uint(t.Threads-1))+bits.Len(uint(t.Cores-1))))
+}
+
 // Topology is that of the CPUs to which the vCPUs are pinned: one socket for each NUMA
 // node, and hyper-threads where each core gives the VM as many. So the guest's scheduler
-// and its MPI library know which vCPUs share a core. Other VMs have one socket of cores.
+// and its MPI library know which vCPUs share a core. Other VMs have one socket of cores, and
+// so do emulated VMs whose topology needs more APIC ids than there are without remapping.
 func (p Plan) Topology(vm VM) Topology {
 	all := Topology{Sockets: 1, Cores: p.Job.Spec.VCPUs, Threads: 1}
 	cells := vm.Pinning.Cells
@@ -21,7 +39,11 @@ func (p Plan) Topology(vm VM) Topology {
 			sockets = 1
 		}
 	}
-	return Topology{Sockets: sockets, Cores: all.Cores / (sockets * threads), Threads: threads}
+	lies := Topology{Sockets: sockets, Cores: all.Cores / (sockets * threads), Threads: threads}
+	if p.Hardware.Accel == config.AccelTCG && lies.APICIDs() > MostAPICIDs {
+		return all
+	}
+	return lies
 }
 
 // threadsOfEachCore returns how many CPUs the VM has of each core; 1 if it has not as many

@@ -8,8 +8,8 @@ import (
 func (p Plan) coldHere() string {
 	cells := func(vm VM) bool { return len(vm.Pinning.Cells) > 1 }
 	switch {
-	case p.Hardware.HugePage != 0:
-		return "the VMs' memory is of huge pages, and a template's is not"
+	case p.PageKiB != 0:
+		return "the VMs' memory has huge pages, and that of a VM from a template has ordinary ones"
 	case slices.ContainsFunc(p.VMs, cells):
 		return "a VM has CPUs of several NUMA nodes, and a template has one"
 	case p.PCIHole() != 0:

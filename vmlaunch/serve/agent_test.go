@@ -74,6 +74,7 @@ func playAgent(t *testing.T, text string) {
 	set.Machines = nil
 	s := New(set, func(context.Context, []nodeagent.NodeVMs) error { return nil }, nil)
 	s.proc = part.Proc
+	putInJob(t, part.Proc, os.Getpid(), part.Job)
 	err := s.Serve(t.Context(), func() {
 		if part.NoFiles {
 			limitFiles(t, uint64(lowestFree(t)+1))
@@ -108,13 +109,19 @@ func lowestFree(t *testing.T) int {
 func call(t *testing.T, socket, proc string, uid, job uint32, what string) string {
 	t.Helper()
 	p := play.Start(t, "caller "+socket+" "+what, play.As(uid))
-	place := filepath.Join(proc, strconv.Itoa(p.Process.Pid))
+	putInJob(t, proc, p.Process.Pid, job)
+	fmt.Fprintln(p.In, "go")
+	return p.Says("caller")
+}
+
+// putInJob has proc say that process pid is in a job.
+func putInJob(t *testing.T, proc string, pid int, job uint32) {
+	t.Helper()
+	place := filepath.Join(proc, strconv.Itoa(pid))
 	line := fmt.Sprintf("0::/system.slice/slurmstepd.scope/job_%d/step_0/user/task_0\n", job)
 	if err := errors.Join(os.Mkdir(place, 0o755), os.WriteFile(filepath.Join(place, "cgroup"), []byte(line), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintln(p.In, "go")
-	return p.Says("caller")
 }
 
 func playCaller(_ *testing.T, what string) {

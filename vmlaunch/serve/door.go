@@ -181,7 +181,12 @@ func (d *door) mayEnter(peer *unix.Ucred) error {
 	if err != nil {
 		return err
 	}
-	if job != d.job {
+	// This process is in a cgroup of the job: CheckStep or StepOf made sure of it.
+	ours, err := cgroup.JobOf(d.proc, os.Getpid())
+	if err != nil {
+		return err
+	}
+	if job != ours {
 		return fmt.Errorf("the calling process is not part of job %d", d.job)
 	}
 	return nil

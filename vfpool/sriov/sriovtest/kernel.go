@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -40,11 +42,53 @@ func (n kernel) Write(path, value string) error {
 		return n.reset(filepath.Base(filepath.Dir(path)))
 	case "drivers_probe":
 		return n.probe(value)
+	case "sriov_drivers_autoprobe":
+		return replace(path, value+"\n")
+	case "sriov_numvfs":
+		return n.setVFs(filepath.Base(filepath.Dir(path)), value)
 	case "unbind":
 		return n.unbind(value, filepath.Base(filepath.Dir(path)))
 	default:
 		return &fs.PathError{Op: "write", Path: path, Err: unix.EACCES}
 	}
+}
+
+// setVFs makes or removes the VFs of a PF. From one number to another the kernel goes by 0.
+func (n kernel) setVFs(pci, value string) error {
+	want, err := strconv.Atoi(value)
+	i := slices.IndexFunc(n.cards, func(c Card) bool { return c.PCI == pci })
+	if err != nil || i < 0 {
+		return unix.EINVAL
+	}
+	c := n.cards[i]
+	switch {
+	case want > c.TotalVFs:
+		return unix.ERANGE
+	case want == c.VFs:
+		return nil
+	case want != 0 && c.VFs != 0:
+		return unix.EBUSY
+	case want == 0:
+		return firstError(n.removeVFs(c), n.resize(i, 0))
+	}
+	return firstError(n.resize(i, want), n.buildVFs(n.cards[i], 100*(i+1)))
+}
+
+func (n kernel) removeVFs(c Card) (err error) {
+	for i := range c.VFs {
+		err = firstError(err, n.Vanish(c.VF(i)), os.Remove(n.device(c.PCI, fmt.Sprintf("virtfn%d", i))))
+	}
+	return err
+}
+
+// resize sets how many VFs a card has. New ones get a driver only if the PF's files say so.
+func (n kernel) resize(i, vfs int) error {
+	c := &n.cards[i]
+	c.VFs = vfs
+	if text, _ := os.ReadFile(n.device(c.PCI, "sriov_drivers_autoprobe")); string(text) == "0\n" {
+		c.HostDriver = ""
+	}
+	return firstError(n.saveCards(), replace(n.device(c.PCI, "sriov_numvfs"), fmt.Sprintln(vfs)))
 }
 
 func (kernel) overrideTo(path, driver string) error {

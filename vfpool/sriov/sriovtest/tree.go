@@ -44,6 +44,7 @@ func (n *Node) buildPF(c Card) error {
 		n.write(fmt.Sprintln(c.NUMA), dir, "numa_node"),
 		n.write(fmt.Sprintln(c.TotalVFs), dir, "sriov_totalvfs"),
 		n.write(fmt.Sprintln(c.VFs), dir, "sriov_numvfs"),
+		n.write("1\n", dir, "sriov_drivers_autoprobe"),
 		n.write("", "sys/bus/pci/drivers", c.Driver, "unbind"),
 		n.link("../../drivers/"+c.Driver, dir, "driver"),
 		n.write(kind+"\n", net, "type"),
