@@ -61,9 +61,7 @@ func runCheck(ctx context.Context, o checkOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	results := check.Preflight{
-		Root: "/", Name: node, Config: o.config, Agent: vmstep.AgentPath(), AsRoot: os.Geteuid() == 0, Run: slurm.User(os.Environ()).Run,
-	}.Check(ctx)
+	results := preflight(o.config, node).Check(ctx)
 	if o.output == "json" {
 		err = printJSON(out, results)
 	} else {
@@ -73,6 +71,12 @@ func runCheck(ctx context.Context, o checkOptions, out io.Writer) error {
 		return jobvms.ExitStatus(1)
 	}
 	return err
+}
+
+func preflight(path, node string) check.Preflight {
+	return check.Preflight{
+		Root: "/", Name: node, Config: path, Agent: vmstep.AgentPath(), AsRoot: os.Geteuid() == 0, Run: slurm.User(os.Environ()).Run,
+	}
 }
 
 func printResults(out io.Writer, results []check.Result) error {

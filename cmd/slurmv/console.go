@@ -36,7 +36,7 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv console 4217
   slurmv console --follow 4217/vm3`,
-		Args: atMost(1),
+		Args: atMostOne(),
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := targetOf(args, os.Getenv)
 			if err != nil {

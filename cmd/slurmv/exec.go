@@ -31,7 +31,7 @@ EXIT STATUS
 		Example: `  slurmv exec 4217 -- uname -a
   slurmv exec 4217/vm3 -- tail -f /var/log/messages
   slurmv exec -t 4217/vm1 -- bash`,
-		Args: atLeast(1),
+		Args: atLeastOne(),
 		RunE: func(c *cobra.Command, args []string) error {
 			before := c.ArgsLenAtDash()
 			if before < 0 || before > 1 || before == len(args) {

@@ -19,13 +19,14 @@ import (
 func newImage() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "image COMMAND",
-		Short: "See and manage what this node keeps of images",
-		Long: `See and manage what this node keeps of VM images: copies of their files (cache, forget), and
-templates, which are VMs that were booted and saved (warm, templates, drop).
+		Short: "See the site's images, and what this node keeps of images",
+		Long: `See the images of the site's catalogue (list), try an image (check), and manage what this node keeps of VM images:
+copies of their files (cache, forget), and templates, which are VMs that were booted and saved
+(warm, templates, drop).
 
-Run all of these but warm as root, on the node.`,
+Run all of these but list, check and warm as root, on the node.`,
 	}
-	c.AddCommand(newImageCache(), newImageForget(), newImageWarm(), newImageTemplates(), newImageDrop())
+	c.AddCommand(newImageList(), newImageCheck(), newImageCache(), newImageForget(), newImageWarm(), newImageTemplates(), newImageDrop())
 	return c
 }
 

@@ -44,7 +44,7 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv logs 4217
   slurmv logs --node n2 --vm 3 4217`,
-		Args: atMost(1),
+		Args: atMostOne(),
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := targetOf(args, os.Getenv)
 			if err != nil {

@@ -56,9 +56,9 @@ VM. Inside a job you may leave out JOB.`,
 	root.AddCommand(
 		newPS(), newExec(), newSSH(), newConsole(), newForward(),
 		newLogs(), newReport(),
-		newCheck(), newClean(), newVF(), newImage(),
+		newCheck(), newProve(), newClean(), newVF(), newImage(),
 		newLaunch(), newRun(), newReclaim(),
-		newResources(), newGenDocs(),
+		newResources(), newLeftovers(), newLoseVM(), newGenDocs(),
 	)
 	for _, c := range append(root.Commands(), root) {
 		c.DisableFlagsInUseLine = true // the use lines are complete
@@ -85,10 +85,10 @@ func exitCode(err error) int {
 	return 1
 }
 
-// atMost and atLeast are cobra's checks, but return usage errors.
-func atMost(n int) cobra.PositionalArgs { return usageArgs(cobra.MaximumNArgs(n)) }
+// atMostOne and atLeastOne are cobra's checks, but return usage errors.
+func atMostOne() cobra.PositionalArgs { return usageArgs(cobra.MaximumNArgs(1)) }
 
-func atLeast(n int) cobra.PositionalArgs { return usageArgs(cobra.MinimumNArgs(n)) }
+func atLeastOne() cobra.PositionalArgs { return usageArgs(cobra.MinimumNArgs(1)) }
 
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {

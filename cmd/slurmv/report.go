@@ -36,10 +36,10 @@ of the stages, because several stages run at the same time.
 While the VMs run, slurmv asks their agents. Afterwards it reads the record beside the
 logs (see slurmv logs). A picture has a bar for every stage of every node and VM.
 
-With --output json it prints a list of objects, one per node: node, began (when the
-launch began there), stages (those that its VMs share) and vms, each with its own
-stages. A stage has name, start_ns and end_ns, in nanoseconds of the node's
-monotonic clock since it began.
+With --output json it prints a list of objects, one per node: node, accel (kvm, or tcg,
+which emulates), began (when the launch began there), stages (those that its VMs share)
+and vms, each with its own stages. A stage has name, start_ns and end_ns, in nanoseconds
+of the node's monotonic clock since it began.
 
 EXIT STATUS
 ===========
@@ -50,7 +50,7 @@ EXIT STATUS
 		Example: `  slurmv report 4217
   slurmv report --html launch.html 4217
   slurmv report --output json 4217`,
-		Args: atMost(1),
+		Args: atMostOne(),
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := targetOf(args, os.Getenv)
 			if err == nil {

@@ -42,7 +42,7 @@ EXIT STATUS
     1   also: there are no VMs on this node
     2   also: the command line cannot be run`,
 		Example: `  srun --overlap --mpi=pmi2 --kill-on-bad-exit=1 --ntasks=8 slurmv run -- ./graph500`,
-		Args:    atLeast(1),
+		Args:    atLeastOne(),
 		RunE:    func(c *cobra.Command, program []string) error { return runRun(c.Context(), o, program) },
 	}
 	f := c.Flags()

@@ -31,7 +31,12 @@ func TestMain(m *testing.M) {
 		"srun":     func() { os.Exit(playSrun()) },
 		"sudo":     func() { os.Exit(playSudo()) },
 		"ssh":      func() { os.Exit(playSSH()) },
+		"salloc":   func() { fmt.Println(strings.Join(os.Args[1:], " ")) },
+		"sbatch":   playSbatch,
 		"slurm-v-run": func() {
+			if slices.Contains(os.Args, "sh") {
+				os.Exit(playFile("facts"))
+			}
 			fmt.Print("Usage: slurm-v-run [srun options] program\n       slurm-v-run --start\n\nRun a program in VMs.\n")
 		},
 	})
@@ -218,6 +223,12 @@ func playExec(words []string) int {
 	}
 	fmt.Fprintln(os.Stderr, "srun: error: n1: task 0: Exited with exit code 3")
 	return 3
+}
+
+// playSbatch refuses every job.
+func playSbatch() {
+	fmt.Fprintln(os.Stderr, "sbatch: error: the partition is closed\nsbatch: error: Batch job submission failed: no")
+	os.Exit(1)
 }
 
 func playSSH() int {

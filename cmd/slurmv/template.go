@@ -57,7 +57,7 @@ EXIT STATUS
 		},
 	}
 	o.add(c)
-	for _, option := range []string{"vm-image", "vcpu-per-vm", "memory-per-vm", "disk-size"} {
+	for _, option := range []string{"vm-image", "vm-firmware", "vcpu-per-vm", "memory-per-vm", "disk-size"} {
 		values[option] = c.Flags().String(option, "", "as in sbatch; outside of jobs only")
 	}
 	return c
@@ -192,7 +192,7 @@ EXIT STATUS
     1   one is not there, is in use, or could not be removed
     2   the command line cannot be run`,
 		Example: "  slurmv image drop 04dba86c1986",
-		Args:    atLeast(1),
+		Args:    atLeastOne(),
 		RunE: func(c *cobra.Command, ids []string) error {
 			return dropTemplates(c.Context(), o, ids)
 		},

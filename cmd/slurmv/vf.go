@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,12 +19,12 @@ import (
 func newVF() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "vf COMMAND",
-		Short: "See this node's virtual functions",
-		Long: `See the SR-IOV virtual functions (VFs) of this node, and let Slurm count them.
+		Short: "See and make this node's virtual functions",
+		Long: `See the SR-IOV virtual functions (VFs) of this node, make them, and let Slurm count them.
 
 Run the commands as root, on the node. Jobs ask for VFs with --sriov.`,
 	}
-	c.AddCommand(newVFList(), newVFGRES())
+	c.AddCommand(newVFList(), newVFCreate(), newVFGRES())
 	return c
 }
 
@@ -66,6 +67,39 @@ EXIT STATUS
 	}
 	o.add(c)
 	addOutput(c, &o.output)
+	return c
+}
+
+func newVFCreate() *cobra.Command {
+	var o nodeOptions
+	c := &cobra.Command{
+		Use:   "create [flags]",
+		Short: "Make the virtual functions that the configuration wants",
+		Long: `Make virtual functions (VFs) of this node's network cards, as many of each physical
+function (PF) as create and create_per_pf in [vf] of the configuration say. The unit
+slurmv-vfs.service runs this command when the node boots. It may run at any time:
+
+- A PF that has as many VFs as wanted is left alone.
+- A PF whose VFs a job, a program or the host uses is left as it is, with the reason.
+- Otherwise the VFs of the PF are removed and made anew. Its link may go down meanwhile.
+
+Each PF gets a line of output. The VFs are made without a driver (sriov_drivers_autoprobe),
+because jobs then get them sooner. Without create and create_per_pf nothing is made.
+
+EXIT STATUS
+===========
+
+    0   each PF has its VFs, or this node has no such PF
+    1   a PF has not, or the configuration cannot be read
+    2   the command line cannot be run`,
+		Example: `  slurmv vf create
+  systemctl enable slurmv-vfs.service`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return runVFCreate(c.Context(), o, c.OutOrStdout())
+		},
+	}
+	o.add(c)
 	return c
 }
 
@@ -117,6 +151,32 @@ func runVFList(o vfOptions, out, words io.Writer) error {
 		return nil
 	}
 	return printPFs(out, pfs)
+}
+
+func runVFCreate(ctx context.Context, o nodeOptions, out io.Writer) error {
+	node, cfg, err := o.load()
+	if err != nil {
+		return err
+	}
+	pool, err := vfpool.Open(cfg, node)
+	if err != nil {
+		return err
+	}
+	done, err := pool.Create(ctx)
+	if errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("only root can make VFs: run this as root on the node (%w)", err)
+	}
+	if err == nil && len(done) == 0 {
+		fmt.Fprintln(out, "The configuration wants no VFs made: see create in [vf].")
+	}
+	for _, pf := range done {
+		if pf.Err != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", pf.PF, pf.Err))
+			continue
+		}
+		fmt.Fprintf(out, "%s: %s\n", pf.PF, pf.Did)
+	}
+	return err
 }
 
 func listPFs(o nodeOptions) ([]vfpool.PF, error) {

@@ -6,11 +6,12 @@ import (
 	"io"
 	"strings"
 
+	"github.com/slurm-v/slurm-v/internal/markup"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
 //go:embed picture.css
-var pictureStyle css
+var pictureStyle markup.CSS
 
 // Margins around the chart in a separate picture. The one above has the title.
 const (
@@ -22,67 +23,64 @@ const (
 // VMs were requested. The picture needs no other file. It is dark if the reader's desktop
 // is.
 func WriteSVG(out io.Writer, nodes []nodeagent.NodeVMs) error {
-	var file strings.Builder
-	newChart(nodes).picture().write(&file)
-	_, err := io.WriteString(out, file.String())
-	return err
+	return markup.Write(out, newChart(nodes).picture())
 }
 
-func (c chart) picture() element {
-	w, h := units(width+2*margin), units(above+c.head+c.body+margin)
-	left, top := units(-margin), units(-above)
-	return el("svg", []string{
+func (c chart) picture() markup.Element {
+	w, h := markup.Units(width+2*margin), markup.Units(above+c.head+c.body+margin)
+	left, top := markup.Units(-margin), markup.Units(-above)
+	return markup.El("svg", []string{
 		"xmlns", "http://www.w3.org/2000/svg", "class", "launch", "role", "img", "aria-label", c.title,
 		"width", w, "height", h, "viewBox", strings.Join([]string{left, top, w, h}, " "),
 	},
-		el("style", nil, pictureStyle),
-		el("rect", []string{"class", "ground", "x", left, "y", top, "width", w, "height", h}),
-		el("text", []string{"class", "title", "x", units(labelX), "y", "-14", "font-size", "15"}, text(c.title)),
-		el("g", nil, c.drawHead()),
-		el("g", []string{"transform", moved(c.head)}, c.drawBody()))
+		markup.El("style", nil, pictureStyle),
+		markup.El("rect", []string{"class", "ground", "x", left, "y", top, "width", w, "height", h}),
+		markup.El("text", []string{"class", "title", "x", markup.Units(labelX), "y", "-14", "font-size", "15"}, markup.Text(c.title)),
+		markup.El("g", nil, c.drawHead()),
+		markup.El("g", []string{"transform", moved(c.head)}, c.drawBody()))
 }
 
 // moved returns the transformation that moves a drawing from y = 0 to y.
-func moved(y float64) string { return fmt.Sprintf("translate(0 %s)", units(y)) }
+func moved(y float64) string { return fmt.Sprintf("translate(0 %s)", markup.Units(y)) }
 
 // drawHead draws the legend and the upper labels of the time axis.
-func (c chart) drawHead() (all fragment) {
+func (c chart) drawHead() (all markup.Fragment) {
 	for _, l := range c.legend {
-		all = append(all, faint(labelX, l.y+15, text(l.caption)))
+		all = append(all, faint(labelX, l.y+15, markup.Text(l.caption)))
 		for _, e := range l.entries {
-			swatch := el("rect", []string{"x", units(e.x), "y", units(e.y + 4), "width", "18", "height", "14", "rx", "2"})
+			swatch := markup.El("rect", []string{"x", markup.Units(e.x), "y", markup.Units(e.y + 4), "width", "18", "height", "14", "rx", "2"})
 			all = append(all,
-				el("g", []string{"class", e.class()}, el("title", nil, text(strings.TrimSuffix(e.stage+": "+e.meaning, ": "))), swatch),
-				el("text", []string{"x", units(e.x + 24), "y", units(e.y + 15)}, text(e.stage)))
+				markup.El("g", []string{"class", e.class()}, markup.El("title", nil, markup.Text(strings.TrimSuffix(e.stage+": "+e.meaning, ": "))), swatch),
+				markup.El("text", []string{"x", markup.Units(e.x + 24), "y", markup.Units(e.y + 15)}, markup.Text(e.stage)))
 		}
 	}
 	return append(all, c.drawTimes(c.head-6)...)
 }
 
-func faint(x, y float64, content ...markup) element {
-	return el("text", []string{"class", "faint", "x", units(x), "y", units(y)}, content...)
+func faint(x, y float64, content ...markup.Markup) markup.Element {
+	return markup.El("text", []string{"class", "faint", "x", markup.Units(x), "y", markup.Units(y)}, content...)
 }
 
-func (c chart) drawTimes(y float64) (all fragment) {
+func (c chart) drawTimes(y float64) (all markup.Fragment) {
 	for _, t := range c.ticks {
-		all = append(all, el("text", []string{"class", "faint", "x", units(t.x), "y", units(y), "text-anchor", "middle"}, text(t.label)))
+		all = append(all, markup.El("text", []string{"class", "faint", "x", markup.Units(t.x), "y", markup.Units(y), "text-anchor", "middle"}, markup.Text(t.label)))
 	}
 	return all
 }
 
 // drawBody draws the lanes on the lines of the time axis, and the lower labels.
-func (c chart) drawBody() (all fragment) {
+func (c chart) drawBody() (all markup.Fragment) {
 	if len(c.rows) == 0 {
-		return fragment{faint(labelX, 15, text("No stages are recorded."))}
+		return markup.Fragment{faint(labelX, 15, markup.Text("No stages are recorded."))}
 	}
 	for _, r := range c.rows {
 		if r.node {
-			all = append(all, el("rect", []string{"class", "band", "x", "0", "y", units(r.y), "width", units(width), "height", units(c.rowHeight)}))
+			all = append(all, markup.El("rect", []string{"class", "band", "x", "0", "y", markup.Units(r.y), "width", markup.Units(width), "height", markup.Units(c.rowHeight)}))
 		}
 	}
 	bottom := c.body - axisLine
 	for _, t := range c.ticks {
-		all = append(all, el("line", []string{"class", "grid", "x1", units(t.x), "y1", "0", "x2", units(t.x), "y2", units(bottom)}))
+		all = append(all, markup.El("line", []string{"class", "grid", "x1", markup.Units(t.x), "y1", "0", "x2", markup.Units(t.x), "y2", markup.Units(bottom)}))
 	}
 	all = append(all, c.drawTimes(bottom+17)...)
 	for _, r := range c.rows {
@@ -91,9 +89,9 @@ func (c chart) drawBody() (all fragment) {
 	return all
 }
 
-func (c chart) drawRow(r row) element {
-	middle := units(c.rowHeight/2 + 4) // baseline of a centred line of text
-	all := fragment{c.drawLabel(r, middle)}
+func (c chart) drawRow(r row) markup.Element {
+	middle := markup.Units(c.rowHeight/2 + 4) // baseline of a centred line of text
+	all := markup.Fragment{c.drawLabel(r, middle)}
 	for _, b := range r.bars {
 		all = append(all, c.drawBar(b, middle))
 	}
@@ -102,33 +100,33 @@ func (c chart) drawRow(r row) element {
 		if r.failed {
 			class = "failed"
 		}
-		all = append(all, el("text", []string{"class", class, "x", units(r.endX), "y", middle}, el("title", nil, text(r.endTitle)), text(r.end)))
+		all = append(all, markup.El("text", []string{"class", class, "x", markup.Units(r.endX), "y", middle}, markup.El("title", nil, markup.Text(r.endTitle)), markup.Text(r.end)))
 	}
-	return el("g", []string{"transform", moved(r.y), "font-size", units(c.fontSize)}, all...)
+	return markup.El("g", []string{"transform", moved(r.y), "font-size", markup.Units(c.fontSize)}, all...)
 }
 
-func (c chart) drawLabel(r row, y string) markup {
+func (c chart) drawLabel(r row, y string) markup.Markup {
 	class := "vm"
 	if r.node {
 		class = "node"
 	}
-	all := fragment{text(r.label)}
+	all := markup.Fragment{markup.Text(r.label)}
 	switch {
 	case r.label == "":
 		return all
 	case r.label != r.full:
-		all = append(all, el("title", nil, text(r.full)))
+		all = append(all, markup.El("title", nil, markup.Text(r.full)))
 	}
-	return el("text", []string{"class", class, "x", units(r.labelX), "y", y}, all...)
+	return markup.El("text", []string{"class", class, "x", markup.Units(r.labelX), "y", y}, all...)
 }
 
-func (c chart) drawBar(b bar, y string) element {
-	all := fragment{
-		el("title", nil, text(b.title)),
-		el("rect", []string{"x", units(b.x), "y", "3", "width", units(b.width), "height", units(c.rowHeight - 6), "rx", "2"}),
+func (c chart) drawBar(b bar, y string) markup.Element {
+	all := markup.Fragment{
+		markup.El("title", nil, markup.Text(b.title)),
+		markup.El("rect", []string{"x", markup.Units(b.x), "y", "3", "width", markup.Units(b.width), "height", markup.Units(c.rowHeight - 6), "rx", "2"}),
 	}
 	if b.text != "" {
-		all = append(all, el("text", []string{"x", units(b.x + 5), "y", y}, text(b.text)))
+		all = append(all, markup.El("text", []string{"x", markup.Units(b.x + 5), "y", y}, markup.Text(b.text)))
 	}
-	return el("g", []string{"class", b.class()}, all...)
+	return markup.El("g", []string{"class", b.class()}, all...)
 }

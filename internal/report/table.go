@@ -13,10 +13,11 @@ import (
 
 // String returns the launch in one sentence.
 func (s Summary) String() string {
-	return fmt.Sprintf("%s on %s, ready after %s", count(s.VMs, "VM"), count(s.Nodes, "node"), seconds(s.Ready))
+	return fmt.Sprintf("%s on %s, ready after %s", Count(s.VMs, "VM"), Count(s.Nodes, "node"), seconds(s.Ready))
 }
 
-func count(n int, what string) string {
+// Count is a number with its noun: 1 VM, 2 VMs.
+func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/internal/jobvms"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/report"
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmstep"
+)
+
+// guestFacts is a shell script that prints what a guest has.
+//
+//go:embed imagecheck.sh
+var guestFacts string
+
+// A checkedImage is what a VM that was booted from an image has said of itself. Users write
+// images, so any of it may be false.
+type checkedImage struct {
+	Image        string   `json:"image"`
+	Firmware     string   `json:"firmware"` // bios or uefi
+	ReadySeconds float64  `json:"ready_seconds"`
+	OS           string   `json:"os"`
+	Kernel       string   `json:"kernel"`
+	Agent        string   `json:"agent"` // path in the VM
+	AgentFrom    string   `json:"agent_from"`
+	AgentVersion string   `json:"agent_version"`
+	CloudInit    string   `json:"cloud_init"` // version; "" without cloud-init
+	FileSystems  []string `json:"file_systems"`
+	MPI          []string `json:"mpi"`
+	PMI          bool     `json:"pmi"` // programs in the VM can reach Slurm's process manager
+}
+
+// passedOptions are the options of sbatch that image check passes on.
+var passedOptions = []string{"vm-firmware", "vcpu-per-vm", "memory-per-vm", "disk-size", "vm-network", "vm-ready-timeout"}
+
+func newImageCheck() *cobra.Command {
+	var output string
+	values := map[string]*string{}
+	c := &cobra.Command{
+		Use:   "check [flags] FILE|NAME",
+		Short: "Boot an image once, and say what it has",
+		Long: `Boot one VM from an image, in a job of your own, and say what a job finds there: the firmware
+that boots it, how long that took, system and kernel, how the guest agent got in, cloud-init, the
+file systems by which it can have directories of the node, and the MPI libraries that are in PATH.
+If the VM does not come up, slurmv says why, as in any job.
+
+FILE and NAME are as for --vm-image of sbatch. The job is one of salloc's: SALLOC_PARTITION and
+the like choose where it runs. Inside a job with VM options name no image: the job's is checked.
+
+With --output json it prints an object with the keys image, firmware, ready_seconds, os, kernel,
+agent, agent_from ("cloud-init" or "image"), agent_version, cloud_init, file_systems, mpi and pmi.
+
+EXIT STATUS
+===========
+
+    0   the VM came up, and what it has is printed
+    1   it did not, or no job could be started
+    2   the command line cannot be run`,
+		Example: `  slurmv image check ./mine.qcow2
+  slurmv image check debian12-mpi --memory-per-vm 2G`,
+		Args: atMostOne(),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			inJob := os.Getenv(slurm.EnvJobID) != ""
+			switch {
+			case inJob && len(args) > 0:
+				return usagef("inside a job slurmv image check takes no image: it checks the job's own")
+			case inJob:
+				return checkInJob(c, output)
+			case len(args) == 0:
+				return usagef("name an image: a file, or a name that slurmv image list shows")
+			}
+			return submitCheck(c, args[0], output, given(c, values))
+		},
+	}
+	for _, o := range jobspec.Options {
+		if slices.Contains(passedOptions, o.Name) {
+			values[o.Name] = c.Flags().String(o.Name, "", "as in sbatch; outside of jobs only")
+		}
+	}
+	addOutput(c, &output)
+	return c
+}
+
+// submitCheck runs this command in a job with one VM.
+func submitCheck(c *cobra.Command, image, output string, values map[string]string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	args := []string{"--quiet", "--job-name=image-check", "--nodes=1", "--ntasks=1", "--vm-per-node=1", "--vm-start=cold", "--vm-image=" + image}
+	for _, name := range passedOptions {
+		if value, given := values[name]; given {
+			args = append(args, "--"+name+"="+value)
+		}
+	}
+	job := exec.CommandContext(c.Context(), "salloc", append(args, self, "image", "check", "--output="+output)...)
+	job.Stdin, job.Stdout, job.Stderr = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
+	return runStatus(job)
+}
+
+func checkInJob(c *cobra.Command, output string) error {
+	spec, err := jobspec.Decode(os.Getenv(vmstep.SpecVariable))
+	if err != nil {
+		return fmt.Errorf("this job has no VMs: submit it with --vm-per-node=1 and --vm-image (%w)", err)
+	}
+	var facts bytes.Buffer
+	run := exec.CommandContext(c.Context(), "slurm-v-run", "--nodes=1", "--ntasks=1", "sh", "-c", guestFacts)
+	run.Stdout, run.Stderr = &facts, c.ErrOrStderr()
+	if err := runStatus(run); err != nil {
+		return err
+	}
+	nodes, err := askNodes(c.Context(), os.Getenv(slurm.EnvJobID))
+	if err != nil {
+		return err
+	}
+	image := readFacts(facts.String(), nodes)
+	image.Image = spec.Image
+	if output == "json" {
+		return printJSON(c.OutOrStdout(), image)
+	}
+	return printChecked(c.OutOrStdout(), image)
+}
+
+func askNodes(ctx context.Context, name string) ([]nodeagent.NodeVMs, error) {
+	job, err := jobvms.Find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return jobvms.Ask(ctx, job)
+}
+
+// readFacts reads what the guest has printed, and what the node's agent knows.
+func readFacts(facts string, nodes []nodeagent.NodeVMs) checkedImage {
+	all := map[string][]string{}
+	for line := range strings.Lines(facts) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		all[key] = append(all[key], strings.Map(visible, value))
+	}
+	one := func(key string) string { return strings.Join(all[key], " ") }
+	image := checkedImage{
+		OS: one("os"), Kernel: one("kernel"), Agent: one("agent"), AgentFrom: "image",
+		AgentVersion: strings.TrimPrefix(one("agent_version"), "slurmv-guest "), CloudInit: one("cloud_init"),
+		FileSystems: all["file_system"], MPI: all["mpi"], PMI: one("pmi") != "",
+		ReadySeconds: report.Summarize(nodes).Ready.Seconds(),
+	}
+	if strings.HasPrefix(image.Agent, "/run/slurmv-guest/") { // see images/start-guest.sh
+		image.AgentFrom = "cloud-init"
+	}
+	if len(nodes) > 0 {
+		image.Firmware = nodes[0].Firmware
+	}
+	return image
+}
+
+// visible replaces characters that a terminal would obey.
+func visible(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return '?'
+}
+
+func printChecked(out io.Writer, i checkedImage) error {
+	cloudInit, mpi, pmi := i.CloudInit, strings.Join(i.MPI, ", "), "no"
+	if cloudInit == "" {
+		cloudInit = "none"
+	}
+	if mpi == "" {
+		mpi = "none in PATH"
+	}
+	if i.PMI {
+		pmi = "yes"
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, row := range [][2]string{
+		{"image", i.Image}, {"firmware", i.Firmware}, {"ready after", fmt.Sprintf("%.1f s", i.ReadySeconds)},
+		{"system", i.OS}, {"kernel", i.Kernel},
+		{"guest agent", i.AgentVersion + ", by " + map[string]string{"image": "the image itself", "cloud-init": "cloud-init"}[i.AgentFrom]},
+		{"cloud-init", cloudInit}, {"file systems", orDash(strings.Join(i.FileSystems, ", "))}, {"MPI", mpi}, {"PMI", pmi},
+	} {
+		fmt.Fprintf(t, "%s\t%s\n", row[0], row[1])
+	}
+	return t.Flush()
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/internal/owner"
+)
+
+// A listedImage is an image of the site's catalogue as the caller sees it.
+type listedImage struct {
+	Name     string          `json:"name"`
+	Path     string          `json:"path"`
+	Format   string          `json:"format,omitempty"`
+	Bytes    int64           `json:"bytes,omitempty"` // of the disk that a VM sees
+	Firmware config.Firmware `json:"firmware,omitempty"`
+	Error    string          `json:"error,omitempty"` // why the caller cannot use it here; "" if they can
+}
+
+func newImageList() *cobra.Command {
+	var path, output string
+	c := &cobra.Command{
+		Use:   "list [flags]",
+		Short: "List the images of the site's catalogue",
+		Long: `List the images that --vm-image can name: the format, the size of the disk, the firmware
+that boots it, and the file. An image that you cannot use has a reason instead. It is looked at on
+the host where you run this, as yourself; a job looks at it on its nodes.
+
+With --output json it prints a list of objects with the keys name, path, format, bytes, firmware
+and error.
+
+EXIT STATUS
+===========
+
+    0   they are listed; there may be none
+    1   the configuration cannot be read
+    2   the command line cannot be run`,
+		Example: `  slurmv image list
+  srun slurmv image list --output json`,
+		Args: usageArgs(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			return runImageList(c.Context(), path, output, c.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`")
+	addOutput(c, &output)
+	return c
+}
+
+func runImageList(ctx context.Context, path, output string, out io.Writer) error {
+	cfg, err := config.Load(path)
+	if err != nil {
+		return err
+	}
+	me, err := owner.Lookup(uint32(os.Geteuid()), uint32(os.Getegid()))
+	if err != nil {
+		return err
+	}
+	all := []listedImage{}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Images.Catalogue)) {
+		all = append(all, lookAt(ctx, cfg.Images, name, me))
+	}
+	if output == "json" {
+		return printJSON(out, all)
+	}
+	return printImages(out, all)
+}
+
+// lookAt looks at an image of the catalogue as a job of the caller's would.
+func lookAt(ctx context.Context, site config.Images, name string, me owner.Owner) listedImage {
+	image := listedImage{Name: name, Path: site.Catalogue[name].Path}
+	info, err := images.Inspect(ctx, site, image.Path, me)
+	if err == nil {
+		image.Format, image.Bytes = info.Format, info.VirtualBytes
+		image.Firmware = images.WantedFirmware(site, image.Path, config.FirmwareAuto)
+	}
+	if image.Firmware == config.FirmwareAuto {
+		image.Firmware, err = images.DetectFirmware(ctx, info, me)
+	}
+	var fault *images.Error
+	switch {
+	case errors.As(err, &fault):
+		image.Error = fault.Reason
+	case err != nil:
+		image.Error = err.Error()
+	}
+	return image
+}
+
+func printImages(out io.Writer, all []listedImage) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tFORMAT\tSIZE\tFIRMWARE\tIMAGE")
+	for _, i := range all {
+		size, file := "-", i.Path
+		if i.Bytes > 0 {
+			size = fmt.Sprintf("%d MiB", i.Bytes>>20)
+		}
+		if i.Error != "" {
+			file += " " + i.Error
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", i.Name, orDash(i.Format), size, orDash(string(i.Firmware)), file)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slurm-v/slurm-v/internal/leftovers"
+	"github.com/slurm-v/slurm-v/internal/process"
+)
+
+// newLeftovers is a command for slurmv prove, which runs it on nodes.
+func newLeftovers() *cobra.Command {
+	var o nodeOptions
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:    "leftovers [flags] JOB...",
+		Short:  "Print what jobs have on this node",
+		Hidden: true,
+		Long: `Print what jobs have on this node, a thing a line: processes, network devices, files,
+mounts and cgroups. After a job's end there must be nothing. The last line is "looked".
+
+EXIT STATUS
+===========
+
+    0   the things are printed; there may be none
+    1   the configuration cannot be read
+    2   the command line cannot be run`,
+		Args: atLeastOne(),
+		RunE: func(c *cobra.Command, args []string) error {
+			jobs, err := jobNumbers(args)
+			if err != nil {
+				return err
+			}
+			return runLeftovers(c.Context(), o, wait, jobs, c.OutOrStdout())
+		},
+	}
+	o.add(c)
+	c.Flags().DurationVar(&wait, "wait", 0, "wait at most this `long` until nothing is left")
+	return c
+}
+
+func jobNumbers(args []string) (jobs []uint32, err error) {
+	for _, arg := range args {
+		n, err := strconv.ParseUint(arg, 10, 32)
+		if err != nil {
+			return nil, usagef("%q is not the number of a job", arg)
+		}
+		jobs = append(jobs, uint32(n))
+	}
+	return jobs, nil
+}
+
+func runLeftovers(ctx context.Context, o nodeOptions, wait time.Duration, jobs []uint32, out io.Writer) error {
+	name, cfg, err := o.load()
+	if err != nil {
+		return err
+	}
+	node := leftovers.Node{Root: "/", State: cfg.StateDir(name), Run: cfg.RunDir(name), Self: os.Getpid()}
+	var found []leftovers.Thing
+	for end := time.Now().Add(wait); ; {
+		found, err = lookFor(node, jobs)
+		if err != nil || len(found) == 0 || time.Now().After(end) || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(time.Second)
+	}
+	for _, thing := range found {
+		fmt.Fprintln(out, thing)
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(out, "looked")
+	}
+	return err
+}
+
+func lookFor(node leftovers.Node, jobs []uint32) (found []leftovers.Thing, err error) {
+	links, err := net.Interfaces()
+	for _, l := range links {
+		node.Links = append(node.Links, l.Name)
+	}
+	for _, job := range jobs {
+		found = append(found, node.Of(job)...)
+	}
+	return found, err
+}
+
+// newLoseVM is a command for slurmv prove, whose job runs it on its first node.
+func newLoseVM() *cobra.Command {
+	return &cobra.Command{
+		Use:    "lose-vm JOB",
+		Short:  "Kill the QEMU of one of my job's VMs on this node",
+		Hidden: true,
+		Args:   usageArgs(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			jobs, err := jobNumbers(args)
+			if err != nil {
+				return err
+			}
+			return loseVM(leftovers.Node{Root: "/", Self: os.Getpid()}, jobs[0])
+		},
+	}
+}
+
+func loseVM(node leftovers.Node, job uint32) error {
+	guest := fmt.Sprintf("guest=slurmv-%d.", job)
+	isQEMU := func(pid int) bool {
+		return slices.ContainsFunc(node.CommandLine(pid), func(word string) bool { return strings.HasPrefix(word, guest) })
+	}
+	for _, pid := range node.ProcessesOf(job) {
+		if isQEMU(pid) {
+			return process.SendKill(pid, func() bool { return isQEMU(pid) })
+		}
+	}
+	return fmt.Errorf("job %d has no QEMU here", job)
+}

@@ -1,0 +1,172 @@
+// Package leftovers looks for what a job has on a node: processes, network devices, files,
+// mounts and cgroups. After the job's end there must be nothing.
+//
+// It goes by the node itself, not by Slurm-V's own records, which may be what is wrong. It
+// changes nothing, and any user may look. A user does not see all that root would: leases
+// of virtual functions and packet filters are root's.
+package leftovers
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/internal/vmnet"
+	"github.com/slurm-v/slurm-v/slurm/cgroup"
+)
+
+// A Node is where to look.
+type Node struct {
+	Root       string   // all paths are below it; "/" on a real node
+	State, Run string   // Slurm-V's directories
+	Links      []string // names of the network devices
+	Self       int      // a process of this search, which and whose step do not count
+}
+
+// A Thing is something that a job has.
+type Thing struct {
+	Kind string // process, link, file, directory, mount or cgroup
+	Name string // of the thing, for the administrator
+}
+
+func (t Thing) String() string { return t.Kind + ": " + t.Name }
+
+// Of returns everything that the job has on the node.
+func (n Node) Of(job uint32) []Thing {
+	var all []Thing
+	for _, look := range []func(uint32) []Thing{n.processes, n.links, n.files, n.directories, n.mounts, n.cgroups} {
+		all = append(all, look(job)...)
+	}
+	return all
+}
+
+// processes are those in the job's cgroup, which nothing leaves that a job has started.
+func (n Node) processes(job uint32) (all []Thing) {
+	for _, pid := range n.ProcessesOf(job) {
+		all = append(all, Thing{"process", fmt.Sprintf("%d %.120s", pid, strings.Join(n.CommandLine(pid), " "))})
+	}
+	return all
+}
+
+// ProcessesOf returns the processes of the job, without those of the caller's step. It finds
+// none if Slurm calls jobs by their SLUIDs ([cgroup.Job]).
+func (n Node) ProcessesOf(job uint32) (pids []int) {
+	proc := filepath.Join(n.Root, "proc")
+	own, ownErr := cgroup.StepOf(proc, n.Self)
+	dirs, _ := filepath.Glob(proc + "/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		step, err := cgroup.StepOf(proc, pid)
+		id, _ := step.Job.ID()
+		if err == nil && id == job && (ownErr != nil || step != own) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// CommandLine returns the words of a process's command line; nil if it has ended.
+func (n Node) CommandLine(pid int) []string {
+	text, err := os.ReadFile(filepath.Join(n.Root, "proc", strconv.Itoa(pid), "cmdline"))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
+}
+
+func (n Node) links(job uint32) (all []Thing) {
+	for _, name := range n.Links {
+		if its, ok := vmnet.JobOf(name); ok && its == job {
+			all = append(all, Thing{"link", name})
+		}
+	}
+	return all
+}
+
+// files are shared memory, and the marks of jobs that use an image.
+func (n Node) files(job uint32) (all []Thing) {
+	id := fmt.Sprint(job)
+	for _, pattern := range []string{"dev/shm/slurmv-*-" + id + ".*-*", n.State + "/images/*/holders/" + id + ".*"} {
+		all = append(all, n.glob("file", pattern)...)
+	}
+	return all
+}
+
+// directories may be in places that users can pass but not list. So the directory of a
+// job's first run is looked for by its name.
+func (n Node) directories(job uint32) (all []Thing) {
+	for _, parent := range []string{n.State, n.Run} {
+		base := filepath.Join(parent, "jobs", fmt.Sprint(job))
+		found := n.glob("directory", base+".*")
+		if _, err := os.Stat(filepath.Join(n.Root, base+".0")); err == nil && len(found) == 0 {
+			found = []Thing{{"directory", base + ".0"}}
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+func (n Node) glob(kind, pattern string) (all []Thing) {
+	found, _ := filepath.Glob(filepath.Join(n.Root, pattern))
+	for _, path := range found {
+		all = append(all, Thing{kind, path})
+	}
+	return all
+}
+
+func (n Node) mounts(job uint32) (all []Thing) {
+	text, _ := os.ReadFile(filepath.Join(n.Root, "proc/self/mountinfo"))
+	below := regexp.MustCompile(fmt.Sprintf(`/jobs/%d\.[0-9]+/`, job))
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 4 && below.MatchString(f[4]+"/") {
+			all = append(all, Thing{"mount", f[4]})
+		}
+	}
+	return all
+}
+
+// cgroups are Slurm's, in version 1 and 2.
+func (n Node) cgroups(job uint32) (all []Thing) {
+	name := fmt.Sprintf("job_%d", job)
+	for _, pattern := range []string{"*/slurm*/uid_*/", "system.slice/*slurmstepd.scope/", "*slurmstepd.scope/"} {
+		all = append(all, n.glob("cgroup", "sys/fs/cgroup/"+pattern+name)...)
+	}
+	return all
+}
+
+// Kinds counts things by their kind, in words such as "2 links, 1 process".
+func Kinds(things []Thing) string {
+	count := map[string]int{}
+	for _, t := range things {
+		count[t.Kind]++
+	}
+	var words []string
+	for kind, n := range count {
+		words = append(words, fmt.Sprintf("%d %s", n, plural(kind, n)))
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+func plural(kind string, n int) string {
+	switch {
+	case n == 1:
+		return kind
+	case strings.HasSuffix(kind, "y"):
+		return strings.TrimSuffix(kind, "y") + "ies"
+	case strings.HasSuffix(kind, "ss"):
+		return kind + "es"
+	}
+	return kind + "s"
+}
+
+// Parse reads what [Thing.String] has written; ok is false for other lines.
+func Parse(line string) (t Thing, ok bool) {
+	kind, name, found := strings.Cut(line, ": ")
+	known := []string{"process", "link", "file", "directory", "mount", "cgroup"}
+	return Thing{kind, name}, found && slices.Contains(known, kind)
+}
