@@ -15,13 +15,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-// patience bounds any one command on the cluster; it ends a test that hangs.
-const patience = 6 * time.Minute
+// patience bounds any one command on the cluster; it ends a test that hangs. A slow machine
+// needs more: SLURMV_PATIENCE is a factor.
+var patience = 10 * time.Minute * max(1, factor())
+
+func factor() time.Duration {
+	n, _ := strconv.Atoi(os.Getenv("SLURMV_PATIENCE"))
+	return time.Duration(n)
+}
 
 // cluster is the script that runs commands in the cluster.
 var cluster = filepath.Join("..", "scripts", "cluster")
@@ -74,7 +81,13 @@ func (u user) command(ctx context.Context, script string, options ...string) *ex
 // of `scripts/cluster run` say, with stdin as its standard input.
 func (u user) runIn(t *testing.T, stdin []byte, script string, options ...string) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	return u.runWithin(t, patience, stdin, script, options...)
+}
+
+// runWithin is runIn for a script that may take longer than others.
+func (u user) runWithin(t *testing.T, limit time.Duration, stdin []byte, script string, options ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	c := u.command(ctx, script, options...)
 	var stdout, stderr bytes.Buffer
@@ -85,7 +98,7 @@ func (u user) runIn(t *testing.T, stdin []byte, script string, options ...string
 		t.Fatalf("%s: %v", script, err)
 	}
 	if ctx.Err() != nil {
-		t.Fatalf("%s: not done after %v\nstdout: %s\nstderr: %s", script, patience, stdout.Bytes(), stderr.Bytes())
+		t.Fatalf("%s: not done after %v\nstdout: %s\nstderr: %s", script, limit, stdout.Bytes(), stderr.Bytes())
 	}
 	return outcome{stdout.String(), stderr.String(), c.ProcessState.ExitCode()}
 }
@@ -150,20 +163,29 @@ func (j *job) finish() {
 	j.user.run(j.t, "rm -rf "+j.dir)
 }
 
-// keep copies the job's directory, with its output, the logs of its agents and the consoles
-// of its VMs, and Slurm's logs into build/failures. It prints the ends of the job's logs.
+// keep keeps what shows why the test failed, and prints the end of it.
 func (j *job) keep() {
-	kept := filepath.Join("..", "build", "failures", strings.ReplaceAll(j.t.Name(), "/", "_"))
+	name := strings.ReplaceAll(j.t.Name(), "/", "_") + "/job-" + j.id
+	j.t.Logf("job %s: %s", j.id, j.user.keep(name, j.dir))
+}
+
+// keep copies a directory of the user's, in which jobs ran, and Slurm's logs to
+// build/failures/NAME. It returns where they are, and the ends of the jobs' logs.
+func (u user) keep(name, dir string) string {
+	to := filepath.Join("..", "build", "failures", name)
+	_ = os.MkdirAll(to, 0o755)
 	slurm, _ := filepath.Glob(clusterDir() + "/log/slurm*.log")
-	for dir, from := range map[string][]string{"job-" + j.id: {j.dir + "/."}, "slurm": slurm} {
-		to := filepath.Join(kept, dir)
-		_ = os.MkdirAll(to, 0o755)
-		if out, err := exec.Command("cp", append(from, "-r", to)...).CombinedOutput(); err != nil {
-			j.t.Logf("keep %s: %v: %s", to, err, out)
-		}
+	if out, err := exec.Command("cp", append(slurm, to)...).CombinedOutput(); err != nil {
+		return fmt.Sprintf("Slurm's logs cannot be kept: %v: %s", err, out)
 	}
-	logs := j.user.run(j.t, "cd "+j.dir+"/slurmv-"+j.id+" && tail -n 8 */agent.log */*.console")
-	j.t.Logf("the logs of job %s and of Slurm are in %s; those of the job end so:\n%s", j.id, kept, logs.stdout)
+	files, err := u.command(context.Background(), "cd "+dir+" && tar -c .").Output()
+	if err == nil {
+		unpack := exec.Command("tar", "-x", "-C", to)
+		unpack.Stdin = bytes.NewReader(files)
+		err = unpack.Run()
+	}
+	ends, _ := u.command(context.Background(), "cd "+dir+" && tail -n 8 slurmv-*/*/agent.log slurmv-*/*/*.console").Output()
+	return fmt.Sprintf("the logs are in %s (%v); those of the VMs end so:\n%s", to, err, ends)
 }
 
 // state is what slurmctld says, such as RUNNING.

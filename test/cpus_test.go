@@ -250,13 +250,14 @@ cmp before after && echo "the same VM"`)
 	contains(t, j.completes(), "status of the loop: 0\n", "the same VM\n")
 }
 
-// The time in which a job was suspended does not count as time to boot.
+// The time in which a job was suspended does not count as time to boot. Beside other VMs, a
+// boot can take more than a minute.
 func TestSuspendedWhileBooting(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small+cold+" --vm-ready-timeout=60", "slurm-v-run hostname")
+	j := alice.submit(t, small+cold+" --vm-ready-timeout=150", "slurm-v-run hostname")
 	j.awaitOutput("boot")
 	root.must(t, "scontrol suspend "+j.id)
-	time.Sleep(65 * time.Second)
+	time.Sleep(155 * time.Second)
 	root.must(t, "scontrol resume "+j.id)
 	contains(t, j.completes(), "vm0\n")
 }

@@ -76,6 +76,23 @@ slurm-v-run -Q sh -c 'grep " $PWD " /proc/mounts; echo from the VM > result'`)
 	contains(t, alice.submit(t, small, `slurm-v-run -Q grep " $PWD " /proc/mounts`).completes(), " fuse.slurm-v ")
 }
 
+// An image that boots by UEFI only needs no option. The VM is restored, so UEFI's variables
+// are in a template, too.
+func TestImageByUEFI(t *testing.T) {
+	t.Parallel()
+	guest := root.must(t, "realpath $(dirname $(command -v slurm-v-run))/../libexec/slurm-v/slurmv-guest")
+	image := output(t, "../scripts/guest-image", "--uefi", "--guest", guest)
+	defer func() {
+		root.run(t, "slurmv image drop -N n1 $(slurmv image templates -N n1 | grep "+image+" | cut -d' ' -f1)", "--node", "n1")
+	}()
+	j := alice.submit(t, small+" --nodelist=n1 --vm-start=warm --vm-ready-timeout=900 --ivshmem=1 --vm-image="+image, `
+slurm-v-run -Q sh -c 'ls -d /sys/firmware/efi; test -w /dev/slurmv/ivshmem0 && echo shared; echo from the VM > result'`)
+	contains(t, j.completes(), "/sys/firmware/efi\n", "shared\n")
+	if got := j.file("result"); got != "from the VM" {
+		t.Errorf("the job's directory holds %q", got)
+	}
+}
+
 // On a network of the site the addresses come from the site's DHCP server.
 func TestSiteNetwork(t *testing.T) {
 	t.Parallel()

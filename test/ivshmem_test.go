@@ -113,6 +113,41 @@ sleep 1000`)
 	}
 }
 
+// VMs have the huge pages that they ask for, a job that comes at the same time is not promised
+// the same ones, and all are there again afterwards.
+func TestVMsOfHugePages(t *testing.T) {
+	const freePages = "cat /sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
+	const pages = 96
+	before, err := strconv.Atoi(root.must(t, freePages, "--node", "n1"))
+	if err != nil || before < pages || before >= 2*pages {
+		t.Skipf("needs %d huge pages of 2M, and fewer than twice as many: sysctl vm.nr_hugepages=%d", pages, pages)
+	}
+	options := "--nodes=1 --nodelist=n1 --vm-per-node=1 --vm-mount=none --vm-hugepages=2M --memory-per-vm=192M"
+	jobs := []*job{alice.submit(t, options, "slurm-v-run -Q sleep 1000"), bob.submit(t, options, "slurm-v-run -Q sleep 1000")}
+	var ended, running *job
+	if !poll(func() bool {
+		for i, j := range jobs {
+			if strings.Contains(j.output(), "of them promised to other jobs") {
+				ended, running = j, jobs[1-i]
+			}
+		}
+		return ended != nil
+	}) {
+		t.Fatalf("no job was refused:\n%s\n%s", jobs[0].output(), jobs[1].output())
+	}
+	contains(t, ended.output(), "--vm-hugepages=2M: the VMs on node n1 need 96 pages of 2M")
+	taken := func(n int) func() bool {
+		return func() bool { return root.must(t, freePages, "--node", "n1") == strconv.Itoa(before-n) }
+	}
+	if !poll(taken(pages)) {
+		t.Errorf("%s huge pages are free, before %d", root.must(t, freePages, "--node", "n1"), before)
+	}
+	root.must(t, "scancel "+running.id)
+	if !poll(taken(0)) {
+		t.Errorf("%s huge pages are free, before %d", root.must(t, freePages, "--node", "n1"), before)
+	}
+}
+
 func TestMoreSharedMemoryThanAllowedIsRefused(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]string{

@@ -51,6 +51,7 @@ func TestSlurmv(t *testing.T) {
 	}
 	contains(t, alice.must(t, "slurmv console "+j.id+"/vm0"), "Linux version")
 	contains(t, alice.must(t, "slurmv report "+j.id), "2 VMs on 2 nodes", "network", "ready")
+	contains(t, alice.must(t, "slurmv report --output json "+j.id), `"accel": "`)
 
 	alice.must(t, "scancel "+j.id)
 	j.await("CANCELLED")

@@ -3,6 +3,24 @@ package main
 // The memory that VMs share.
 var memoryMutants = []Mutant{
 	{
+		Name:    "huge-pages-are-promised-once",
+		Defence: "Huge pages that one job's VMs are promised are not another job's.",
+		File:    "vmlaunch/hugepages.go",
+		Old:     "hugepages.Fit(free, slices.Concat(open, taking), needs)",
+		New:     "hugepages.Fit(free, slices.Concat(open, taking)[:0], needs)",
+		Package: "vmlaunch",
+		Test:    "TestTwoJobsAreNotPromisedTheSamePages",
+	},
+	{
+		Name:    "huge-pages-are-the-sites",
+		Defence: "A node gives no huge pages that the site forbids, whatever the request says.",
+		File:    "config/hugepages.go",
+		Old:     "h.Size() != 0 && !slices.Contains(l.HugePages, h)",
+		New:     "false && !slices.Contains(l.HugePages, h)",
+		Package: "jobspec",
+		Test:    "TestHugePagesFitTheSiteAndTheMemory",
+	},
+	{
 		Name:    "region-is-made-where-nothing-is",
 		Defence: "A region is no file that somebody has put into /dev/shm before.",
 		File:    "ivshmem/ivshmem.go",

@@ -3,6 +3,15 @@ package main
 // Virtual functions and their leases.
 var vfMutants = []Mutant{
 	{
+		Name:    "leased-vfs-are-not-remade",
+		Defence: "A PF of which a job has a VF keeps its VFs.",
+		File:    "vfpool/create.go",
+		Old:     "len(jobs) > 0",
+		New:     "len(jobs) > 1<<20",
+		Package: "vfpool",
+		Test:    "TestCreateLeavesVFsOfJobsAlone",
+	},
+	{
 		Name:    "quarantine",
 		Defence: "A VF that could not be restored is given to nobody.",
 		File:    "vfpool/vfpool.go",

@@ -26,11 +26,16 @@ import (
 // TestPassthrough gives a VF and shared memory to a VM by the agent, as Slurm's
 // plugin starts it; the VM reaches another one in the same VLAN, on the other card. Then the agent is
 // killed, and what it leaves is reclaimed.
-func TestPassthrough(t *testing.T) {
+func TestPassthrough(t *testing.T) { passThrough(t, config.StartCold, "") }
+
+func passThrough(t *testing.T, start config.Start, says string) {
+	t.Helper()
 	install(t)
 	l := newLab(t)
 	l.keeps(t)
-	a := l.launch(t)
+	spec := request()
+	spec.Start = start
+	a := l.launch(t, spec)
 	peer := newStation(t, "the peer", vlanOfVM, l.acquire(t, claim(8, vlanOfVM, jobspec.VF{PF: "eth1"}))[0])
 	if err := peer.inside(func() error { return addAddress(peer.link, "172.29.9.9/16") }); err != nil {
 		t.Fatal(err)
@@ -48,6 +53,9 @@ ping -c 3 -W 20 172.29.9.9`)
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in\n%s", want, out)
 		}
+	}
+	if log := a.logOfJob(t); !strings.Contains(log, says) {
+		t.Errorf("the agent's log does not say %q:\n%s", says, log)
 	}
 	a.kill()
 	a.reclaim(t)
@@ -115,7 +123,7 @@ func request() jobspec.Spec {
 
 // launch starts an agent as the plugin does: the job is in the environment, and
 // descriptor 3 is for its words.
-func (l lab) launch(t *testing.T) *agent {
+func (l lab) launch(t *testing.T, spec jobspec.Spec) *agent {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "vf") // the path of a socket must be short
 	if err != nil {
@@ -150,7 +158,7 @@ func (l lab) launch(t *testing.T) *agent {
 	a.cmd.ExtraFiles = []*os.File{theirs}
 	a.cmd.Env = append(os.Environ(), "SLURMV_JOB=7", "SLURMV_RESTART=0", "SLURMV_STEP=0", "SLURMV_CLUSTER=lab", "SLURMV_JOB_NAME=vf",
 		"SLURMV_NODE=n1", "SLURMV_NODE_RANK=0", "SLURMV_NODES=1", fmt.Sprint("SLURMV_UID=", account), fmt.Sprint("SLURMV_GID=", account),
-		"SLURMV_CPUS=1", "SLURMV_MEM=1024", "SLURMV_SPEC="+request().Encode())
+		"SLURMV_CPUS=1", "SLURMV_MEM=1024", "SLURMV_SPEC="+spec.Encode())
 	a.cmd.Stderr = log
 	step := stepCgroup(t)
 	defer step.Close()
@@ -202,6 +210,16 @@ func (a *agent) awaitReady(t *testing.T) {
 		}
 	}
 	t.Fatalf("the agent ended:\n%s", a.said())
+}
+
+// logOfJob is what the agent has written into the job's own log.
+func (a *agent) logOfJob(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(a.state, "jobs/7.0/agent.log"))
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
 }
 
 func (a *agent) said() string {
