@@ -143,7 +143,7 @@ touch B.go; wait $b; echo "B: $?"
 // SACJ: four jobs of two users side by side, each with two VMs on both of two nodes. Each
 // run has a device that nobody else writes to, and MPI works beside the others.
 func TestFourJobsSideBySide(t *testing.T) {
-	const options = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=1 --memory-per-vm=384M --time=30 --ivshmem=1:1M --vm-ready-timeout=900"
+	const options = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=1 --memory-per-vm=384M --time=30 --ivshmem=1:1M"
 	var jobs []*job
 	for _, u := range []user{alice, alice, bob, bob} {
 		jobs = append(jobs, u.submit(t, options, probe(t)+`

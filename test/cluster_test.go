@@ -23,7 +23,7 @@ import (
 
 // patience bounds any one command on the cluster; it ends a test that hangs. A slow machine
 // needs more: SLURMV_PATIENCE is a factor.
-var patience = 10 * time.Minute * max(1, factor())
+var patience = 20 * time.Minute * max(1, factor())
 
 func factor() time.Duration {
 	n, _ := strconv.Atoi(os.Getenv("SLURMV_PATIENCE"))

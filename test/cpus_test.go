@@ -250,16 +250,20 @@ cmp before after && echo "the same VM"`)
 	contains(t, j.completes(), "status of the loop: 0\n", "the same VM\n")
 }
 
-// The time in which a job was suspended does not count as time to boot. Beside other VMs, a
-// boot can take more than a minute.
+// The time in which a job was suspended does not count as time to boot: a VM that never boots
+// fails for it only when the job has run so long.
 func TestSuspendedWhileBooting(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small+cold+" --vm-ready-timeout=150", "slurm-v-run hostname")
+	j := alice.submit(t, small+" --vm-ready-timeout=80 --vm-image="+emptyImage(t), "slurm-v-run hostname")
 	j.awaitOutput("boot")
 	root.must(t, "scontrol suspend "+j.id)
-	time.Sleep(155 * time.Second)
+	time.Sleep(85 * time.Second)
 	root.must(t, "scontrol resume "+j.id)
-	contains(t, j.completes(), "vm0\n")
+	time.Sleep(10 * time.Second)
+	if state := j.state(); state != "RUNNING" {
+		t.Errorf("ten seconds after it was resumed the job is %s: the time in which it was suspended counts", state)
+	}
+	contains(t, j.ends("FAILED", "1:0"), "--vm-ready-timeout")
 }
 
 func TestCancelledWhileSuspended(t *testing.T) {

@@ -141,9 +141,14 @@ kill -%s $found`, pattern, j.id, signal), "--node", node)
 
 func TestGuestNeverBoots(t *testing.T) {
 	t.Parallel()
-	image := alice.must(t, "f=$(mktemp ~/empty-XXXXXX.qcow2) && qemu-img create -q -f qcow2 $f 1G && echo $f")
-	j := alice.submit(t, small+" --vm-ready-timeout=10 --vm-image="+image, "slurm-v-run hostname")
+	j := alice.submit(t, small+" --vm-ready-timeout=10 --vm-image="+emptyImage(t), "slurm-v-run hostname")
 	contains(t, j.ends("FAILED", "1:0"), "--vm-ready-timeout")
+}
+
+// emptyImage returns the path of an image of alice's that no VM boots from.
+func emptyImage(t *testing.T) string {
+	t.Helper()
+	return alice.must(t, "f=$(mktemp ~/empty-XXXXXX.qcow2) && qemu-img create -q -f qcow2 $f 1G && echo $f")
 }
 
 func TestBadImages(t *testing.T) {

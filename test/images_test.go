@@ -85,7 +85,7 @@ func TestImageByUEFI(t *testing.T) {
 	defer func() {
 		root.run(t, "slurmv image drop -N n1 $(slurmv image templates -N n1 | grep "+image+" | cut -d' ' -f1)", "--node", "n1")
 	}()
-	j := alice.submit(t, small+" --nodelist=n1 --vm-start=warm --vm-ready-timeout=900 --ivshmem=1 --vm-image="+image, `
+	j := alice.submit(t, small+" --nodelist=n1 --vm-start=warm --ivshmem=1 --vm-image="+image, `
 slurm-v-run -Q sh -c 'ls -d /sys/firmware/efi; test -w /dev/slurmv/ivshmem0 && echo shared; echo from the VM > result'`)
 	contains(t, j.completes(), "/sys/firmware/efi\n", "shared\n")
 	if got := j.file("result"); got != "from the VM" {

@@ -98,9 +98,8 @@ vfs = 8
 END
 	[[ -z ${SLURMV_IMAGE_MODE:-} ]] || printf '\n[images]\nmode = "%s"\n' "$SLURMV_IMAGE_MODE"
 	[[ -z ${SLURMV_EMULATOR:-} ]] || printf '\n[qemu]\nemulator = "%s"\n' "$(realpath -- "$SLURMV_EMULATOR")"
+	printf '\n[defaults]\nready_timeout = 1800 # an emulated VM may have an eighth of a CPU, as among the scenarios\n'
 	[[ -z $1 ]] || cat <<END
-
-[defaults]
 image = "demo"
 
 [images.catalogue.demo]
