@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 )
@@ -26,4 +27,13 @@ func ParseVersion(text string) (Version, bool) {
 		return 0, false
 	}
 	return Version(a<<16 | b<<8 | c), true
+}
+
+// Version is that of the user's programs, such as "22.05.8"; "" if it cannot be told.
+func (c Client) Version(ctx context.Context) string {
+	text, err := c.Run(ctx, "sbatch", "--version")
+	if version, ok := ParseVersion(text); ok && err == nil {
+		return version.String()
+	}
+	return ""
 }

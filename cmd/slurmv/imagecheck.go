@@ -3,47 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
-	"text/tabwriter"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/internal/imagecheck"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
-	"github.com/slurm-v/slurm-v/internal/report"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
-
-// guestFacts is a shell script that prints what a guest has.
-//
-//go:embed imagecheck.sh
-var guestFacts string
-
-// A checkedImage is what a VM that was booted from an image has said of itself. Users write
-// images, so any of it may be false.
-type checkedImage struct {
-	Image        string   `json:"image"`
-	Firmware     string   `json:"firmware"` // bios or uefi
-	ReadySeconds float64  `json:"ready_seconds"`
-	OS           string   `json:"os"`
-	Kernel       string   `json:"kernel"`
-	Agent        string   `json:"agent"` // path in the VM
-	AgentFrom    string   `json:"agent_from"`
-	AgentVersion string   `json:"agent_version"`
-	CloudInit    string   `json:"cloud_init"` // version; "" without cloud-init
-	FileSystems  []string `json:"file_systems"`
-	MPI          []string `json:"mpi"`
-	PMI          bool     `json:"pmi"` // programs in the VM can reach Slurm's process manager
-}
 
 // passedOptions are the options of sbatch that image check passes on.
 var passedOptions = []string{"vm-firmware", "vcpu-per-vm", "memory-per-vm", "disk-size", "vm-network", "vm-ready-timeout"}
@@ -122,7 +95,7 @@ func checkInJob(c *cobra.Command, output string) error {
 		return fmt.Errorf("this job has no VMs: submit it with --vm-per-node=1 and --vm-image (%w)", err)
 	}
 	var facts bytes.Buffer
-	run := exec.CommandContext(c.Context(), "slurm-v-run", "--nodes=1", "--ntasks=1", "sh", "-c", guestFacts)
+	run := exec.CommandContext(c.Context(), "slurm-v-run", "--nodes=1", "--ntasks=1", "sh", "-c", imagecheck.Script)
 	run.Stdout, run.Stderr = &facts, c.ErrOrStderr()
 	if err := runStatus(run); err != nil {
 		return err
@@ -131,12 +104,12 @@ func checkInJob(c *cobra.Command, output string) error {
 	if err != nil {
 		return err
 	}
-	image := readFacts(facts.String(), nodes)
+	image := imagecheck.Read(facts.String(), nodes)
 	image.Image = spec.Image
 	if output == "json" {
 		return printJSON(c.OutOrStdout(), image)
 	}
-	return printChecked(c.OutOrStdout(), image)
+	return image.WriteText(c.OutOrStdout())
 }
 
 func askNodes(ctx context.Context, name string) ([]nodeagent.NodeVMs, error) {
@@ -145,58 +118,4 @@ func askNodes(ctx context.Context, name string) ([]nodeagent.NodeVMs, error) {
 		return nil, err
 	}
 	return jobvms.Ask(ctx, job)
-}
-
-// readFacts reads what the guest has printed, and what the node's agent knows.
-func readFacts(facts string, nodes []nodeagent.NodeVMs) checkedImage {
-	all := map[string][]string{}
-	for line := range strings.Lines(facts) {
-		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-		all[key] = append(all[key], strings.Map(visible, value))
-	}
-	one := func(key string) string { return strings.Join(all[key], " ") }
-	image := checkedImage{
-		OS: one("os"), Kernel: one("kernel"), Agent: one("agent"), AgentFrom: "image",
-		AgentVersion: strings.TrimPrefix(one("agent_version"), "slurmv-guest "), CloudInit: one("cloud_init"),
-		FileSystems: all["file_system"], MPI: all["mpi"], PMI: one("pmi") != "",
-		ReadySeconds: report.Summarize(nodes).Ready.Seconds(),
-	}
-	if strings.HasPrefix(image.Agent, "/run/slurmv-guest/") { // see images/start-guest.sh
-		image.AgentFrom = "cloud-init"
-	}
-	if len(nodes) > 0 {
-		image.Firmware = nodes[0].Firmware
-	}
-	return image
-}
-
-// visible replaces characters that a terminal would obey.
-func visible(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
-	}
-	return '?'
-}
-
-func printChecked(out io.Writer, i checkedImage) error {
-	cloudInit, mpi, pmi := i.CloudInit, strings.Join(i.MPI, ", "), "no"
-	if cloudInit == "" {
-		cloudInit = "none"
-	}
-	if mpi == "" {
-		mpi = "none in PATH"
-	}
-	if i.PMI {
-		pmi = "yes"
-	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, row := range [][2]string{
-		{"image", i.Image}, {"firmware", i.Firmware}, {"ready after", fmt.Sprintf("%.1f s", i.ReadySeconds)},
-		{"system", i.OS}, {"kernel", i.Kernel},
-		{"guest agent", i.AgentVersion + ", by " + map[string]string{"image": "the image itself", "cloud-init": "cloud-init"}[i.AgentFrom]},
-		{"cloud-init", cloudInit}, {"file systems", orDash(strings.Join(i.FileSystems, ", "))}, {"MPI", mpi}, {"PMI", pmi},
-	} {
-		fmt.Fprintf(t, "%s\t%s\n", row[0], row[1])
-	}
-	return t.Flush()
 }

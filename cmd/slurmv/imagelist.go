@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,7 +112,7 @@ func printImages(out io.Writer, all []listedImage) error {
 		if i.Error != "" {
 			file += " " + i.Error
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", i.Name, orDash(i.Format), size, orDash(string(i.Firmware)), file)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", i.Name, cmp.Or(i.Format, "-"), size, cmp.Or(string(i.Firmware), "-"), file)
 	}
 	return t.Flush()
 }

@@ -4,17 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/internal/leftovers"
-	"github.com/slurm-v/slurm-v/internal/process"
 )
 
 // newLeftovers is a command for slurmv prove, which runs it on nodes.
@@ -65,14 +61,7 @@ func runLeftovers(ctx context.Context, o nodeOptions, wait time.Duration, jobs [
 		return err
 	}
 	node := leftovers.Node{Root: "/", State: cfg.StateDir(name), Run: cfg.RunDir(name), Self: os.Getpid()}
-	var found []leftovers.Thing
-	for end := time.Now().Add(wait); ; {
-		found, err = lookFor(node, jobs)
-		if err != nil || len(found) == 0 || time.Now().After(end) || ctx.Err() != nil {
-			break
-		}
-		time.Sleep(time.Second)
-	}
+	found, err := node.Await(ctx, jobs, wait)
 	for _, thing := range found {
 		fmt.Fprintln(out, thing)
 	}
@@ -80,17 +69,6 @@ func runLeftovers(ctx context.Context, o nodeOptions, wait time.Duration, jobs [
 		_, err = fmt.Fprintln(out, "looked")
 	}
 	return err
-}
-
-func lookFor(node leftovers.Node, jobs []uint32) (found []leftovers.Thing, err error) {
-	links, err := net.Interfaces()
-	for _, l := range links {
-		node.Links = append(node.Links, l.Name)
-	}
-	for _, job := range jobs {
-		found = append(found, node.Of(job)...)
-	}
-	return found, err
 }
 
 // newLoseVM is a command for slurmv prove, whose job runs it on its first node.
@@ -105,20 +83,7 @@ func newLoseVM() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return loseVM(leftovers.Node{Root: "/", Self: os.Getpid()}, jobs[0])
+			return leftovers.Node{Root: "/", Self: os.Getpid()}.KillVM(jobs[0])
 		},
 	}
-}
-
-func loseVM(node leftovers.Node, job uint32) error {
-	guest := fmt.Sprintf("guest=slurmv-%d.", job)
-	isQEMU := func(pid int) bool {
-		return slices.ContainsFunc(node.CommandLine(pid), func(word string) bool { return strings.HasPrefix(word, guest) })
-	}
-	for _, pid := range node.ProcessesOf(job) {
-		if isQEMU(pid) {
-			return process.SendKill(pid, func() bool { return isQEMU(pid) })
-		}
-	}
-	return fmt.Errorf("job %d has no QEMU here", job)
 }

@@ -18,15 +18,6 @@ func TestKeyReaderEndsWithItsKey(t *testing.T) {
 	}
 }
 
-func TestAge(t *testing.T) {
-	tests := map[int64]string{0: "0s", 59: "59s", 61: "1m1s", 3600: "1h0m", 86399: "23h59m", 90000: "1d1h"}
-	for seconds, want := range tests {
-		if got := age(seconds); got != want {
-			t.Errorf("%d: %s, want %s", seconds, got, want)
-		}
-	}
-}
-
 func TestExitCode(t *testing.T) {
 	tests := map[string]struct {
 		err  error

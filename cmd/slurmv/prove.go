@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -157,7 +155,7 @@ func runProve(ctx context.Context, o proveOptions, oneNode bool, out, words io.W
 		return err
 	}
 	fmt.Fprintf(words, "slurmv: the results are in %s, and what the jobs have printed in %s\n",
-		filepath.Join(o.out, pageFile), filepath.Join(o.out, jobsDir))
+		filepath.Join(o.out, prove.PageFile), filepath.Join(o.out, prove.JobsDir))
 	if !proof.Passed {
 		return jobvms.ExitStatus(1)
 	}
@@ -183,9 +181,9 @@ func proveAs(ctx context.Context, name string, own []check.Result) error {
 	if os.Geteuid() != 0 {
 		return errors.New("--user: only root can submit jobs as another user")
 	}
-	as, err := account(name)
+	as, err := owner.ByName(name)
 	if err != nil {
-		return err
+		return fmt.Errorf("--user: %w", err)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -196,41 +194,10 @@ func proveAs(ctx context.Context, name string, own []check.Result) error {
 		return err
 	}
 	c := as.Command(ctx, self, append(slices.Clone(os.Args[1:]), "--checked")...)
-	c.Dir, c.Env = "", environOf(as)
+	c.Dir, c.Env = "", as.LoginEnviron(slurm.ConfVariables)
 	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(checks), os.Stdout, os.Stderr
 	return runStatus(c)
 }
-
-func account(name string) (owner.Owner, error) {
-	entry, err := user.Lookup(name)
-	if err != nil {
-		return owner.Owner{}, fmt.Errorf("--user: %w", err)
-	}
-	uid, err1 := strconv.ParseUint(entry.Uid, 10, 32)
-	gid, err2 := strconv.ParseUint(entry.Gid, 10, 32)
-	if err := errors.Join(err1, err2); err != nil {
-		return owner.Owner{}, err
-	}
-	return owner.Lookup(uint32(uid), uint32(gid))
-}
-
-// environOf is what a login would set, and where Slurm is.
-func environOf(as owner.Owner) []string {
-	env := []string{"HOME=" + as.Home, "USER=" + as.Name, "LOGNAME=" + as.Name, "SHELL=" + as.Shell}
-	for _, name := range append([]string{"PATH", "LANG", "TERM"}, slurm.ConfVariables...) {
-		if value, given := os.LookupEnv(name); given {
-			env = append(env, name+"="+value)
-		}
-	}
-	return env
-}
-
-// The files of a proof in its directory.
-const (
-	pageFile = "prove.html"
-	jsonFile = "prove.json"
-	jobsDir  = "jobs"
-)
 
 // prove runs the jobs and writes the files.
 func (o proveOptions) prove(ctx context.Context, oneNode bool, own []check.Result, words io.Writer) (prove.Proof, error) {
@@ -243,11 +210,8 @@ func (o proveOptions) prove(ctx context.Context, oneNode bool, own []check.Resul
 		return prove.Proof{}, err
 	}
 	proof := evidence.Judge()
-	proof.Date, proof.SlurmV, proof.Slurm = time.Now().Format(time.DateOnly), config.Version, slurmVersion(ctx, p.Client)
-	told := proof.Hide(namesOf(evidence))
-	return proof, errors.Join(
-		writeFile(filepath.Join(o.out, jsonFile), told.WriteJSON),
-		writeFile(filepath.Join(o.out, pageFile), told.WriteHTML))
+	proof.Date, proof.SlurmV, proof.Slurm = time.Now().Format(time.DateOnly), config.Version, p.Client.Version(ctx)
+	return proof, proof.Hide(prove.LocalNames(evidence.Request.On)).WriteFiles(o.out)
 }
 
 func (o proveOptions) prover(oneNode bool, own []check.Result, words io.Writer) (*prove.Prover, error) {
@@ -255,9 +219,9 @@ func (o proveOptions) prover(oneNode bool, own []check.Result, words io.Writer) 
 	if err != nil {
 		return nil, err
 	}
-	dir, err := newDirectory(o.out)
+	dir, err := prove.NewDirectory(o.out)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--out: %w", err)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -265,44 +229,7 @@ func (o proveOptions) prover(oneNode bool, own []check.Result, words io.Writer) 
 	}
 	o.Programs = prove.Programs{Slurmv: self, Run: filepath.Join(filepath.Dir(self), "slurm-v-run"), Workload: filepath.Join(config.Libexec, "slurmv-workload")}
 	return &prove.Prover{
-		Request: o.Request, OneNode: oneNode, Config: cfg, Client: slurm.User(os.Environ()), Dir: filepath.Join(dir, jobsDir),
+		Request: o.Request, OneNode: oneNode, Config: cfg, Client: slurm.User(os.Environ()), Dir: filepath.Join(dir, prove.JobsDir),
 		UID: os.Getuid(), Own: own, Wait: o.wait, Interval: time.Second, Words: words,
 	}, nil
-}
-
-// newDirectory makes the directory, unless it is there and empty. Files of an earlier proof
-// would mix with those of this one.
-func newDirectory(path string) (string, error) {
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return "", err
-	}
-	entries, err := os.ReadDir(path)
-	if err == nil && len(entries) > 0 {
-		err = fmt.Errorf("--out: %s is not empty; name another directory", path)
-	}
-	if err != nil {
-		return "", err
-	}
-	return filepath.Abs(path)
-}
-
-func slurmVersion(ctx context.Context, c slurm.Client) string {
-	text, err := c.Run(ctx, "sbatch", "--version")
-	if version, ok := slurm.ParseVersion(text); ok && err == nil {
-		return version.String()
-	}
-	return ""
-}
-
-// namesOf are what the proof must not tell.
-func namesOf(e prove.Evidence) prove.Names {
-	n := prove.Names{Nodes: e.Request.On}
-	if host, err := os.Hostname(); err == nil {
-		short, _, _ := strings.Cut(host, ".")
-		n.Others = append(n.Others, host, short)
-	}
-	if me, err := user.Current(); err == nil && me.Username != "root" {
-		n.Others = append(n.Others, me.Username)
-	}
-	return n
 }

@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -133,7 +129,7 @@ EXIT STATUS
 			case output == "json":
 				return printJSON(c.OutOrStdout(), all)
 			}
-			return printTemplates(c.OutOrStdout(), all)
+			return template.WriteTable(c.OutOrStdout(), all)
 		},
 	}
 	o.add(c)
@@ -153,28 +149,6 @@ func templates(o nodeOptions) (*template.Store, []template.Template, error) {
 		err = fmt.Errorf("only root can see the templates of a node: run this as root on the node (%w)", err)
 	}
 	return store, all, err
-}
-
-func printTemplates(out io.Writer, all []template.Template) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tOWNER\tIMAGE\tVCPUS\tMEMORY\tDISK\tUSED")
-	for _, v := range all {
-		image := "-"
-		if len(v.Shape.Image) > 0 {
-			image = v.Shape.Image[0].Path
-		}
-		fmt.Fprintf(t, "%.12s\t%s\t%s\t%d\t%s\t%d MiB\t%s\n", filepath.Base(v.Dir), ownerName(v.Whose), image,
-			v.Shape.VCPUs, config.Size(v.Shape.Memory), v.Bytes>>20, v.Used.Format(time.DateTime))
-	}
-	return t.Flush()
-}
-
-// ownerName is the user's name if the owner is a user, else the owner as it is.
-func ownerName(whose template.Whose) string {
-	if account, err := user.LookupId(string(whose)); err == nil {
-		return account.Username
-	}
-	return string(whose)
 }
 
 func newImageDrop() *cobra.Command {

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"strconv"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -150,7 +147,7 @@ func runVFList(o vfOptions, out, words io.Writer) error {
 		fmt.Fprintln(words, "This node has no physical function. 'slurmv check' says what VFs need.")
 		return nil
 	}
-	return printPFs(out, pfs)
+	return vfpool.WriteTable(out, pfs)
 }
 
 func runVFCreate(ctx context.Context, o nodeOptions, out io.Writer) error {
@@ -193,56 +190,4 @@ func listPFs(o nodeOptions) ([]vfpool.PF, error) {
 		err = fmt.Errorf("only root can see which jobs have VFs: run this as root on the node (%w)", err)
 	}
 	return pfs, err
-}
-
-func printPFs(out io.Writer, pfs []vfpool.PF) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PF\tKIND\tDRIVER\tLINK\tNUMA\tVFS\tTAKEN\tCAPACITY\tFREE\tNOTE")
-	for _, pf := range pfs {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", pf.Name, pf.Kind, orDash(pf.Driver), link(pf), number(pf.NUMA),
-			pf.CapVFs, pf.UsedVFs, pf.Capacity, pf.Capacity-min(pf.Used, pf.Capacity), orDash(note(pf)))
-	}
-	fmt.Fprintln(t, "\nPF\tVF\tPCI\tJOB\tVM\tMAC\tVLAN\tMIN\tMAX\tSTATE")
-	for _, pf := range pfs {
-		for _, vf := range pf.VFs {
-			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", pf.Name, vf.Index, orDash(vf.PCI), orDash(vf.Job), number(vf.VM),
-				orDash(vf.MAC), vf.VLAN, vf.MinRate, vf.MaxRate, vfState(vf))
-		}
-	}
-	return t.Flush()
-}
-
-func link(pf vfpool.PF) string {
-	if !pf.Up {
-		return "down"
-	}
-	return strconv.FormatUint(uint64(pf.Speed), 10)
-}
-
-// note is the text about a PF beside its numbers.
-func note(pf vfpool.PF) string {
-	if pf.Unusable != "" {
-		return pf.Unusable
-	}
-	return strings.Join(pf.Notes, "; ")
-}
-
-// number shows a negative number, which means unknown, as "-".
-func number(n int) string {
-	if n < 0 {
-		return "-"
-	}
-	return strconv.Itoa(n)
-}
-
-func vfState(vf vfpool.VF) string {
-	switch {
-	case vf.Quarantine != "":
-		return "quarantined: " + vf.Quarantine
-	case vf.Allocated:
-		return string(vf.State)
-	case vf.Unusable != "":
-		return "unusable: " + vf.Unusable
-	}
-	return "free"
 }

@@ -1,19 +1,24 @@
 // Package leftovers looks for what a job has on a node: processes, network devices, files,
 // mounts and cgroups. After the job's end there must be nothing.
 //
-// It goes by the node itself, not by Slurm-V's own records, which may be what is wrong. It
+// It goes by the node itself, not by Slurm-V's own records, which may be what is wrong. Looking
 // changes nothing, and any user may look. A user does not see all that root would: leases
 // of virtual functions and packet filters are root's.
 package leftovers
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/slurm-v/slurm-v/internal/process"
 
 	"github.com/slurm-v/slurm-v/internal/vmnet"
 	"github.com/slurm-v/slurm-v/slurm/cgroup"
@@ -42,6 +47,42 @@ func (n Node) Of(job uint32) []Thing {
 		all = append(all, look(job)...)
 	}
 	return all
+}
+
+// Await looks until the jobs have nothing on the node, at most for a time. It returns what it saw last.
+func (n Node) Await(ctx context.Context, jobs []uint32, most time.Duration) (found []Thing, err error) {
+	for end := time.Now().Add(most); ; time.Sleep(time.Second) {
+		found, err = n.ofAll(jobs)
+		if err != nil || len(found) == 0 || time.Now().After(end) || ctx.Err() != nil {
+			return found, err
+		}
+	}
+}
+
+func (n Node) ofAll(jobs []uint32) (found []Thing, err error) {
+	links, err := net.Interfaces()
+	n.Links = nil
+	for _, l := range links {
+		n.Links = append(n.Links, l.Name)
+	}
+	for _, job := range jobs {
+		found = append(found, n.Of(job)...)
+	}
+	return found, err
+}
+
+// KillVM kills the QEMU of one of the job's VMs.
+func (n Node) KillVM(job uint32) error {
+	guest := fmt.Sprintf("guest=slurmv-%d.", job)
+	isQEMU := func(pid int) bool {
+		return slices.ContainsFunc(n.CommandLine(pid), func(word string) bool { return strings.HasPrefix(word, guest) })
+	}
+	for _, pid := range n.ProcessesOf(job) {
+		if isQEMU(pid) {
+			return process.SendKill(pid, func() bool { return isQEMU(pid) })
+		}
+	}
+	return fmt.Errorf("job %d has no QEMU here", job)
 }
 
 // processes are those in the job's cgroup, which nothing leaves that a job has started.

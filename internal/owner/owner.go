@@ -14,9 +14,12 @@ package owner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -28,6 +31,31 @@ func (o Owner) String() string {
 		return fmt.Sprintf("user %d", o.UID)
 	}
 	return "user " + o.Name
+}
+
+// ByName is the user with all groups, as after a login.
+func ByName(name string) (Owner, error) {
+	entry, err := user.Lookup(name)
+	if err != nil {
+		return Owner{}, err
+	}
+	uid, err1 := strconv.ParseUint(entry.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(entry.Gid, 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
+		return Owner{}, err
+	}
+	return Lookup(uint32(uid), uint32(gid))
+}
+
+// LoginEnviron is what a login would set, and further variables of this process.
+func (o Owner) LoginEnviron(more []string) []string {
+	env := []string{"HOME=" + o.Home, "USER=" + o.Name, "LOGNAME=" + o.Name, "SHELL=" + o.Shell}
+	for _, name := range append([]string{"PATH", "LANG", "TERM"}, more...) {
+		if value, given := os.LookupEnv(name); given {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
 }
 
 // Nobody is in no group and owns no file: it can open only what everybody can.

@@ -2,6 +2,8 @@ package prove
 
 import (
 	"fmt"
+	"os"
+	"os/user"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +13,19 @@ import (
 type Names struct {
 	Nodes  []string // in the order of their numbers
 	Others []string // the submit host, users
+}
+
+// LocalNames are the names of the nodes, of this host and of the user.
+func LocalNames(nodes []string) Names {
+	n := Names{Nodes: nodes}
+	if host, err := os.Hostname(); err == nil {
+		short, _, _ := strings.Cut(host, ".")
+		n.Others = append(n.Others, host, short)
+	}
+	if me, err := user.Current(); err == nil && me.Username != "root" {
+		n.Others = append(n.Others, me.Username)
+	}
+	return n
 }
 
 // The order matters: a path may contain names, and a MAC address looks like an IPv6 address.
