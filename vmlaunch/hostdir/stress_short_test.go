@@ -1,0 +1,5 @@
+//go:build !soak
+
+package hostdir
+
+const stressOperations = 5_000

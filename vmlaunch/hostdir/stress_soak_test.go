@@ -1,0 +1,5 @@
+//go:build soak
+
+package hostdir
+
+const stressOperations = 10_000_000
