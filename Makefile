@@ -118,6 +118,7 @@ lint: $(LINT)
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags $(TAGS),cluster,soak ./test
 	$(GO) vet -tags $(TAGS),noguests ./vmlaunch
+	$(GO) vet -tags $(TAGS),soak ./vfpool/lease ./vmlaunch/hostdir
 	$(GO) vet -tags $(TAGS),sriov ./test/sriovnode
 	$(LINT) run --build-tags $(TAGS) ./...
 	$(GO) vet -C bench -tags $(TAGS) ./...
@@ -152,7 +153,7 @@ mutants:
 # Tests that take long. The cycles have their own cluster.
 .PHONY: soak soak-cycles
 soak: soak-cycles
-	$(GO) test -tags $(TAGS),soak -count 1 -timeout 2h ./vfpool/lease
+	$(GO) test -tags $(TAGS),soak -count 1 -timeout 2h ./vfpool/lease ./vmlaunch/hostdir
 	$(MAKE) sriov TAGS=$(TAGS),soak
 
 soak-cycles:

@@ -4,6 +4,7 @@ package test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -169,4 +170,20 @@ func TestBadImages(t *testing.T) {
 			alice.must(t, "rm -rf "+dir)
 		})
 	}
+}
+
+// Random operations on the working directory are right in a VM, and a VM that is killed among
+// them leaves nothing on its node.
+func TestVMKilledWhileItWrites(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small, `
+until [ -e fsstress ]; do sleep 0.2; done
+slurm-v-run -Q ./fsstress -operations 500 some
+slurm-v-run -Q ./fsstress -operations 1000000000 many`)
+	output(t, "env", "CGO_ENABLED=0", "go", "build", "-o", j.dir+"/fsstress.new", "./fsstress")
+	root.must(t, "mv "+j.dir+"/fsstress.new "+j.dir+"/fsstress")
+	j.awaitOutput("500 operations by 4 workers, all right")
+	j.eventually("writes", func() bool { return len(strings.Fields(alice.run(t, "ls "+j.dir+"/many/worker*").stdout)) > 20 })
+	j.signal("KILL", "guest=slurmv-.*-vm0,")
+	contains(t, j.ends("FAILED", ""), "vm0", "lost")
 }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 func main() {
@@ -27,6 +28,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
+	syscall.Umask(0o022) // files are made with the modes that the workers remember
 	kinds, err := stress(flag.Arg(0), *also, *workers, *operations, *seed)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "fsstress: %v (seed %d)\n", err, *seed)
