@@ -149,6 +149,8 @@ type Network struct {
 	Peers     string `toml:"peers"`      // addresses of the job's other nodes there; see PeersAny, PeerHost
 	VXLANPort int    `toml:"vxlan_port"` // UDP
 
+	Egress []string `toml:"egress"` // where VMs may connect to outside of the network; see ParseDestination
+
 	// For a bridge that the node has.
 	Bridge    string `toml:"bridge"`
 	Addresses string `toml:"addresses"`
@@ -240,7 +242,7 @@ func Default() Config {
 func defaultNetwork(kind NetworkType) Network {
 	switch kind {
 	case NetworkJob:
-		return Network{Type: kind, Subnet: "172.30.0.0/16", VXLANPort: VXLANPort}
+		return Network{Type: kind, Subnet: "172.30.0.0/16", VXLANPort: VXLANPort, Egress: []string{}}
 	case NetworkBridge:
 		return Network{Type: kind, Addresses: "dhcp"}
 	}

@@ -83,7 +83,7 @@ func TestParse(t *testing.T) {
 		"the default network keeps what is not said": {
 			"[network.default]\nsubnet = \"10.99.0.0/20\"",
 			func(c *Config) {
-				c.Network["default"] = Network{Type: NetworkJob, Subnet: "10.99.0.0/20", VXLANPort: VXLANPort}
+				c.Network["default"] = Network{Type: NetworkJob, Subnet: "10.99.0.0/20", VXLANPort: VXLANPort, Egress: []string{}}
 			},
 		},
 		"the default network may become a bridge": {
@@ -127,20 +127,27 @@ func TestParse(t *testing.T) {
 		"networks inline keep what is not said, too": {
 			`network = {default = {vxlan_port = 4790}, lan = {type = "bridge", bridge = "br0"}}`,
 			func(c *Config) {
-				c.Network["default"] = Network{Type: NetworkJob, Subnet: "172.30.0.0/16", VXLANPort: 4790}
+				c.Network["default"] = Network{Type: NetworkJob, Subnet: "172.30.0.0/16", VXLANPort: 4790, Egress: []string{}}
 				c.Network["lan"] = Network{Type: NetworkBridge, Bridge: "br0", Addresses: "dhcp"}
 			},
 		},
 		"nodes have other names in the underlay": {
 			"[network.default]\npeers = \"%n-ib.site\"",
 			func(c *Config) {
-				c.Network["default"] = Network{Type: NetworkJob, Subnet: "172.30.0.0/16", Peers: "%n-ib.site", VXLANPort: VXLANPort}
+				c.Network["default"] = Network{Type: NetworkJob, Subnet: "172.30.0.0/16", Peers: "%n-ib.site", VXLANPort: VXLANPort, Egress: []string{}}
+			},
+		},
+		"VMs may be let out of their network": {
+			"[network.default]\negress = [\"licences.site:27000-27009\", \"10.1.0.0/16:80\", \"10.2.0.1\", \"any:443\"]",
+			func(c *Config) {
+				c.Network["default"] = Network{Type: NetworkJob, Subnet: "172.30.0.0/16", VXLANPort: VXLANPort,
+					Egress: []string{"licences.site:27000-27009", "10.1.0.0/16:80", "10.2.0.1", "any:443"}}
 			},
 		},
 		"a second network stands beside the default": {
 			"[network.fast]\ntype = \"job\"\nunderlay = \"fd00::/64\"",
 			func(c *Config) {
-				c.Network["fast"] = Network{Type: NetworkJob, Subnet: "172.30.0.0/16", Underlay: "fd00::/64", VXLANPort: VXLANPort}
+				c.Network["fast"] = Network{Type: NetworkJob, Subnet: "172.30.0.0/16", Underlay: "fd00::/64", VXLANPort: VXLANPort, Egress: []string{}}
 			},
 		},
 	}
@@ -242,6 +249,10 @@ func TestParseRefuses(t *testing.T) {
 		"peers that are one host":                         {`network.default.peers = "head"`, `network.default.peers: head is not allowed; write ""`},
 		"peers that are no host names":                    {`network.default.peers = "%n ib"`, `network.default.peers: %n ib is not allowed; write ""`},
 		"peers of a bridge":                               {"[network.b]\ntype = \"bridge\"\nbridge = \"br0\"\npeers = \"any\"", `network.b.peers: has no meaning in a network of type "bridge"; leave it out`},
+		"a way out to no host":                            {`network.default.egress = ["10.1.0.300"]`, `network.default.egress: 10.1.0.300 is not an IPv4 address, an IPv4 network such as 10.1.0.0/16, a host name, or any`},
+		"a way out to a network with bits of a host":      {`network.default.egress = ["10.1.0.1/16"]`, `10.1.0.1/16 is not an IPv4 address`},
+		"a way out to ports the wrong way round":          {`network.default.egress = ["any:9-8"]`, `network.default.egress: 9-8 is not a port such as 443, or ports such as 27000-27009`},
+		"a way out of a network of the site":              {"[network.lan]\ntype = \"bridge\"\nbridge = \"br0\"\negress = [\"any\"]", `network.lan.egress: has no meaning`},
 		"a port of zero":                                  {`network.default.vxlan_port = 0`, `network.default.vxlan_port: 0 is not allowed; use 1 to 65535`},
 		"a bridge of a job's network":                     {`network.default.bridge = "br0"`, `network.default.bridge: has no meaning in a network of type "job"`},
 		"a bridge network without bridge":                 {`network.lan.type = "bridge"`, `network.lan.bridge: "" is not an interface name`},

@@ -189,6 +189,7 @@ func (n Network) validate(key string) error {
 			underlay(key+".underlay", n.Underlay),
 			peers(key+".peers", n.Peers),
 			within(key+".vxlan_port", n.VXLANPort, 1, 65535),
+			egress(key+".egress", n.Egress),
 			meaningless(key+".bridge", n.Bridge, n.Type),
 			meaningless(key+".addresses", n.Addresses, n.Type),
 		)
@@ -200,6 +201,7 @@ func (n Network) validate(key string) error {
 			meaningless(key+".underlay", n.Underlay, n.Type),
 			meaningless(key+".peers", n.Peers, n.Type),
 			meaningless(key+".vxlan_port", n.VXLANPort, n.Type),
+			meaningless(key+".egress", strings.Join(n.Egress, ", "), n.Type),
 		)
 	}
 	return oneOf(key+".type", n.Type, NetworkJob, NetworkBridge)

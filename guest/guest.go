@@ -10,6 +10,7 @@
 //   - setup, hosts, ssh, template, clock, clocksource: one answer line, then the end.
 //   - mount: after an answer, the messages of a FUSE file system: requests of the guest's
 //     kernel, answers of a server on the host.
+//   - egress: after an answer, the packets of the guest's way out of its network.
 //   - program: orders to and events of one program. Its standard streams and
 //     its PMI descriptor are streams of their own, so that a reader who does
 //     not read stalls nobody else, not even signals to the same program.
@@ -42,6 +43,7 @@ const PortName = "org.slurm-v.guest.0"
 const (
 	kindSetup       = "setup"
 	kindMount       = "mount"
+	kindEgress      = "egress"
 	kindHosts       = "hosts"
 	kindSSH         = "ssh"
 	kindTemplate    = "template"

@@ -97,6 +97,10 @@ func (f *fakeMachine) Setup(_ context.Context, s Setup) (Report, error) {
 }
 
 // Mount needs a real machine: see package hostdir.
+func (f *fakeMachine) Egress(context.Context) (io.ReadWriteCloser, error) {
+	return nil, errors.New("the image's kernel has no TUN")
+}
+
 func (f *fakeMachine) Mount(context.Context, Mount) (io.ReadWriteCloser, error) {
 	return nil, ErrNoFUSE
 }

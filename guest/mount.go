@@ -25,13 +25,16 @@ type noFUSE struct{ error }
 
 func (noFUSE) Is(target error) bool { return target == ErrNoFUSE }
 
-// A MountStream carries the FUSE messages of one mounted directory between its server on the
-// host and the guest's kernel.
-type MountStream struct{ st *stream }
+// A PacketStream carries messages between the guest's kernel and a server on the host: those of
+// one mounted directory, or those of a network interface.
+type PacketStream struct {
+	st     *stream
+	length func(head []byte) (int, error)
+}
 
 // Mount makes the guest mount a directory whose server is at the other end of the returned
 // stream. The guest unmounts it when the stream ends.
-func (s *Session) Mount(ctx context.Context, m Mount) (*MountStream, error) {
+func (s *Session) Mount(ctx context.Context, m Mount) (*PacketStream, error) {
 	st, err := s.open(ctx, Header{Kind: kindMount, Mount: &m})
 	if err != nil {
 		return nil, fmt.Errorf("mount %s in the VM: %w", m.Path, err)
@@ -43,14 +46,14 @@ func (s *Session) Mount(ctx context.Context, m Mount) (*MountStream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mount %s in the VM: %w", m.Path, err)
 	}
-	return &MountStream{st}, nil
+	return &PacketStream{st, messageLength}, nil
 }
 
 // Serve passes messages between the guest and server, whose reads and writes are whole
 // messages, until either ends. It closes both.
-func (m *MountStream) Serve(server io.ReadWriteCloser) error {
-	defer m.st.Finish()
-	return passMessages(m.st, server)
+func (p *PacketStream) Serve(server io.ReadWriteCloser) error {
+	defer p.st.Finish()
+	return passMessages(p.st, server, p.length)
 }
 
 // mount mounts a directory and passes messages between the kernel and the stream, until the
@@ -73,13 +76,14 @@ func (s *Server) mount(ctx context.Context, st *stream, m *Mount) {
 		_ = kernel.Close()
 		return
 	}
-	err = passMessages(st, kernel)
+	err = passMessages(st, kernel, messageLength)
 	s.log().Info("a mount has ended", "path", m.Path, "err", err)
 }
 
 // passMessages copies messages between a stream and a device that takes and gives a whole
-// message each time. It returns why it ended.
-func passMessages(st *stream, device io.ReadWriteCloser) error {
+// message each time. length tells a message's length by its first four bytes. passMessages
+// returns why it ended.
+func passMessages(st *stream, device io.ReadWriteCloser, length func([]byte) (int, error)) error {
 	var once sync.Once
 	var cause error
 	end := func(err error) {
@@ -91,7 +95,7 @@ func passMessages(st *stream, device io.ReadWriteCloser) error {
 	}
 	var both sync.WaitGroup
 	both.Go(func() { end(toStream(st, device)) })
-	both.Go(func() { end(fromStream(device, st)) })
+	both.Go(func() { end(fromStream(device, st, length)) })
 	both.Wait()
 	return cause
 }
@@ -109,10 +113,10 @@ func toStream(st *stream, device io.Reader) error {
 	}
 }
 
-func fromStream(device io.Writer, st *stream) error {
+func fromStream(device io.Writer, st *stream, length func([]byte) (int, error)) error {
 	buffer := make([]byte, MaxMessage)
 	for {
-		message, err := readMessage(st, buffer)
+		message, err := readMessage(st, buffer, length)
 		if err != nil {
 			return noEOF(err)
 		}
@@ -123,14 +127,23 @@ func fromStream(device io.Writer, st *stream) error {
 }
 
 // readMessage reads one message into buffer.
-func readMessage(r io.Reader, buffer []byte) ([]byte, error) {
+func readMessage(r io.Reader, buffer []byte, length func([]byte) (int, error)) ([]byte, error) {
 	if _, err := io.ReadFull(r, buffer[:4]); err != nil {
 		return nil, err
 	}
-	length := binary.NativeEndian.Uint32(buffer)
-	if length < minMessage || length > uint32(len(buffer)) {
-		return nil, fmt.Errorf("a FUSE message of %d bytes", length)
+	n, err := length(buffer[:4])
+	if err != nil {
+		return nil, err
 	}
-	_, err := io.ReadFull(r, buffer[4:length])
-	return buffer[:length], err
+	_, err = io.ReadFull(r, buffer[4:n])
+	return buffer[:n], err
+}
+
+// messageLength reads the length of a FUSE message from its first bytes.
+func messageLength(head []byte) (int, error) {
+	length := binary.NativeEndian.Uint32(head)
+	if length < minMessage || length > MaxMessage {
+		return 0, fmt.Errorf("a FUSE message of %d bytes", length)
+	}
+	return int(length), nil
 }

@@ -34,7 +34,7 @@ func TestMessagesThatAreNone(t *testing.T) {
 					t.Error(fault)
 				}
 			}()
-			got, err := readMessage(bytes.NewReader(tt.sent), make([]byte, MaxMessage))
+			got, err := readMessage(bytes.NewReader(tt.sent), make([]byte, MaxMessage), messageLength)
 			switch {
 			case tt.want == "" && (err != nil || !bytes.Equal(got, tt.sent)):
 				t.Errorf("%d of %d bytes, %v", len(got), len(tt.sent), err)

@@ -102,6 +102,8 @@ func (s *Server) stream(ctx context.Context, st *stream) {
 		s.attach(st, h)
 	case kindMount:
 		s.mount(ctx, st, h.Mount)
+	case kindEgress:
+		s.egress(ctx, st)
 	case kindDial:
 		s.dial(ctx, st, h.Port)
 	case kindClock, kindClockSource:

@@ -110,6 +110,10 @@ type Machine interface {
 	// kernel, writes are answers, each a whole message. Close unmounts the directory. Without
 	// FUSE the error matches [ErrNoFUSE].
 	Mount(context.Context, Mount) (io.ReadWriteCloser, error)
+	// Egress makes an interface that leads out of the job's network, with a default route.
+	// Reads from the returned device are the guest's packets, writes are for the guest, each
+	// a whole packet of IPv4. Close removes the interface.
+	Egress(context.Context) (io.ReadWriteCloser, error)
 	SetHosts(context.Context, []Host) error
 	StartSSH(context.Context, SSH) error
 	// Template makes the VM ready to be saved. It waits until the boot is over.

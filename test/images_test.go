@@ -104,3 +104,36 @@ slurm-v-run -n 2 -Q sh -c 'ip -4 -o addr show scope global; getent hosts vm0 vm1
 	}
 	contains(t, out, "10.78.0.")
 }
+
+// listener answers at ports until its standard input ends.
+const listener = `perl -MIO::Select -MIO::Socket::INET -e '
+my @servers = map { IO::Socket::INET->new(LocalPort => $_, Listen => 9, ReuseAddr => 1) or die "port $_: $!" } 7001, 7010, 7011;
+my $all = IO::Select->new(\*STDIN, @servers);
+$| = 1;
+print "listening\n";
+for (;;) {
+	for my $ready ($all->can_read) {
+		exit if $ready == \*STDIN;
+		my $client = $ready->accept;
+		print $client "port ", $ready->sockport, " heard ", scalar <$client>;
+	}
+}'`
+
+// A network of the job's own lets VMs out to where the site allows, and gives them the names
+// that the node knows. A server listens at every port that the VM tries.
+func TestTheWayOutOfTheNetwork(t *testing.T) {
+	t.Parallel()
+	alice.attack(t, "ctl", listener)
+	j := alice.submit(t, small+" --vm-network=out", `
+try() { exec 3<>/dev/tcp/$1/$2 && echo hello >&3 && cat <&3; }
+for port in 7001 7010 7011; do try ctl $port | sed 's/^/node: /'; done
+slurm-v-run -Q bash -c "$(declare -f try)"'
+for port in 7001 7010 7011; do (try ctl $port) 2>&1; done | sed "s/^/VM: /"
+getent hosts ctl
+[ "$(ip route show default | wc -l)" = 1 ] && echo one way out'`)
+	out := j.completes()
+	contains(t, out, "node: port 7001 heard hello", "node: port 7010 heard hello", "node: port 7011 heard hello",
+		"VM: port 7001 heard hello", "VM: port 7011 heard hello", "ctl/7010: Connection refused", "10.77.0.10", "one way out")
+	none := alice.submit(t, small, `slurm-v-run -Q bash -c 'echo >/dev/tcp/10.77.0.10/7001' 2>&1; echo tried`)
+	contains(t, none.completes(), "Network is unreachable", "tried")
+}

@@ -85,6 +85,10 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 	if err != nil {
 		return fmt.Errorf("set up the guest: %w", err)
 	}
+	if err := v.connectOutside(ctx, m); err != nil {
+		v.Log.Warn("a VM reaches nothing outside of the job's network", "vm", m.Plan.Name, "reason", err)
+		report.Warnings = append(report.Warnings, err.Error())
+	}
 	if err := clockChecked(); err != nil {
 		return err
 	}

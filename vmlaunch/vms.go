@@ -13,6 +13,7 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch/egress"
 	"github.com/slurm-v/slurm-v/vmlaunch/hostdir"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
@@ -34,6 +35,7 @@ type VMs struct {
 	warmer   *warmer
 
 	directories []*hostdir.Server // of the node, in the order of the request's mounts
+	egress      *egress.Server    // nil where the site gives VMs no way out of their network
 
 	userData []byte        // for cloud-init, the same in every VM
 	up       time.Duration // when all VMs of this node were up, on the record's clock
@@ -54,6 +56,7 @@ func (v *VMs) close() {
 	v.Close()
 	v.shared.close()
 	v.closeDirectories()
+	v.closeEgress()
 }
 
 // Serve answers on the job's socket until the step ends: until a stop request, or until ctx

@@ -77,6 +77,9 @@ type = "bridge"
 bridge = "br-site"
 addresses = "dhcp"
 
+[network.out]
+egress = ["ctl:7001-7009", "$lan.0/24:7011"]
+
 [ivshmem]
 huge_page = "2M" # of which the machine has none unless somebody has reserved some
 

@@ -60,6 +60,7 @@ var all = slices.Concat(
 	portMutants,
 	reclaimMutants,
 	directoryMutants,
+	egressMutants,
 	clusterMutants,
 )
 

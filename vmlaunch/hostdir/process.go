@@ -2,7 +2,6 @@ package hostdir
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -56,7 +55,7 @@ func run(text string) error {
 		return err
 	}
 	for {
-		conn, err := nextConnection()
+		conn, err := owner.NextConnection(controlFD)
 		if err != nil || conn < 0 {
 			return err
 		}
@@ -94,22 +93,4 @@ func (o orders) become() error {
 		return fmt.Errorf("become user %d: %w", o.UID, err)
 	}
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-}
-
-// nextConnection returns the socket of one more VM, -1 if no more will come.
-func nextConnection() (int, error) {
-	answer, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
-	var n, length int
-	err := error(unix.EINTR)
-	for err == unix.EINTR { //nolint:errorlint // an error number
-		n, length, _, _, err = unix.Recvmsg(controlFD, answer, rights, unix.MSG_CMSG_CLOEXEC)
-	}
-	if err != nil || n == 0 {
-		return -1, err
-	}
-	fd, err := owner.Passed(rights[:length])
-	if err == nil && fd < 0 {
-		err = errors.New("the agent sent no connection")
-	}
-	return fd, err
 }

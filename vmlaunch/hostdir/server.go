@@ -9,8 +9,6 @@ import (
 	"os"
 	"os/exec"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
@@ -63,15 +61,11 @@ func start(ctx context.Context, o owner.Owner, d Directory) (*Server, error) {
 
 // Connect returns the server's end for one VM. Its reads and writes are whole messages.
 func (s *Server) Connect() (io.ReadWriteCloser, error) {
-	ours, theirs, err := owner.SocketPair("directory")
+	conn, err := owner.HandOver(s.control, "directory")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reach the server of a directory: %w", err)
 	}
-	defer theirs.Close()
-	if err := unix.Sendmsg(int(s.control.Fd()), []byte{0}, unix.UnixRights(int(theirs.Fd())), nil, 0); err != nil {
-		return nil, errors.Join(fmt.Errorf("reach the server of a directory: %w", err), ours.Close())
-	}
-	return ours, nil
+	return conn, nil
 }
 
 // Close ends the server.
