@@ -174,15 +174,21 @@ bench-scale: packages
 test: packages
 	scripts/test
 
-# The scenarios alone: `scripts/release 13 -- make scenarios`.
+# The scenarios alone, all of them or some: `scripts/release 13 -- make scenarios RUN='^TestArray$'`.
 .PHONY: scenarios
 scenarios: packages
-	scripts/test scenarios
+	scripts/test scenarios $(if $(RUN),'$(RUN)')
 
-# What docs/support.md says of other releases of Debian.
+# What docs/support.md says of Slurm's and Debian's other releases, and of cgroup v2. It takes hours.
+MAIN_SCENARIOS := ^(TestNormalEnd|TestCancel|TestTimeLimit|TestBatchJobOfTwoUsersAtOnce|TestSalloc|TestArray|TestVMsHaveVFs|TestSharedMemoryIsTheJobsAlone|TestWarmClonesAreDifferentMachines|TestSacctReportsTheTimeOfVMs|TestStreamsBehaveAsWithSrun|TestMountsAndDiskSize|TestTheWayOutOfTheNetwork|TestSlurmv$$)
 .PHONY: test-matrix
 test-matrix:
 	scripts/release 13 -- make scenarios
+	test/cgroup2
+	scripts/release 13 -- test/cgroup2
+	scripts/release testing -- make demo
+	scripts/release testing -- make scenarios RUN='$(MAIN_SCENARIOS)'
+	scripts/release 12 --fresh -- sh -c 'make demo && scripts/cluster down'
 	scripts/release 13 --fresh -- sh -c 'make demo && scripts/cluster down'
 	test/packages 12
 	test/packages 13
