@@ -246,7 +246,7 @@ func (w *worker) absent(name string) error {
 		return errNothing
 	}
 	if _, err := os.Lstat(w.path(name)); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s should not be there: %v", name, err)
+		return errors.Join(fmt.Errorf("%s should not be there", name), err)
 	}
 	return nil
 }
@@ -387,10 +387,11 @@ func (w *worker) checkAll(dir string) error {
 
 func checkWhole(path string, f *file) error {
 	if f.to != "" {
-		if to, err := os.Readlink(path); err != nil || to != f.to {
-			return fmt.Errorf("%s points to %q (%v), not %q", path, to, err, f.to)
+		to, err := os.Readlink(path)
+		if err == nil && to != f.to {
+			err = fmt.Errorf("%s points to %q, not %q", path, to, f.to)
 		}
-		return nil
+		return err
 	}
 	got, err := os.ReadFile(path)
 	if err != nil {

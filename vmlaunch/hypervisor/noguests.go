@@ -9,6 +9,7 @@ package hypervisor
 
 import (
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"net"
@@ -48,6 +49,11 @@ func (noMachine) Setup(context.Context, guest.Setup) (guest.Report, error) {
 func (noMachine) Mount(context.Context, guest.Mount) (io.ReadWriteCloser, error) {
 	return nil, guest.ErrNoFUSE
 }
+
+func (noMachine) Egress(context.Context) (io.ReadWriteCloser, error) {
+	return nil, errors.New("no guest has a way out")
+}
+
 func (noMachine) SetHosts(context.Context, []guest.Host) error { return nil }
 
 func (noMachine) StartSSH(context.Context, guest.SSH) error { return nil }
