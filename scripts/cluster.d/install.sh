@@ -78,6 +78,7 @@ bridge = "br-site"
 addresses = "dhcp"
 
 [network.out]
+type = "job"
 egress = ["ctl:7001-7009", "$lan.0/24:7011"]
 
 [ivshmem]
