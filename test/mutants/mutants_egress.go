@@ -20,6 +20,15 @@ var egressMutants = []Mutant{
 		Test:    "TestOnlyWhatTheSiteAllows",
 	},
 	{
+		Name:    "connections-of-a-vm-are-bounded",
+		Defence: "A VM takes no more of the node's ports and descriptors than there are for it.",
+		File:    "vmlaunch/egress/packets.go",
+		Old:     "\tdefault:\n\t\treturn false\n",
+		New:     "\tdefault:\n\t\tgo func() { w.slots <- struct{}{} }()\n\t\treturn true\n",
+		Package: "vmlaunch/egress",
+		Test:    "TestConnectionsAreBounded",
+	},
+	{
 		Name:    "vms-connect-as-the-owner",
 		Defence: "The process that connects VMs with the site has the rights of the job's owner.",
 		File:    "vmlaunch/egress/server.go",

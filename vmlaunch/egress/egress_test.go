@@ -34,6 +34,7 @@ import (
 type lab struct {
 	*testing.T
 	*stack.Stack
+	way *way
 
 	mu   sync.Mutex
 	seen []string // where the node has connected to
@@ -64,6 +65,7 @@ func newLab(t *testing.T, to net.Addr, allowed ...string) *lab {
 		return nil, errors.New("no such host")
 	}
 	w := newWay(n, destinationsOf(t, allowed...))
+	l.way = w
 	w.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		l.mu.Lock()
 		l.seen = append(l.seen, network+" "+address)
@@ -210,6 +212,31 @@ func TestOnlyWhatTheSiteAllows(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A VM has so many connections at once, and more when one of them has ended.
+func TestConnectionsAreBounded(t *testing.T) {
+	l := newLab(t, echo(t), "any")
+	l.way.slots = make(chan struct{}, 1)
+	first, err := l.tcp("10.1.0.1:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := l.tcp("10.1.0.1:80"); err == nil {
+		second.Close()
+		t.Error("there are two connections")
+	}
+	first.Close()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		third, err := l.tcp("10.1.0.1:80")
+		if err == nil {
+			third.Close()
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ const (
 	connections    = 1024             // of a VM at once
 	dialPatience   = 30 * time.Second // as long as a server may take to answer
 	silentDatagram = 2 * time.Minute  // ends an exchange of datagrams
+	silentResolver = 10 * time.Second // ends the questions of a socket
 )
 
 // A way is the way out of one VM. Its stack takes every address for its own and so ends all
@@ -36,7 +37,7 @@ const (
 type way struct {
 	names   *names
 	allowed destinations
-	slots   chan struct{} // as many as connections may be
+	slots   chan struct{} // has one for each connection that there is
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -61,7 +62,8 @@ func (w *way) serve(conn io.ReadWriteCloser) error {
 	receive(conn, link)
 	cancel()
 	s.Close()
-	return conn.Close()
+	_ = conn.Close()
+	return nil
 }
 
 // stack makes the stack that ends the guest's connections.
@@ -123,35 +125,38 @@ func to(id stack.TransportEndpointID) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4(id.LocalAddress.As4()), id.LocalPort)
 }
 
-// connect connects the node with a destination that is allowed. The caller must call done.
-func (w *way) connect(ctx context.Context, network string, to netip.AddrPort) (conn net.Conn, done func(), err error) {
+// take reports whether the VM may have one more connection. Each ends with give.
+func (w *way) take() bool {
 	select {
 	case w.slots <- struct{}{}:
+		return true
 	default:
-		return nil, nil, errors.New("too many connections")
+		return false
 	}
-	done = func() { <-w.slots }
+}
+
+func (w *way) give() { <-w.slots }
+
+// connect connects the node with a destination, if that is allowed.
+func (w *way) connect(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
 	if !w.allowed.allow(ctx, to, w.names) {
-		err = fmt.Errorf("%v is not allowed", to)
+		return nil, fmt.Errorf("%v is not allowed", to)
 	}
-	if err == nil {
-		conn, err = w.dial(ctx, network, to.String())
-	}
-	if err != nil {
-		done()
-		return nil, nil, err
-	}
-	return conn, done, nil
+	return w.dial(ctx, network, to.String())
 }
 
 // stream carries a TCP connection. What is not allowed, or does not answer, is refused.
 func (w *way) stream(ctx context.Context, r *tcp.ForwarderRequest) {
-	outside, done, err := w.connect(ctx, "tcp4", to(r.ID()))
+	if !w.take() {
+		r.Complete(true)
+		return
+	}
+	defer w.give()
+	outside, err := w.connect(ctx, "tcp4", to(r.ID()))
 	if err != nil {
 		r.Complete(true)
 		return
 	}
-	defer done()
 	defer outside.Close()
 	var queue waiter.Queue
 	ep, failed := r.CreateEndpoint(&queue)
@@ -190,31 +195,38 @@ func copyTo(to, from halfCloser) {
 }
 
 // datagrams carries what a socket of the guest exchanges with one destination, or answers
-// questions for names. It must not wait.
+// questions for names. It must not wait. If it returns false, the guest's socket gets an error.
 func (w *way) datagrams(ctx context.Context, r *udp.ForwarderRequest) bool {
+	if !w.take() {
+		return false
+	}
 	var queue waiter.Queue
 	ep, err := r.CreateEndpoint(&queue)
 	if err != nil {
+		w.give()
 		return false
 	}
-	inside := gonet.NewUDPConn(&queue, ep)
 	go func() {
-		defer inside.Close()
-		defer context.AfterFunc(ctx, func() { _ = inside.Close() })()
-		to := to(r.ID())
-		if to == netip.AddrPortFrom(guest.EgressGateway, 53) {
-			w.answerNames(ctx, inside)
-			return
-		}
-		outside, done, err := w.connect(ctx, "udp4", to)
-		if err != nil {
-			return
-		}
-		defer done()
-		defer outside.Close()
-		exchange(inside, outside)
+		defer w.give()
+		w.serveDatagrams(ctx, gonet.NewUDPConn(&queue, ep), to(r.ID()))
 	}()
 	return true
+}
+
+// serveDatagrams closes inside.
+func (w *way) serveDatagrams(ctx context.Context, inside net.Conn, to netip.AddrPort) {
+	defer inside.Close()
+	defer context.AfterFunc(ctx, func() { _ = inside.Close() })()
+	if to == netip.AddrPortFrom(guest.EgressGateway, 53) {
+		w.answerNames(ctx, inside)
+		return
+	}
+	outside, err := w.connect(ctx, "udp4", to)
+	if err != nil {
+		return
+	}
+	defer outside.Close()
+	exchange(inside, outside)
 }
 
 // exchange copies datagrams both ways until nobody has sent one for some time.
@@ -246,7 +258,7 @@ func copyDatagrams(to, from net.Conn) {
 func (w *way) answerNames(ctx context.Context, inside net.Conn) {
 	query := make([]byte, 1500)
 	for {
-		_ = inside.SetReadDeadline(time.Now().Add(silentDatagram))
+		_ = inside.SetReadDeadline(time.Now().Add(silentResolver))
 		n, err := inside.Read(query)
 		if err != nil {
 			return
