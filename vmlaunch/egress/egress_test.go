@@ -34,7 +34,6 @@ import (
 type lab struct {
 	*testing.T
 	*stack.Stack
-	way *way
 
 	mu   sync.Mutex
 	seen []string // where the node has connected to
@@ -56,6 +55,12 @@ func destinationsOf(t *testing.T, texts ...string) (all destinations) {
 // given address of this machine.
 func newLab(t *testing.T, to net.Addr, allowed ...string) *lab {
 	t.Helper()
+	return newNarrowLab(t, connections, to, allowed...)
+}
+
+// newNarrowLab is a lab with so many connections.
+func newNarrowLab(t *testing.T, slots int, to net.Addr, allowed ...string) *lab {
+	t.Helper()
 	l := &lab{T: t}
 	n := newNames()
 	n.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -65,7 +70,7 @@ func newLab(t *testing.T, to net.Addr, allowed ...string) *lab {
 		return nil, errors.New("no such host")
 	}
 	w := newWay(n, destinationsOf(t, allowed...))
-	l.way = w
+	w.slots = make(chan struct{}, slots)
 	w.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		l.mu.Lock()
 		l.seen = append(l.seen, network+" "+address)
@@ -217,8 +222,7 @@ func TestOnlyWhatTheSiteAllows(t *testing.T) {
 
 // A VM has so many connections at once, and more when one of them has ended.
 func TestConnectionsAreBounded(t *testing.T) {
-	l := newLab(t, echo(t), "any")
-	l.way.slots = make(chan struct{}, 1)
+	l := newNarrowLab(t, 1, echo(t), "any")
 	first, err := l.tcp("10.1.0.1:80")
 	if err != nil {
 		t.Fatal(err)
