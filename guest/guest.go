@@ -139,6 +139,7 @@ type order struct {
 type event struct {
 	Program string `json:"program,omitempty"` // the program is accepted; its streams are opened with this id
 	Started bool   `json:"started,omitempty"`
+	MPI     string `json:"mpi,omitempty"`  // the MPI library that the program uses, such as libmpi.so.40
 	Exit    *Exit  `json:"exit,omitempty"` // the program has ended and all its output was sent
 	Gone    bool   `json:"gone,omitempty"` // nothing of the program is left in the VM
 	Error   string `json:"error,omitempty"`

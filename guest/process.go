@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -24,6 +25,8 @@ type Process struct {
 	session *Session
 	control *stream
 	streams []*stream
+
+	mpi atomic.Value // a string, see MPI
 
 	exited chan struct{} // closed when exit or err is set
 	exit   *Exit
@@ -67,6 +70,8 @@ func (s *Session) start(ctx context.Context, cmd Command) (_ *Process, err error
 		return nil, err
 	} else if !started.Started {
 		return nil, errors.New("the guest does not say that it runs")
+	} else {
+		p.uses(started.MPI)
 	}
 	go p.follow()
 	return p, nil
@@ -124,6 +129,7 @@ func (p *Process) follow() {
 		var e event
 		err := p.control.readJSON(&e, maxAnswer)
 		p.gone = p.gone || e.Gone
+		p.uses(e.MPI)
 		if !settled {
 			settled = p.settle(e, err)
 		}
@@ -132,6 +138,20 @@ func (p *Process) follow() {
 			return
 		}
 	}
+}
+
+// uses notes which MPI library the guest has found.
+func (p *Process) uses(library string) {
+	if library != "" {
+		p.mpi.Store(printable(library))
+	}
+}
+
+// MPI returns the name of the MPI library that the program uses, such as libmpi.so.40; "" if
+// the guest has found none. The guest looks only if the program has PMI.
+func (p *Process) MPI() string {
+	library, _ := p.mpi.Load().(string)
+	return library
 }
 
 // settle sets the program's exit or error from an event. It reports whether the event

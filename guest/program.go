@@ -145,10 +145,13 @@ func (p *program) closeStreams() {
 // attend tells the host when the program runs, and when it has ended and its output is
 // sent. Meanwhile it obeys orders. When no more orders can come, it kills the program.
 func (p *program) attend(orders <-chan order) {
-	exited := make(chan Exit, 1)
+	exited, ended := make(chan Exit, 1), make(chan struct{})
 	go func() {
-		p.launch()
-		_ = writeLine(p.control, event{Started: true})
+		library := p.launch()
+		_ = writeLine(p.control, event{Started: true, MPI: library})
+		if library == "" && p.cmd.PMI && p.group != nil {
+			go p.watchLibrary(ended)
+		}
 		exited <- p.reap()
 	}()
 	for done := false; ; {
@@ -159,14 +162,23 @@ func (p *program) attend(orders <-chan order) {
 				p.giveUp()
 				if !done {
 					<-exited
+					close(ended)
 				}
 				return
 			}
 			p.obey(o)
 		case exit := <-exited:
 			done = true
+			close(ended)
 			_ = writeLine(p.control, event{Exit: &exit})
 		}
+	}
+}
+
+// watchLibrary tells the host if the program loads an MPI library later, as Python does.
+func (p *program) watchLibrary(ended <-chan struct{}) {
+	if library := awaitLibrary(p.group, ended); library != "" {
+		_ = writeLine(p.control, event{MPI: library})
 	}
 }
 

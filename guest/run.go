@@ -127,6 +127,9 @@ func (l *startup) execute() int {
 	// Whatever started the agent may have ignored these two. Go catches all others anyway.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT)
 	path, err := lookPath(cmd.Args[0], env)
+	if err == nil && cmd.PMI {
+		tellLibrary(path)
+	}
 	if err == nil {
 		err = syscall.Exec(path, cmd.Args, env)
 	}

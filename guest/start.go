@@ -92,15 +92,16 @@ func (p *program) connect(theirs *ends) (err error) {
 }
 
 // launch tells the child which program to become, and returns when it has become the
-// program or failed. The command is sent over a socket and not as the child's own arguments
-// and environment, because the child is root at first.
-func (p *program) launch() {
+// program or failed, with the MPI library that the program is linked with, if any. The
+// command is sent over a socket and not as the child's own arguments and environment,
+// because the child is root at first.
+func (p *program) launch() (library string) {
 	l := startup{Command: *p.cmd}
 	if p.group != nil {
 		l.Procs = p.group.procs()
 	}
 	_ = writeLine(p.launching, l)
-	_, _ = io.Copy(io.Discard, p.launching)
+	return readLibrary(p.launching)
 }
 
 // stdio makes a pipe for each of the program's standard streams.

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/slurm-v/slurm-v/internal/filetest"
 )
 
 // hello puts the example into u's home and returns the commands that build and run it
@@ -62,5 +64,27 @@ func TestSalloc(t *testing.T) {
 	}
 	if !strings.Contains(o.stderr, "ready in") {
 		t.Errorf("no word about the VMs being ready:\n%s", o.stderr)
+	}
+}
+
+// An MPI library that Slurm's PMI does not start makes a world of one of each rank, and every
+// one would end well with a wrong result.
+func TestWrongStart(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small+" --vcpu-per-vm=2", `
+until [ -e ready ]; do sleep 0.2; done
+slurm-v-run -Q -n 2 ./program; echo "alone: $?"
+slurm-v-run -Q -n 2 sh -c './program "" 2; :'; echo "by a shell: $?"
+slurm-v-run -Q -n 2 ./program asks; echo "asks: $?"
+slurm-v-run -Q -n 2 --mpi=none ./program; echo "meant: $?"
+slurm-v-run -Q -n 1 ./program; echo "one: $?"
+slurm-v-run -Q -n 2 hostname; echo "no MPI: $?"`)
+	filetest.MPIProgram(t, j.dir, "libmpi.so.40")
+	alice.must(t, "touch "+j.dir+"/ready")
+	out := j.completes()
+	contains(t, out, "alone: 1\n", "by a shell: 1\n", "asks: 0\n", "meant: 0\n", "one: 0\n", "no MPI: 0\n",
+		"slurm-v: wrong start: the program uses libmpi.so.40")
+	if n := strings.Count(out, "wrong start"); n != 4 {
+		t.Errorf("%d tasks say that they were started wrongly, want those of two runs:\n%s", n, out)
 	}
 }

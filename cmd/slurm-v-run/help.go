@@ -24,6 +24,9 @@ OPTIONS
                                      ssh
     --no-wait                        if the job has IVShmem devices and all are
                                      claimed, fail instead of waiting
+    --mpi=none                       the tasks are not ranks of one MPI program;
+                                     else a run whose MPI library does not find
+                                     Slurm's PMI fails
     -Q, --quiet                      say nothing while the VMs start, or while
                                      waiting for a device
     -h, --help                       show this text

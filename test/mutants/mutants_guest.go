@@ -173,4 +173,13 @@ var guestMutants = []Mutant{
 		Package: "internal/pmi",
 		Test:    "TestReaderRefuses/a_line_without_end",
 	},
+	{
+		Name:    "a-wrong-start-fails",
+		Defence: "Ranks of an MPI library that does not find the others do not end as if all was well.",
+		File:    "vmstep/relay/relay.go",
+		Old:     "if sentence == \"\" || exit != (guest.Exit{}) {",
+		New:     "if true {",
+		Package: "vmstep/relay",
+		Test:    "TestWrongStart",
+	},
 }

@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -45,13 +47,15 @@ func (t *Task) Run(p *guest.Process) (guest.Exit, error) {
 	defer close(done)
 	go t.feed(p)
 	go t.pass(p, done)
-	broken := t.talk(p)
+	alone, broken := t.talk(p)
+	go t.warn(p, alone, done)
 	var output sync.WaitGroup
 	output.Go(func() { drain(t.Stdout, p.Stdout) })
 	output.Go(func() { drain(t.Stderr, p.Stderr) })
 	exit, err := p.Wait()
 	output.Wait()
 	t.explain(exit, broken)
+	exit = t.judge(exit, p, alone)
 	waitAtMost(confirmation, func() { _ = p.Close() })
 	return exit, err
 }
@@ -86,22 +90,87 @@ func (t *Task) pass(p *guest.Process, done <-chan struct{}) {
 	}
 }
 
-// talk connects the program to Slurm's PMI server. The channel gets the error if the
-// conversation breaks.
-func (t *Task) talk(p *guest.Process) <-chan error {
-	broken := make(chan error, 1)
+// talk connects the program to Slurm's PMI server. alone reports whether the program could
+// have spoken to the server and has not. The channel gets the error if the conversation
+// breaks.
+func (t *Task) talk(p *guest.Process) (alone func() bool, broken chan error) {
+	broken = make(chan error, 1)
 	if t.PMI == nil || p.PMI == nil {
-		return broken
+		return func() bool { return false }, broken
 	}
+	server := &listener{ReadWriter: t.PMI}
 	go func() {
-		err := pmi.Relay(t.PMI, p.PMI, t.Rank)
+		err := pmi.Relay(server, p.PMI, t.Rank)
 		_ = p.PMI.Close()
 		_ = t.PMI.Close()
 		if err != nil && !errors.Is(err, guest.ErrLost) {
 			broken <- err
 		}
 	}()
-	return broken
+	return func() bool { return !server.heard.Load() }, broken
+}
+
+// A listener is a PMI server that knows whether the program has spoken to it.
+type listener struct {
+	io.ReadWriter
+	heard atomic.Bool
+}
+
+func (l *listener) Write(message []byte) (int, error) {
+	l.heard.Store(true)
+	return l.ReadWriter.Write(message)
+}
+
+// wrongStart is the sentence about a program that uses an MPI library and is one of several
+// tasks, but knows nothing of the others; "" if it is none.
+func (t *Task) wrongStart(p *guest.Process, alone func() bool) string {
+	library := p.MPI()
+	if t.Rank.Ranks < 2 || library == "" || !alone() {
+		return ""
+	}
+	return fmt.Sprintf("the program uses %s and has not asked Slurm's PMI for the other tasks, %d in number: each computes alone. %s (if that is meant: --mpi=none)",
+		library, t.Rank.Ranks-1, rightStart(library))
+}
+
+// rightStart says how programs with that MPI library are started. Open MPI has counted its
+// library from 20 on since version 2.0; libraries with MPICH's binary interface are libmpi.so.12.
+func rightStart(library string) string {
+	if strings.HasPrefix(library, "libmpi.so.") && library != "libmpi.so.12" {
+		return "Open MPI starts with: slurm-v-run --launcher=ssh mpirun …"
+	}
+	return "This library was not built for PMI-1 or PMI-2 of Slurm; start it with: slurm-v-run --launcher=ssh mpirun …"
+}
+
+// initPatience is how long a program may compute before its MPI speaks.
+const initPatience = 30 * time.Second
+
+// warn warns of a wrong start while the program runs. It ends nothing, because a program may
+// read its input before it starts MPI.
+func (t *Task) warn(p *guest.Process, alone func() bool, done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case <-time.After(initPatience):
+		}
+		if !alone() {
+			return
+		}
+		if sentence := t.wrongStart(p, alone); sentence != "" {
+			fmt.Fprintln(t.Stderr, "slurm-v: warning:", sentence)
+			return
+		}
+	}
+}
+
+// judge makes a program fail that has ended well although it was started wrongly.
+func (t *Task) judge(exit guest.Exit, p *guest.Process, alone func() bool) guest.Exit {
+	sentence := t.wrongStart(p, alone)
+	if sentence == "" || exit != (guest.Exit{}) {
+		return exit
+	}
+	fmt.Fprintln(t.Stderr, "slurm-v: wrong start:", sentence)
+	return guest.Exit{Code: 1}
 }
 
 // explain prints why the PMI conversation broke, if the program failed too: MPI itself

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/internal/filetest"
 	"github.com/slurm-v/slurm-v/internal/pmi"
 )
 
@@ -84,8 +85,13 @@ func newVM(t *testing.T) vm {
 // start starts a shell script in the VM.
 func (v vm) start(t *testing.T, script string, withPMI bool) *guest.Process {
 	t.Helper()
+	return v.startProgram(t, withPMI, "/bin/bash", "-c", script)
+}
+
+func (v vm) startProgram(t *testing.T, withPMI bool, args ...string) *guest.Process {
+	t.Helper()
 	p, err := v.relay.Start(context.Background(), guest.Command{
-		Args: []string{"/bin/bash", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/",
+		Args: args, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/",
 		UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Umask: 0o22, PMI: withPMI,
 	})
 	if err != nil {
@@ -213,5 +219,41 @@ func TestPMIPassesThroughAndNamesVMs(t *testing.T) {
 	want := "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\ncmd=get_result rc=0 value=(vector,(0,4,2))\n"
 	if stdout.String() != want || exit != (guest.Exit{}) || err != nil {
 		t.Errorf("exit = %v, %v\nstdout = %q\nwant     %q\nstderr = %q", exit, err, stdout.String(), want, stderr.String())
+	}
+}
+
+// A rank of an MPI program that asks nobody for the other ranks computes alone, and must not
+// end as if all was well.
+func TestWrongStart(t *testing.T) {
+	openMPI, mpich := t.TempDir(), t.TempDir()
+	alone := filetest.MPIProgram(t, openMPI, "libmpi.so.40")
+	other := filetest.MPIProgram(t, mpich, "libmpich.so.12")
+	tests := map[string]struct {
+		args  []string
+		ranks int
+		exit  guest.Exit
+		want  string // in what it says; "" if it says nothing
+	}{
+		"Open MPI, alone":           {[]string{alone}, 2, guest.Exit{Code: 1}, "uses libmpi.so.40 and has not asked Slurm's PMI for the other tasks, 1 in number: each computes alone. Open MPI starts with: slurm-v-run --launcher=ssh mpirun"},
+		"MPICH without Slurm's PMI": {[]string{other}, 8, guest.Exit{Code: 1}, "libmpich.so.12 and has not asked Slurm's PMI for the other tasks, 7 in number: each computes alone. This library was not built for PMI-1 or PMI-2"},
+		"MPICH with Slurm's PMI":    {[]string{other, "asks"}, 2, guest.Exit{}, ""},
+		"one task":                  {[]string{alone}, 1, guest.Exit{}, ""},
+		"no MPI":                    {[]string{"/bin/echo", "hello"}, 2, guest.Exit{}, ""},
+		"its own code is kept":      {[]string{alone, "", "", "7"}, 2, guest.Exit{Code: 7}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			server, ours := wire(t)
+			go talkPMI(server)
+			var stdout, stderr bytes.Buffer
+			task := Task{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, PMI: ours, Rank: pmi.Layout{Ranks: tt.ranks, VMsPerNode: 1}}
+			exit, err := task.Run(newVM(t).startProgram(t, true, tt.args...))
+			if exit != tt.exit || err != nil {
+				t.Errorf("exit = %v, %v, want %v", exit, err, tt.exit)
+			}
+			if said := stderr.String(); !strings.Contains(said, tt.want) || (said != "") != (tt.want != "") {
+				t.Errorf("it says %q, want %q", said, tt.want)
+			}
+		})
 	}
 }

@@ -1,0 +1,66 @@
+package guest
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/slurm-v/slurm-v/internal/filetest"
+)
+
+func TestLibraryOfAProgram(t *testing.T) {
+	dir := filetest.PassableDir(t)
+	program := filetest.MPIProgram(t, dir, "libmpi.so.40")
+	filetest.Write(t, filepath.Join(dir, "script"), "#!/bin/sh\n")
+	filetest.Write(t, filepath.Join(dir, "garbage"), "\x7fELF but not really")
+	for path, want := range map[string]string{program: "libmpi.so.40", "/bin/sh": "", dir + "/script": "", dir + "/garbage": "", dir + "/none": ""} {
+		if got := libraryOf(path); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestLibraryThatIsMapped(t *testing.T) {
+	program := exec.CommandContext(t.Context(), filetest.MPIProgram(t, t.TempDir(), "libmpich.so.12"), "", "100")
+	out, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = program.Process.Kill(); _ = program.Wait() }()
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if got := mappedBy(program.Process.Pid); got != "libmpich.so.12" {
+		t.Errorf("%q is mapped", got)
+	}
+	if got := mappedBy(os.Getpid()); got != "" {
+		t.Errorf("this test has mapped %s", got)
+	}
+}
+
+// The host hears of the library only if the program has PMI.
+func TestHostHearsOfTheLibrary(t *testing.T) {
+	dir := filetest.PassableDir(t)
+	program := filetest.MPIProgram(t, dir, "libmpi.so.40")
+	v := startVM(t)
+	for _, withPMI := range []bool{true, false} {
+		cmd := shell("")
+		cmd.Args, cmd.Dir, cmd.PMI = Strings{program}, dir, withPMI
+		p, err := v.Start(t.Context(), cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Wait(); err != nil {
+			t.Error(err)
+		}
+		if got, want := p.MPI(), map[bool]string{true: "libmpi.so.40"}[withPMI]; got != want {
+			t.Errorf("with PMI %v: %q, want %q", withPMI, got, want)
+		}
+		_ = p.Close()
+	}
+}
