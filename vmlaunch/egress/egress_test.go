@@ -36,7 +36,7 @@ type lab struct {
 	*stack.Stack
 
 	mu   sync.Mutex
-	seen []string // where the node has connected to
+	seen []string // see connected
 }
 
 func destinationsOf(t *testing.T, texts ...string) (all destinations) {
@@ -125,6 +125,13 @@ func pair(t *testing.T) (near, far *os.File) {
 	return os.NewFile(uintptr(fds[0]), "server"), os.NewFile(uintptr(fds[1]), "VM")
 }
 
+// connected returns where the node has connected to.
+func (l *lab) connected() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.seen)
+}
+
 // tcp connects as a program in the guest does.
 func (l *lab) tcp(to string) (*gonet.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(l.Context(), 10*time.Second)
@@ -174,8 +181,8 @@ func TestAStreamIsCarried(t *testing.T) {
 	if err != nil || string(got) != sent {
 		t.Errorf("%d of %d bytes came back, %v", len(got), len(sent), err)
 	}
-	if want := []string{"tcp4 10.1.2.3:80"}; !slices.Equal(l.seen, want) {
-		t.Errorf("the node connected to %v, want %v", l.seen, want)
+	if want := []string{"tcp4 10.1.2.3:80"}; !slices.Equal(l.connected(), want) {
+		t.Errorf("the node connected to %v, want %v", l.connected(), want)
 	}
 }
 
@@ -277,8 +284,8 @@ func TestDatagramsAndNames(t *testing.T) {
 	if got := ask("10.1.0.1:123", "time?", 10*time.Second); got != "heard time?" {
 		t.Errorf("allowed: %q", got)
 	}
-	if got := ask("10.1.0.1:124", "time?", 300*time.Millisecond); got != "" || len(l.seen) != 1 {
-		t.Errorf("not allowed: %q, and the node connected to %v", got, l.seen)
+	if got := ask("10.1.0.1:124", "time?", 300*time.Millisecond); got != "" || len(l.connected()) != 1 {
+		t.Errorf("not allowed: %q, and the node connected to %v", got, l.connected())
 	}
 
 	resolver := net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
