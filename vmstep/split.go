@@ -1,6 +1,7 @@
 package vmstep
 
 import (
+	_ "embed" // listmpi.sh
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ type CommandLine struct {
 	Distribution string // "block" or "cyclic"
 	Launcher     string // "srun" or "ssh"
 	Start        bool   // only start the VMs
+	ListMPI      bool   // run a program that lists the image's MPI libraries
 	NoWait       bool   // fail if the run would have to wait for an IVShmem device
 	Help         bool
 	Version      bool
@@ -47,6 +49,7 @@ var own = map[string]slurm.Argument{
 	"vm-distribution": slurm.RequiredValue,
 	"launcher":        slurm.RequiredValue,
 	"start":           slurm.NoValue,
+	"list-mpi":        slurm.NoValue,
 	"no-wait":         slurm.NoValue,
 	"help":            slurm.NoValue,
 	"version":         slurm.NoValue,
@@ -70,8 +73,19 @@ func Split(words []string, help func() string) (CommandLine, error) {
 		rest = rest[1:]
 	}
 	c.Program = rest
-	return c, c.check()
+	if err := c.check(); err != nil {
+		return c, err
+	}
+	if c.ListMPI {
+		c.Program, c.Srun = []string{"sh", "-c", listMPI}, append(c.Srun, "--nodes=1", "--ntasks=1", "--job-name=list-mpi")
+	}
+	return c, nil
 }
+
+// listMPI is a shell script that prints which MPI libraries the image has.
+//
+//go:embed listmpi.sh
+var listMPI string
 
 // take sets an option of slurm-v-run, and passes any other option's words on to srun.
 func (c *CommandLine) take(o slurm.Option) error {
@@ -107,6 +121,8 @@ func (c *CommandLine) setOwn(o slurm.Option) error {
 		return oneOf(o, "srun", "ssh")
 	case "start":
 		c.Start = true
+	case "list-mpi":
+		c.ListMPI = true
 	case "no-wait":
 		c.NoWait = true
 	case "help":
@@ -174,7 +190,7 @@ func (c CommandLine) check() error {
 		}
 	}
 	if mpi, ok := c.given["mpi"]; ok && mpi != "pmi2" && mpi != "none" {
-		return usagef("--mpi=%s does not work with slurm-v-run: only pmi2 (the default) and none reach into a VM", mpi)
+		return usagef("--mpi=%s does not work with slurm-v-run: only pmi2 (the default) and none reach into a VM; --list-mpi lists the image's MPI libraries", mpi)
 	}
 	if slices.Contains(c.Program, ":") {
 		return usagef("srun takes the argument \":\" for the start of another command: start each with a slurm-v-run of its own")
@@ -185,7 +201,9 @@ func (c CommandLine) check() error {
 	switch {
 	case c.Start && len(c.Program) > 0:
 		return usagef("--start only starts the VMs: leave out %q, or leave out --start", c.Program[0])
-	case !c.Start && len(c.Program) == 0:
+	case c.ListMPI && (c.Start || c.Launcher == "ssh" || len(c.Program) > 0):
+		return usagef("--list-mpi comes alone: it runs no program and needs no launcher")
+	case !c.Start && !c.ListMPI && len(c.Program) == 0:
 		return usagef("no program to run; usage: slurm-v-run [srun options] program [arguments]")
 	}
 	return nil

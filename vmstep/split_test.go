@@ -76,6 +76,8 @@ func TestSplitRefuses(t *testing.T) {
 		"an unknown letter":          {"-y ./app", "-y is no option"},
 		"a wild distribution":        {"--vm-distribution=wild ./app", `"wild" is not one of block, cyclic`},
 		"a wild launcher":            {"--launcher=rsh ./app", `"rsh" is not one of srun, ssh`},
+		"libraries and a program":    {"--list-mpi ./app", "--list-mpi comes alone"},
+		"libraries by ssh":           {"--list-mpi --launcher=ssh", "--list-mpi comes alone"},
 		"PMIx":                       {"--mpi=pmix ./app", "only pmi2 (the default) and none"},
 		"a heterogeneous job":        {"--het-group=1 ./app", "heterogeneous"},
 		"a terminal":                 {"--pty bash", "slurmv exec -t"},
@@ -201,5 +203,13 @@ func TestAgentCommand(t *testing.T) {
 				t.Errorf("command = %s, want %s at its end", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestSplitListsMPI(t *testing.T) {
+	c, err := Split([]string{"-Q", "--list-mpi"}, func() string { return "" })
+	want := "-Q --nodes=1 --ntasks=1 --job-name=list-mpi"
+	if err != nil || strings.Join(c.Srun, " ") != want || len(c.Program) != 3 || !strings.Contains(c.Program[2], "ompi_info") {
+		t.Errorf("srun %q, program %q, %v", c.Srun, c.Program, err)
 	}
 }

@@ -22,6 +22,8 @@ OPTIONS
                                      or your own mpirun, which runs once, in
                                      the first VM, and reaches the other VMs by
                                      ssh
+    --list-mpi                       list the MPI libraries of the image, and
+                                     how each is started
     --no-wait                        if the job has IVShmem devices and all are
                                      claimed, fail instead of waiting
     --mpi=none                       the tasks are not ranks of one MPI program;
