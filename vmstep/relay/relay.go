@@ -128,8 +128,8 @@ func (t *Task) wrongStart(p *guest.Process, alone func() bool) string {
 	if t.Rank.Ranks < 2 || library == "" || !alone() {
 		return ""
 	}
-	return fmt.Sprintf("the program uses %s and has not asked Slurm's PMI for the other tasks, %d in number: each computes alone. %s (if that is meant: --mpi=none)",
-		library, t.Rank.Ranks-1, rightStart(library))
+	return fmt.Sprintf("the program uses %s, which has not asked Slurm's PMI for the other ranks: each of the %d tasks computes alone. %s (if that is meant: --mpi=none)",
+		library, t.Rank.Ranks, rightStart(library))
 }
 
 // rightStart says how programs with that MPI library are started. Open MPI has counted its

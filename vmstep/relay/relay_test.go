@@ -234,8 +234,8 @@ func TestWrongStart(t *testing.T) {
 		exit  guest.Exit
 		want  string // in what it says; "" if it says nothing
 	}{
-		"Open MPI, alone":           {[]string{alone}, 2, guest.Exit{Code: 1}, "uses libmpi.so.40 and has not asked Slurm's PMI for the other tasks, 1 in number: each computes alone. Open MPI starts with: slurm-v-run --launcher=ssh mpirun"},
-		"MPICH without Slurm's PMI": {[]string{other}, 8, guest.Exit{Code: 1}, "libmpich.so.12 and has not asked Slurm's PMI for the other tasks, 7 in number: each computes alone. This library was not built for PMI-1 or PMI-2"},
+		"Open MPI, alone":           {[]string{alone}, 2, guest.Exit{Code: 1}, "uses libmpi.so.40, which has not asked Slurm's PMI for the other ranks: each of the 2 tasks computes alone. Open MPI starts with: slurm-v-run --launcher=ssh mpirun"},
+		"MPICH without Slurm's PMI": {[]string{other}, 8, guest.Exit{Code: 1}, "libmpich.so.12, which has not asked Slurm's PMI for the other ranks: each of the 8 tasks computes alone. This library was not built for PMI-1 or PMI-2"},
 		"MPICH with Slurm's PMI":    {[]string{other, "asks"}, 2, guest.Exit{}, ""},
 		"one task":                  {[]string{alone}, 1, guest.Exit{}, ""},
 		"no MPI":                    {[]string{"/bin/echo", "hello"}, 2, guest.Exit{}, ""},
