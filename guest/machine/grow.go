@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ type partition struct {
 	Disk   string // "/dev/vda"
 	Number int    // 0 without partitions
 	Room   int64  // sectors between it and the end of the disk; 0 if it is not the last partition
+	Volume string // "/dev/mapper/rl-root" if the root is on a logical volume of LVM in it, else ""
 	FSType string
 }
 
@@ -27,24 +29,37 @@ func (m *Machine) growRoot(ctx context.Context) error {
 		return err
 	}
 	if p.Number > 0 && p.Room > spare {
-		// The kernel holds the partition busy, so sfdisk only writes the table and partx
-		// tells the kernel the new size.
-		if err := m.command(ctx, ",+\n", "sfdisk", "--no-reread", "--no-tell-kernel", "-N", strconv.Itoa(p.Number), p.Disk); err != nil {
-			return err
-		}
-		if err := m.command(ctx, "", "partx", "-u", "-n", strconv.Itoa(p.Number), p.Disk); err != nil {
+		if err := m.growPartition(ctx, p); err != nil {
 			return err
 		}
 	}
 	switch p.FSType {
 	case "ext2", "ext3", "ext4":
-		return m.command(ctx, "", "resize2fs", p.Device)
+		return m.command(ctx, "", "resize2fs", cmp.Or(p.Volume, p.Device))
 	case "xfs":
 		return m.command(ctx, "", "xfs_growfs", "/")
 	case "btrfs":
 		return m.command(ctx, "", "btrfs", "filesystem", "resize", "max", "/")
 	}
 	return fmt.Errorf("do not know how to grow %s", p.FSType)
+}
+
+// growPartition makes the partition as large as the disk allows, and gives all its room to the
+// logical volume in it, if there is one.
+func (m *Machine) growPartition(ctx context.Context, p partition) error {
+	// The kernel holds the partition busy, so sfdisk only writes the table and partx
+	// tells the kernel the new size.
+	err := m.command(ctx, ",+\n", "sfdisk", "--no-reread", "--no-tell-kernel", "-N", strconv.Itoa(p.Number), p.Disk)
+	if err == nil {
+		err = m.command(ctx, "", "partx", "-u", "-n", strconv.Itoa(p.Number), p.Disk)
+	}
+	if err == nil && p.Volume != "" {
+		err = m.command(ctx, "", "pvresize", p.Device)
+	}
+	if err == nil && p.Volume != "" {
+		err = m.command(ctx, "", "lvextend", "-l", "+100%FREE", p.Volume)
+	}
+	return err
 }
 
 // spare is the room behind the last partition, in sectors, that is not worth growing into.
@@ -68,6 +83,9 @@ func (m *Machine) rootPartition() (p partition, err error) {
 	if err != nil || device == "" {
 		return p, errors.New("it is not on a disk")
 	}
+	if p.Volume, dir, err = logicalVolume(dir); err != nil {
+		return p, err
+	}
 	p.Device = "/dev/" + filepath.Base(dir)
 	p.Disk = p.Device
 	number, err := readNumber(filepath.Join(dir, "partition"))
@@ -77,6 +95,25 @@ func (m *Machine) rootPartition() (p partition, err error) {
 	p.Disk, p.Number = "/dev/"+filepath.Base(filepath.Dir(dir)), int(number)
 	p.Room, err = roomBehind(dir)
 	return p, err
+}
+
+// logicalVolume returns the name of the device if it is a logical volume of LVM, and the
+// directory in sysfs of what it lies on. For any other device it returns the directory itself.
+func logicalVolume(dir string) (volume, below string, err error) {
+	uuid, _ := os.ReadFile(filepath.Join(dir, "dm/uuid"))
+	if !strings.HasPrefix(string(uuid), "LVM-") {
+		return "", dir, nil
+	}
+	name, err := os.ReadFile(filepath.Join(dir, "dm/name"))
+	if err != nil {
+		return "", "", err
+	}
+	slaves, _ := filepath.Glob(filepath.Join(dir, "slaves/*"))
+	if len(slaves) != 1 {
+		return "", "", fmt.Errorf("its logical volume lies on %d partitions", len(slaves))
+	}
+	below, err = filepath.EvalSymlinks(slaves[0])
+	return "/dev/mapper/" + strings.TrimSpace(string(name)), below, err
 }
 
 // roomBehind returns the number of sectors between a partition and the end of its disk, or

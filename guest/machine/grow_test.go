@@ -1,12 +1,15 @@
 package machine
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/internal/filetest"
 )
 
 // disk puts a disk of 1000000 sectors with its partitions (start, size) below
@@ -31,7 +34,14 @@ func disk(t *testing.T, d *double, partitions map[string][2]string) {
 	if err := os.MkdirAll(d.path("sys/dev/block"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for number, name := range map[string]string{"254:0": "", "254:1": "vda1"} {
+	for path, text := range map[string]string{"dm/uuid": "LVM-abc\n", "dm/name": "rl-root\n"} {
+		_ = os.MkdirAll(d.path("sys/devices/dm-0/dm"), 0o755)
+		filetest.Write(t, d.path("sys/devices/dm-0", path), text)
+	}
+	if err := errors.Join(os.Mkdir(d.path("sys/devices/dm-0/slaves"), 0o755), os.Symlink("../../vda/vda1", d.path("sys/devices/dm-0/slaves/vda1"))); err != nil {
+		t.Fatal(err)
+	}
+	for number, name := range map[string]string{"254:0": "", "254:1": "vda1", "253:0": "../dm-0"} {
 		if err := os.Symlink(d.path("sys/devices/vda", name), d.path("sys/dev/block", number)); err != nil {
 			t.Fatal(err)
 		}
@@ -69,6 +79,20 @@ func TestGrowRoot(t *testing.T) {
 				"partx -u -n 1 /dev/vda",
 				"btrfs filesystem resize max /",
 			},
+		},
+		"a logical volume with room": {
+			root: "253:0 / / rw - xfs /dev/mapper/rl-root rw", partitions: alone,
+			want: []string{
+				"sfdisk --no-reread --no-tell-kernel -N 1 /dev/vda <,+",
+				"partx -u -n 1 /dev/vda",
+				"pvresize /dev/vda1",
+				"lvextend -l +100%FREE /dev/mapper/rl-root",
+				"xfs_growfs /",
+			},
+		},
+		"a logical volume that fills the disk": {
+			root: "253:0 / / rw - ext4 /dev/mapper/rl-root rw", partitions: map[string][2]string{"vda1": {"2048", "997900"}},
+			want: []string{"resize2fs /dev/mapper/rl-root"},
 		},
 		"a disk without partitions": {
 			root: "254:0 / / rw - ext4 /dev/vda rw", partitions: alone,
