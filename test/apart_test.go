@@ -16,7 +16,7 @@ import (
 // both jobs. Each must hear the other one of its own job, and never the other job.
 
 // apartScript runs in each VM. CARD chooses the network card, see test/frames.
-const apartScript = `
+const apartScript = pauses + `
 set -e
 job=%[1]s vm=$(hostname) CARD=%[2]s
 case $vm in vm0) mate=vm1 ;; vm1) mate=vm0 ;; esac
@@ -24,12 +24,12 @@ root() { setpriv --reuid 0 --regid 0 --clear-groups "$@"; }
 listen() { root env CARD=$CARD ./frames receive $job/$mate/end > heard.$vm; }
 send() { root env CARD=$CARD ./frames send $job/$vm/$1 udp $own $2 %[3]s.$((${vm#vm} + 1)); }
 listen & listener=$!
-until [ -s heard.$vm ]; do sleep 0.2; kill -0 $listener; done
+until [ -s heard.$vm ]; do pause; kill -0 $listener; done
 own=$(head -1 heard.$vm)
-until [ -e targets ]; do sleep 0.2; done
+until [ -e targets ]; do pause; done
 for target in ff:ff:ff:ff:ff:ff $(cat targets); do send $target $target; done
 touch sent.$vm
-until [ -e last ]; do sleep 0.2; done
+until [ -e last ]; do pause; done
 send end ff:ff:ff:ff:ff:ff
 wait $listener`
 
@@ -120,13 +120,13 @@ func TestVFsOfTwoJobsAreApart(t *testing.T) {
 }
 
 // Root of vm0 takes addresses beside those of the nodes and of the site, and knocks.
-const knockScript = `
+const knockScript = pauses + `
 root() { ` + asRoot + `"$@"; }
 tcp() { timeout 5 bash -c ": < /dev/tcp/$1/$2" 2> /dev/null && echo "$1 answers" || echo "$1 is silent"; }
 icmp() { ping -c 1 -W 5 $1 > /dev/null && echo "$1 echoes" || echo "$1 gives no echo"; }
 if [ $(hostname) = vm1 ]; then
 	perl -MIO::Socket::INET -e '$l = IO::Socket::INET->new(LocalPort => 7777, Listen => 9) or die; close $c while $c = $l->accept' & server=$!
-	until [ -e done ]; do sleep 0.5; done
+	until [ -e done ]; do pause; done
 	kill $server; exit
 fi
 root ip address add 10.77.0.99/24 dev eth0 && root ip address add 10.78.0.99/24 dev eth0 && echo routes there

@@ -126,6 +126,16 @@ type job struct {
 	dir  string // its working directory
 }
 
+// pauses is for bash in VMs: a pause that forks no process. A fork costs ten milliseconds of a
+// core in an emulated VM, and several VMs that look five times a second for a file keep one busy.
+const pauses = `
+mkfifo /tmp/pause.$$ && exec 9<>/tmp/pause.$$ && rm /tmp/pause.$$
+pause() { read -rt 0.3 -u 9 || :; }
+`
+
+// rest is for bash in VMs that wait for signals.
+const rest = `while :; do sleep 1000 & wait $!; done`
+
 // small is a VM job that starts quickly: one VM on one node.
 const small = "--nodes=1 --vm-per-node=1 --memory-per-vm=384M --time=30"
 

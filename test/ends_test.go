@@ -68,7 +68,7 @@ func TestCancelWhileRunning(t *testing.T) {
 
 func TestProgramIgnoresTERM(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small, `slurm-v-run bash -c 'trap "" TERM; echo running; while :; do sleep 1; done'`)
+	j := alice.submit(t, small, `slurm-v-run bash -c 'trap "" TERM; echo running; sleep 1000'`)
 	j.awaitOutput("running")
 	alice.must(t, "scancel "+j.id)
 	j.ends("CANCELLED", "")
@@ -76,7 +76,7 @@ func TestProgramIgnoresTERM(t *testing.T) {
 
 func TestTimeLimit(t *testing.T) {
 	t.Parallel()
-	const script = `slurm-v-run bash -c 'trap "echo saved > saved; exit 0" TERM; echo running; while :; do sleep 0.2; done'`
+	const script = `slurm-v-run bash -c 'trap "echo saved > saved; exit 0" TERM; echo running; ` + rest + `'`
 	j := alice.submit(t, small, script)
 	j.awaitOutput("running")
 	root.must(t, "scontrol update jobid="+j.id+" timelimit=1")

@@ -59,10 +59,10 @@ func TestGuestTypesPoweroff(t *testing.T) {
 // The VMs of a job listen to all that arrives, as root; the first sends frames
 // with a source that is its own, and with others. It has the MACs of the others
 // from files, that of another job's VM from the test.
-const hostileScript = `
-hears() { until [ -s heard.$1 ]; do sleep 0.2; done; head -1 heard.$1; }
+const hostileScript = pauses + `
+hears() { until [ -s heard.$1 ]; do pause; done; head -1 heard.$1; }
 if [ $(hostname) != vm0 ]; then ` + asRoot + `./frames receive honest > heard.$(hostname); exit; fi
-until [ -e go ]; do sleep 0.2; done
+until [ -e go ]; do pause; done
 own=$(cat /sys/class/net/eth0/address) neighbour=$(hears vm1) all=ff:ff:ff:ff:ff:ff stranger=$(cat go)
 hears vm2 >/dev/null; hears vm3 >/dev/null
 send() { ` + asRoot + `./frames send "$@"; }
@@ -84,9 +84,9 @@ echo sent
 `
 
 // A second job has VMs on the same nodes, and the same addresses.
-const strangerScript = `
+const strangerScript = pauses + `
 if [ $(hostname) = vm0 ]; then ` + asRoot + `./frames receive honest > heard; exit; fi
-until [ -e go ]; do sleep 0.2; done
+until [ -e go ]; do pause; done
 ` + asRoot + `./frames send honest udp $(cat /sys/class/net/eth0/address) ff:ff:ff:ff:ff:ff 172.30.0.2`
 
 // Root of a guest sends what he likes, and nobody gets what is not his. Frames of a

@@ -33,12 +33,12 @@ func (j *job) reports(file string) string {
 // a job of another user, on the same node at the same time or later, has none of it.
 func TestSharedMemoryIsTheJobsAlone(t *testing.T) {
 	t.Parallel()
-	const writer = `
+	const writer = pauses + `
 if [ $(hostname) = vm0 ]; then
 	./shm count ivshmem0 0 > zero.new; ./shm beyond ivshmem0 > beyond.new; ./shm fill ivshmem0 0xa5; touch filled
 	mv beyond.new beyond; mv zero.new zero
 else
-	until [ -e filled ]; do sleep 0.2; done
+	until [ -e filled ]; do pause; done
 	./shm count ivshmem0 0xa5 > seen.new; mv seen.new seen
 fi
 sleep 1000`
@@ -92,8 +92,8 @@ func TestSharedMemoryOfHugePages(t *testing.T) {
 	if n, err := strconv.Atoi(before); err != nil || n < 8 {
 		t.Skip("needs 8 huge pages of 2M: sysctl vm.nr_hugepages=8")
 	}
-	j := alice.shareMemory(t, `
-if [ $(hostname) = vm0 ]; then ./shm fill ivshmem0 0xa5; touch filled; else until [ -e filled ]; do sleep 0.2; done; fi
+	j := alice.shareMemory(t, pauses+`
+if [ $(hostname) = vm0 ]; then ./shm fill ivshmem0 0xa5; touch filled; else until [ -e filled ]; do pause; done; fi
 ./shm count ivshmem0 0xa5 > new.$(hostname); mv new.$(hostname) seen.$(hostname)
 sleep 1000`)
 	for _, vm := range []string{"vm0", "vm1"} {

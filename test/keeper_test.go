@@ -77,7 +77,7 @@ func TestSignalOfTheWholeJobKillsNoVM(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, small, `
 trap : USR1
-slurm-v-run bash -c 'trap "echo program got USR1; exit 0" USR1; echo running; while :; do sleep 0.2; done' &
+slurm-v-run bash -c 'trap "echo program got USR1; exit 0" USR1; echo running; `+rest+`' &
 wait $!; wait $!
 slurm-v-run echo the VMs are alive`)
 	j.awaitOutput("running")
@@ -91,7 +91,7 @@ slurm-v-run echo the VMs are alive`)
 func TestSignalBeforeTheTimeLimit(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, small+" --time=30 --signal=USR1@240", `
-slurm-v-run bash -c 'trap "echo program got USR1; exit 0" USR1; touch /tmp/here; echo running; while :; do sleep 0.2; done'
+slurm-v-run bash -c 'trap "echo program got USR1; exit 0" USR1; touch /tmp/here; echo running; `+rest+`'
 slurm-v-run sh -c '[ -e /tmp/here ] && echo the VM is the same'`)
 	j.awaitOutput("running")
 	alice.must(t, "scontrol update jobid="+j.id+" timelimit=5")

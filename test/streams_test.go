@@ -80,7 +80,7 @@ const signalScript = `
 slurm-v-run --start
 slurm-v-run -Q -n 2 bash -c 'trap "echo $SLURM_PROCID got TERM; exit 0" TERM
 trap "echo $SLURM_PROCID got USR1" USR1
-echo $SLURM_PROCID started; while :; do sleep 0.2; done' > signals.out &
+echo $SLURM_PROCID started; ` + rest + `' > signals.out &
 wait $!
 echo "status: $?"
 slurm-v-run -n 1 echo the VMs are alive
