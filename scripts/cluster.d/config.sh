@@ -132,7 +132,7 @@ KillWait=10
 UnkillableStepTimeout=180
 MessageTimeout=30
 MinJobAge=3600
-SlurmdTimeout=20
+SlurmdTimeout=300
 SlurmctldTimeout=10
 ReturnToService=2
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0,bf_interval=2
