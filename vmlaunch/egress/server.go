@@ -96,6 +96,7 @@ func run(list string) error {
 		}
 		allowed = append(allowed, d)
 	}
+	known := newNames()
 	for {
 		fd, err := owner.NextConnection(controlFD)
 		if err != nil || fd < 0 {
@@ -105,7 +106,7 @@ func run(list string) error {
 			return err
 		}
 		go func() {
-			if err := newWay(newNames(), allowed).serve(os.NewFile(uintptr(fd), "VM")); err != nil {
+			if err := newWay(known, allowed).serve(os.NewFile(uintptr(fd), "VM")); err != nil {
 				fmt.Fprintln(os.Stderr, "slurmv-agent: connect a VM with the outside:", err)
 			}
 		}()
