@@ -163,7 +163,7 @@ func playSrun() int {
 }
 
 // playAgent answers slurmv-agent query as the file of the node says: its VMs, or
-// words that begin with "refuse" or "srun". A file refuse.OPERATION is a refusal, too.
+// words that begin with "refuse", "srun" or "requeued". A file refuse.OPERATION is a refusal, too.
 func playAgent(path, node string, words []string) int {
 	fmt.Println("a line of the site's TaskProlog")
 	text, _ := os.ReadFile(path)
@@ -177,6 +177,12 @@ func playAgent(path, node string, words []string) int {
 		return 0
 	case "srun":
 		fmt.Fprintln(os.Stderr, "srun: error: "+rest+"\nsrun: error: and more")
+		return 1
+	case "requeued": // after squeue has listed the job
+		jobs, _ := os.ReadFile(playPath("jobs"))
+		requeued := strings.Replace(string(jobs), option("jobid")+"|0|1|RUNNING", rest, 1)
+		os.WriteFile(playPath("jobs"), []byte(requeued), 0o600)
+		fmt.Fprintln(os.Stderr, "srun: error: Unable to confirm allocation for job: Job is pending execution")
 		return 1
 	}
 	var vms nodeagent.NodeVMs

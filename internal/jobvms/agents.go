@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,8 +26,39 @@ type Job struct {
 }
 
 // AskAll asks the agents of several jobs, several jobs at once. If a job cannot be asked,
-// the others are still shown.
+// the others are still shown. It omits jobs that end, or are requeued, before they answer.
 func AskAll(ctx context.Context, jobs []slurm.StepJob) ([]Job, error) {
+	all, errs := askEach(ctx, jobs)
+	if errors.Join(errs...) == nil {
+		return all, nil
+	}
+	still, err := FindAll(ctx, slurm.Which{Jobs: numbers(jobs)})
+	if err != nil {
+		return all, errors.Join(errs...)
+	}
+	var there []Job
+	for i, job := range all {
+		if errs[i] != nil && !slices.ContainsFunc(still, job.is) {
+			errs[i] = nil
+			continue
+		}
+		there = append(there, job)
+	}
+	return there, errors.Join(errs...)
+}
+
+// is reports whether other is this job, and not the job that it is after being requeued.
+func (j Job) is(other slurm.StepJob) bool { return other.ID == j.ID && other.Restart == j.Restart }
+
+func numbers(jobs []slurm.StepJob) (ids []string) {
+	for _, job := range jobs {
+		ids = append(ids, strconv.FormatUint(uint64(job.ID), 10))
+	}
+	return ids
+}
+
+// askEach returns for each job what its agents say, or an error.
+func askEach(ctx context.Context, jobs []slurm.StepJob) ([]Job, []error) {
 	all := make([]Job, len(jobs))
 	errs := make([]error, len(jobs))
 	var group errgroup.Group
@@ -39,7 +71,7 @@ func AskAll(ctx context.Context, jobs []slurm.StepJob) ([]Job, error) {
 		})
 	}
 	_ = group.Wait()
-	return all, errors.Join(errs...)
+	return all, errs
 }
 
 // Ask asks every node of a job for its VMs.
