@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -68,7 +69,7 @@ func (v *sshServer) start(ctx context.Context, s guest.SSH) error {
 	if err := v.command(ctx, "", "systemctl", "stop", "ssh.socket", "ssh.service", "sshd.socket", "sshd.service"); err != nil {
 		v.log().Debug("image's sshd not stopped", "err", err)
 	}
-	return v.launch(sshd, config)
+	return v.launch(ctx, sshd, config, s.Listen)
 }
 
 func checkSSH(s guest.SSH) error {
@@ -161,8 +162,8 @@ Subsystem sftp internal-sftp
 	return b.String()
 }
 
-// launch starts the server and waits a moment, in case it fails at once.
-func (v *sshServer) launch(sshd, config string) error {
+// launch starts the server and waits until it listens on its addresses.
+func (v *sshServer) launch(ctx context.Context, sshd, config string, addresses []string) error {
 	done := make(chan struct{})
 	if v.run != nil {
 		err := v.run(context.Background(), "", sshd, "-D", "-e", "-f", config)
@@ -185,11 +186,41 @@ func (v *sshServer) launch(sshd, config string) error {
 		ended = cmd.Wait()
 		close(done)
 	}()
-	select {
-	case <-done:
-		return fmt.Errorf("start %s: %w: %s", sshd, ended, lastLine(said.String()))
-	case <-time.After(300 * time.Millisecond):
-	}
 	v.ended = done
+	for _, a := range addresses {
+		err := awaitListener(ctx, net.JoinHostPort(a, "22"), done)
+		if errors.Is(err, errEnded) {
+			return fmt.Errorf("start %s: %w: %s", sshd, ended, lastLine(said.String()))
+		}
+		if err != nil {
+			return fmt.Errorf("start %s: %w", sshd, err)
+		}
+	}
 	return nil
+}
+
+var errEnded = errors.New("the server has ended")
+
+// listenPatience is how long sshd may take until it listens. On a busy host it has taken
+// seconds.
+const listenPatience = 2 * time.Minute
+
+// awaitListener returns when a connection to the address succeeds. The error is errEnded if the
+// server ends before.
+func awaitListener(ctx context.Context, address string, ended <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, listenPatience)
+	defer cancel()
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-ended:
+			return errEnded
+		case <-ctx.Done():
+			return fmt.Errorf("it does not listen on %s: %w", address, err)
+		case <-time.After(pause):
+		}
+	}
 }

@@ -3,9 +3,11 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -39,6 +41,36 @@ func TestStartSSH(t *testing.T) {
 		if !strings.Contains(config, line) {
 			t.Errorf("sshd_config lacks %q:\n%s", line, config)
 		}
+	}
+}
+
+// sshd reads its keys before it listens, which takes seconds on a busy host.
+func TestStartSSHWaitsForTheListener(t *testing.T) {
+	reserved, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := reserved.Addr().String()
+	_ = reserved.Close()
+	listens := make(chan struct{})
+	time.AfterFunc(200*time.Millisecond, func() {
+		close(listens)
+		if l, err := net.Listen("tcp", address); err == nil {
+			t.Cleanup(func() { _ = l.Close() })
+		}
+	})
+	if err := awaitListener(t.Context(), address, nil); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-listens:
+	default:
+		t.Error("nobody listened yet")
+	}
+	ended := make(chan struct{})
+	close(ended)
+	if err := awaitListener(t.Context(), "127.0.0.1:1", ended); !errors.Is(err, errEnded) {
+		t.Errorf("error of a server that has ended = %v", err)
 	}
 }
 
