@@ -43,7 +43,7 @@ STATIC     := slurmv-guest slurmv-workload
 .PHONY: all build packages install demo test unit fuzz lint clean
 all: build
 
-build: $(PROGRAMS:%=$(BUILD)/%) $(STATIC:%=$(BUILD)/%) $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(LUA) $(BUILD)/docs
+build: $(PROGRAMS:%=$(BUILD)/%) $(STATIC:%=$(BUILD)/%) $(BUILD)/libslurmv-mpi.so $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(LUA) $(BUILD)/docs
 
 # Man pages and completions are generated from the commands.
 $(BUILD)/docs: $(BUILD)/slurmv $(BUILD)/slurm-v-run
@@ -69,6 +69,12 @@ $(BUILD)/slurmv.so: $(SHIM) $(BUILD)/settings
 	  -DSLURMV_AGENT='"$(LIBEXECDIR)/slurmv-agent"' -DSLURMV_CONFIG='"$(CONF)"' -DSLURMV_STATE='"$(STATEDIR)"' \
 	  -Wl,--unresolved-symbols=ignore-all -Wl,--version-script=spank/spank.map -o $@ $(filter %.c,$(SHIM)) -ldl
 
+# Images may have an older glibc than this machine, whose dlsym is in libdl. Only the functions in
+# front of the C library's are seen by programs.
+$(BUILD)/libslurmv-mpi.so: $(wildcard ivshmem/mpi/*.[ch] ivshmem/mpi/*.map) Makefile
+	$(CC) -O2 -std=gnu11 -Wall -Wextra -Werror -fPIC -shared -Wl,--version-script=ivshmem/mpi/functions.map \
+	  -o $@ $(wildcard ivshmem/mpi/*.c) -Wl,--no-as-needed -l:libdl.so.2
+
 # Each script contains the common rules, since a site may install only one of them.
 $(LUA): $(BUILD)/%.lua: spank/lua/%.lua.in spank/lua/rules.lua
 	sed -e '/^@RULES@$$/{' -e 'r spank/lua/rules.lua' -e 'd' -e '}' $< > $@
@@ -80,6 +86,7 @@ install: build
 	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(SYSCONFDIR)/slurm-v $(DESTDIR)$(DATADIR)/slurm-v
 	install -m 755 $(BUILD)/slurm-v-run $(BUILD)/slurmv $(DESTDIR)$(BINDIR)
 	install -m 755 $(BUILD)/slurmv-agent $(STATIC:%=$(BUILD)/%) $(DESTDIR)$(LIBEXECDIR)
+	install -m 755 $(BUILD)/libslurmv-mpi.so $(DESTDIR)$(LIBEXECDIR)
 	# -C keeps the time of an unchanged plugin: slurmv check compares it with slurmd's start.
 	install -C -m 755 $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(DESTDIR)$(LIBDIR)
 	install -m 644 $(LUA) $(DESTDIR)$(DATADIR)/slurm-v

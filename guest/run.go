@@ -120,7 +120,7 @@ func (l *startup) execute() int {
 		return strings.HasPrefix(v, "PMI_FD=")
 	})
 	if cmd.PMI {
-		env = append(env, "PMI_FD="+strconv.Itoa(pmiFD))
+		env = append(append(env, "PMI_FD="+strconv.Itoa(pmiFD)), sharedMemoryEnv(env)...)
 	}
 	hideDescriptors(cmd.PMI)
 	// exec resets caught signals to their default, but leaves ignored signals ignored.

@@ -70,6 +70,8 @@ type NIC struct {
 type IVShmem struct {
 	Devices int   `json:"devices"`
 	Size    int64 `json:"size"` // bytes, of each
+	// Library gives MPI the memory of a device; see ivshmem/mpi. Programs preload it.
+	Library []byte `json:"library,omitempty"`
 }
 
 // A Host is a name and an address of the job's network.

@@ -190,6 +190,19 @@ func tasksOnNode(list string, node int) (int, error) {
 	return 0, fmt.Errorf("%s=%q names too few nodes", envTasksPerNode, list)
 }
 
+// MostTasksOnNode returns how many tasks of the step are on the node that has the most.
+func MostTasksOnNode(env func(string) string) (int, error) {
+	most := 0
+	for entry := range strings.SplitSeq(env(envTasksPerNode), ",") {
+		tasks, _, err := repeated(entry)
+		if err != nil {
+			return 0, fmt.Errorf("%s=%q: %w", envTasksPerNode, env(envTasksPerNode), err)
+		}
+		most = max(most, tasks)
+	}
+	return most, nil
+}
+
 // repeated reads "2(x3)" or "2".
 func repeated(entry string) (tasks, nodes int, err error) {
 	text, times, many := strings.Cut(entry, "(x")

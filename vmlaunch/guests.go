@@ -3,6 +3,7 @@ package vmlaunch
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/slurm-v/slurm-v/config"
@@ -46,6 +47,15 @@ func (v *VMs) prepareDisks(ctx context.Context, m *machine.Machine, image images
 // guestBinary is the path of the guest agent's program on the node.
 func guestBinary() string { return filepath.Join(config.Libexec, "slurmv-guest") }
 
+// addMPILibrary adds the library that gives MPI the memory of the VM's devices, if it has any.
+func addMPILibrary(s *guest.IVShmem) (err error) {
+	if s.Devices == 0 {
+		return nil
+	}
+	s.Library, err = os.ReadFile(filepath.Join(config.Libexec, "libslurmv-mpi.so"))
+	return err
+}
+
 // reach waits until the guest agent answers, and connects to it.
 func (v *VMs) reach(ctx context.Context, m *machine.Machine) error {
 	conn, err := hypervisor.Dial(m.Plan.Channel)
@@ -73,6 +83,9 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 		return err
 	}
 	setup := guestSetup(v.Plan, m.Plan, v.network.mtu)
+	if err := addMPILibrary(&setup.IVShmem); err != nil {
+		return err
+	}
 	if m.IsRestoring() {
 		if err := renew(ctx, m, &setup, v.Log); err != nil {
 			return err

@@ -18,6 +18,7 @@ type CommandLine struct {
 	Launcher     string // "srun" or "ssh"
 	Start        bool   // only start the VMs
 	ListMPI      bool   // run a program that lists the image's MPI libraries
+	MPIShared    string // how MPI uses the memory of an IVShmem device: auto, on or off
 	NoWait       bool   // fail if the run would have to wait for an IVShmem device
 	Help         bool
 	Version      bool
@@ -50,6 +51,7 @@ var own = map[string]slurm.Argument{
 	"launcher":        slurm.RequiredValue,
 	"start":           slurm.NoValue,
 	"list-mpi":        slurm.NoValue,
+	"mpi-shm":         slurm.RequiredValue,
 	"no-wait":         slurm.NoValue,
 	"help":            slurm.NoValue,
 	"version":         slurm.NoValue,
@@ -59,7 +61,7 @@ var own = map[string]slurm.Argument{
 // program. help returns the text of srun --help; Split calls it only for an option that
 // Slurm itself does not have.
 func Split(words []string, help func() string) (CommandLine, error) {
-	c := CommandLine{Distribution: "block", Launcher: "srun", given: map[string]string{}}
+	c := CommandLine{Distribution: "block", Launcher: "srun", MPIShared: MPISharedAuto, given: map[string]string{}}
 	grammar := slurm.SrunOptions()
 	grammar.Own = own
 	grammar.Plugins = sync.OnceValue(func() map[string]slurm.Argument { return slurm.ParseHelp(help()) })
@@ -123,6 +125,9 @@ func (c *CommandLine) setOwn(o slurm.Option) error {
 		c.Start = true
 	case "list-mpi":
 		c.ListMPI = true
+	case "mpi-shm":
+		c.MPIShared = o.Value
+		return oneOf(o, MPISharedAuto, MPISharedOn, MPISharedOff)
 	case "no-wait":
 		c.NoWait = true
 	case "help":
@@ -201,6 +206,8 @@ func (c CommandLine) check() error {
 	switch {
 	case c.Start && len(c.Program) > 0:
 		return usagef("--start only starts the VMs: leave out %q, or leave out --start", c.Program[0])
+	case c.MPIShared == MPISharedOn && (c.Launcher == "ssh" || c.given["mpi"] == "none"):
+		return usagef("--mpi-shm=on: only ranks that slurm-v-run starts with PMI share memory, so leave out --launcher=ssh and --mpi=none")
 	case c.ListMPI && (c.Start || c.Launcher == "ssh" || len(c.Program) > 0):
 		return usagef("--list-mpi comes alone: it runs no program and needs no launcher")
 	case !c.Start && !c.ListMPI && len(c.Program) == 0:

@@ -77,6 +77,9 @@ func TestSplitRefuses(t *testing.T) {
 		"a wild distribution":        {"--vm-distribution=wild ./app", `"wild" is not one of block, cyclic`},
 		"a wild launcher":            {"--launcher=rsh ./app", `"rsh" is not one of srun, ssh`},
 		"libraries and a program":    {"--list-mpi ./app", "--list-mpi comes alone"},
+		"shared memory of a kind":    {"--mpi-shm=yes ./app", `--mpi-shm: "yes" is not one of auto, on, off`},
+		"shared memory by ssh":       {"--mpi-shm=on --launcher=ssh mpirun ./app", "leave out --launcher=ssh"},
+		"shared memory without MPI":  {"--mpi-shm=on --mpi=none ./app", "leave out --launcher=ssh and --mpi=none"},
 		"libraries by ssh":           {"--list-mpi --launcher=ssh", "--list-mpi comes alone"},
 		"PMIx":                       {"--mpi=pmix ./app", "only pmi2 (the default) and none"},
 		"a heterogeneous job":        {"--het-group=1 ./app", "heterogeneous"},
@@ -126,7 +129,7 @@ func TestProgramCommand(t *testing.T) {
 		"VMs that come up elsewhere": {"--vm-distribution=cyclic ./app", Ticket{Wait: 5 * time.Minute},
 			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=cyclic --wait=5m0s -- ./app"},
 		"a claimed device": {"--no-wait ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=block --claim=1.5 -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=auto -- ./app"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -24,6 +24,10 @@ OPTIONS
                                      ssh
     --list-mpi                       list the MPI libraries of the image, and
                                      how each is started
+    --mpi-shm=auto|on|off            let the MPI of a job with --ivshmem talk
+                                     through shared memory between the VMs of a
+                                     node: if it can (auto, the default), or
+                                     else fail (on), or never (off)
     --no-wait                        if the job has IVShmem devices and all are
                                      claimed, fail instead of waiting
     --mpi=none                       the tasks are not ranks of one MPI program;

@@ -14,6 +14,7 @@ type Layout struct {
 	VMsPerNode   int          //
 	VM           int          // index of this rank's VM on its node
 	Distribution Distribution // of a node's tasks over its VMs
+	Shared       *Shared      // memory that the VMs of a node share; nil if MPI has none
 }
 
 const mappingKey = "PMI_process_mapping"
@@ -45,6 +46,10 @@ func (c *conversation) framing() Dialect {
 func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if cmd, _ := field(max(c.dialect, PMI1), msg, "cmd"); cmd == sharedCommand {
+		c.layout.Shared.hear(max(c.dialect, PMI1), msg)
+		return nil, nil, nil
+	}
 	if c.dialect == 0 {
 		c.dialect = PMI1
 		if version, _ := field(PMI1, msg, "pmi_version"); version == "2" {
@@ -84,7 +89,7 @@ func refuseSpawn(msg []byte) []byte {
 
 // nodeAttribute puts the VM before the key of an attribute of the node.
 func (c *conversation) nodeAttribute(msg []byte) []byte {
-	if c.layout.VMsPerNode <= 1 {
+	if c.layout.VMsPerNode <= 1 || c.layout.Shared.Ready() {
 		return msg
 	}
 	named := fmt.Sprintf(";key=vm%d-", c.layout.VM)
@@ -116,7 +121,9 @@ func (c *conversation) mapping(d Dialect, msg []byte, value string) []byte {
 	if err != nil {
 		return notFound(d)
 	}
-	m = m.ToVMs(c.layout.Ranks, c.layout.VMsPerNode, c.layout.Distribution)
+	if !c.layout.Shared.Ready() {
+		m = m.ToVMs(c.layout.Ranks, c.layout.VMsPerNode, c.layout.Distribution)
+	}
 	for _, short := range []Mapping{m, m.Wrapped(c.layout.Ranks)} {
 		text := short.String()
 		out := frame(d, strings.Replace(body(d, msg), "value="+value, "value="+text, 1))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,9 @@ func TestRelayConversation(t *testing.T) {
 	}
 	same := func(client, server string) message { return message{client, server, client, server} }
 	two := func(body string) string { return string(frame(PMI2, body)) }
+
+	sharing, otherSharing, thirdSharing := fourVMs, fourVMs, fourVMs
+	sharing.Shared, otherSharing.Shared, thirdSharing.Shared = &Shared{}, &Shared{}, &Shared{}
 
 	tests := map[string]struct {
 		layout   Layout
@@ -70,6 +74,33 @@ func TestRelayConversation(t *testing.T) {
 			init1, hello1,
 			{client: "mcmd=spawn\ntotspawns=2\nspawnssofar=1\nendcmd\n"},
 			{client: "mcmd=spawn\ntotspawns=2\nspawnssofar=2\nendcmd\n", toClient: "cmd=spawn_result rc=1\n"},
+		}},
+		"PMI-1 mapping by node, for a rank that sees the memory of other VMs": {sharing, []message{
+			{client: "cmd=slurmv-shm ready=1\n"},
+			init1, hello1,
+			same("cmd=get kvsname=9.0 key=PMI_process_mapping\n", ""),
+			same("", "cmd=get_result rc=0 value=(vector,(0,1,4))\n"),
+			{client: "cmd=slurmv-shm peer=UCX\n"},
+			same("cmd=finalize\n", ""),
+		}},
+		"PMI-1 mapping by VM, for a rank that could see it": {otherSharing, []message{
+			init1, hello1,
+			same("cmd=get kvsname=9.0 key=PMI_process_mapping\n", ""),
+			{server: "cmd=get_result rc=0 value=(vector,(0,1,4))\n", toClient: "cmd=get_result rc=0 value=(vector,(0,2,2))\n"},
+		}},
+		"PMI-2 mapping and attributes by node": {thirdSharing, []message{
+			{client: "cmd=slurmv-shm ready=1\n"},
+			init2, hello2,
+			same(two("cmd=info-putnodeattr;key=shm;value=x;"), ""),
+			{client: two("cmd=slurmv-shm;peer=UCX;")},
+			same(two("cmd=info-getjobattr;key=PMI_process_mapping;"), ""),
+			same("", two("cmd=info-getjobattr-response;rc=0;found=TRUE;value=(vector,(0,1,4));")),
+		}},
+		"the library's words where no memory is": {fourVMs, []message{
+			{client: "cmd=slurmv-shm ready=1\n"},
+			init1, hello1,
+			same("cmd=get kvsname=9.0 key=PMI_process_mapping\n", ""),
+			{server: "cmd=get_result rc=0 value=(vector,(0,1,4))\n", toClient: "cmd=get_result rc=0 value=(vector,(0,2,2))\n"},
 		}},
 		"PMI-2 mapping by VM": {fourVMs, []message{
 			init2, hello2,
@@ -273,5 +304,16 @@ func wholeMessage(t *testing.T, d Dialect, msg []byte) {
 	r := NewReader(bytes.NewReader(msg))
 	if got, err := r.Next(d); err != nil || !bytes.Equal(got, msg) {
 		t.Fatalf("%q reads back as %q, %v", msg, got, err)
+	}
+}
+
+func TestSharedTellsEachTransportOnce(t *testing.T) {
+	var met []string
+	s := &Shared{Met: func(transport string) { met = append(met, transport) }}
+	for _, line := range []string{"cmd=slurmv-shm ready=1\n", "cmd=slurmv-shm peer=UCX\n", "cmd=slurmv-shm peer=UCX\n", "cmd=slurmv-shm peer=MPICH\n"} {
+		s.hear(PMI1, []byte(line))
+	}
+	if want := []string{"UCX", "MPICH"}; !s.Ready() || !slices.Equal(met, want) || !slices.Equal(s.Transports(), want) {
+		t.Errorf("ready %v, met %q, transports %q", s.Ready(), met, s.Transports())
 	}
 }

@@ -34,6 +34,9 @@ type Task struct {
 	// the programs of its job.
 	PMI  io.ReadWriteCloser
 	Rank pmi.Layout
+
+	// Shared is memory that MPI may use; nil if it has none.
+	Shared *SharedMemory
 }
 
 // confirmation bounds how long the task waits for the guest to confirm that nothing of the
@@ -47,6 +50,7 @@ func (t *Task) Run(p *guest.Process) (guest.Exit, error) {
 	defer close(done)
 	go t.feed(p)
 	go t.pass(p, done)
+	t.listen()
 	alone, broken := t.talk(p)
 	go t.warn(p, alone, done)
 	var output sync.WaitGroup
@@ -55,6 +59,7 @@ func (t *Task) Run(p *guest.Process) (guest.Exit, error) {
 	exit, err := p.Wait()
 	output.Wait()
 	t.explain(exit, broken)
+	t.regret(t.PMI != nil && !alone())
 	exit = t.judge(exit, p, alone)
 	waitAtMost(confirmation, func() { _ = p.Close() })
 	return exit, err

@@ -31,6 +31,7 @@ type Exec struct {
 	Terminal     bool   // give the program a terminal
 	Mpirun       bool   // give it the environment of an mpirun that starts its tasks by ssh
 	Claim        string // the run's claim on an IVShmem device; "" for none
+	MPIShared    string // whether MPI gets the device's memory: auto, on or off
 }
 
 // errSignal ends a task that gets a signal before its program runs.
@@ -69,6 +70,9 @@ func (e Exec) Run(program []string) (guest.Exit, error) {
 	}
 	command := command(program, reply.VM.Name, task.PMI != nil)
 	command.Env = append(command.Env, e.deviceEnv(reply)...)
+	if err := e.shareMemory(task, &command, reply); err != nil {
+		return guest.Exit{}, err
+	}
 	if e.Mpirun {
 		command.Env = mpirun.Env(command.Env, mpirun.Dir(os.Getuid()))
 	}

@@ -25,6 +25,9 @@ const claimTries = 3
 
 // claimDevice claims an IVShmem device for this run, if the job has any.
 func claimDevice(line vmstep.CommandLine, job vmstep.Job, wait time.Duration) (*nodeagent.Claim, error) {
+	if job.Devices == 0 && line.MPIShared == vmstep.MPISharedOn {
+		return nil, errors.New("--mpi-shm=on: the VMs of this job share no memory; submit it with --ivshmem=1")
+	}
 	if job.Devices == 0 {
 		return nil, nil
 	}

@@ -1,0 +1,47 @@
+package guest
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// sharedMemoryEnv returns what only the guest knows of a program whose MPI may use the memory
+// of an IVShmem device: which socket leads to the host's PMI server, and the network's
+// interfaces. UCX must not use lo: it takes the VMs of a node for one machine then.
+func sharedMemoryEnv(env []string) []string {
+	has := func(name string) bool {
+		return slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") })
+	}
+	var socket unix.Stat_t
+	if !has("SLURMV_MPI_SHM") || unix.Fstat(pmiFD, &socket) != nil {
+		return nil
+	}
+	added := []string{"SLURMV_PMI_SOCKET=" + strconv.FormatUint(socket.Ino, 10)}
+	if list := ucxDevices("/sys/class"); !has("UCX_NET_DEVICES") && len(list) > 0 {
+		added = append(added, "UCX_NET_DEVICES="+strings.Join(list, ","))
+	}
+	return added
+}
+
+// ucxDevices are the interfaces other than lo, and the ports of RDMA cards, in UCX's words:
+// eth0, mlx5_0:1.
+func ucxDevices(class string) (list []string) {
+	links, _ := os.ReadDir(class + "/net")
+	for _, l := range links {
+		if l.Name() != "lo" {
+			list = append(list, l.Name())
+		}
+	}
+	cards, _ := os.ReadDir(class + "/infiniband")
+	for _, c := range cards {
+		ports, _ := os.ReadDir(class + "/infiniband/" + c.Name() + "/ports")
+		for _, p := range ports {
+			list = append(list, c.Name()+":"+p.Name())
+		}
+	}
+	return list
+}

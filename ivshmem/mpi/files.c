@@ -1,0 +1,414 @@
+//go:build ignore
+
+#define _GNU_SOURCE
+
+#include "files.h"
+
+#include "real.h"
+#include "region.h"
+#include "report.h"
+#include "settings.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define DESCRIPTORS 65536
+#define MAPPINGS 8192
+#define THE_DEVICE 0xffff
+
+/*
+ * Names of files by which MPI libraries share memory, and no other names: the rest of
+ * /dev/shm is the VM's own.
+ */
+static const char *const names[] = {
+	"/dev/shm/mpich_shar_tmp*", /* MPICH: start, windows */
+	"/dev/shm/ucx_shm_posix_*", /* UCX's posix transport */
+	"/dev/shm/vader_segment.*", /* Open MPI 4's btl/vader */
+	"/dev/shm/sm_segment.*",    /* Open MPI 5's btl/sm */
+	"/dev/shm/osc_rdma.*",      /* Open MPI's windows */
+	"/dev/shm/osc_sm.*",
+	NULL,
+};
+
+/* By descriptor: 0, or 1 + the number of its file, or THE_DEVICE. A descriptor's position is
+ * that of the device's descriptor in the kernel, so dup and fork share it as they should. */
+static _Atomic uint16_t descriptors[DESCRIPTORS];
+
+struct mapping {
+	char *from, *to; /* NULL: none */
+	int file;
+};
+static struct mapping mappings[MAPPINGS];
+static int mapped; /* no mapping is at or after this one */
+static char *_Atomic lowest, *_Atomic highest;
+static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
+static pid_t self;
+static uint64_t programs;
+
+#define LOCK() REAL(pthread_mutex_lock)(&table)
+#define UNLOCK() REAL(pthread_mutex_unlock)(&table)
+
+/* A child of vfork runs in its parent's memory until it becomes another program. What it
+ * closes, its parent still has. */
+static bool borrowed(void) { return raw(SYS_getpid) != self; }
+
+/* ---- fork ---- */
+
+static void each(void (*what)(int file))
+{
+	for (int fd = 0; fd < DESCRIPTORS; fd++)
+		if (descriptors[fd] && descriptors[fd] != THE_DEVICE)
+			what(descriptors[fd] - 1);
+	for (int m = 0; m < mapped; m++)
+		if (mappings[m].from)
+			what(mappings[m].file);
+}
+
+static void before_fork(void)
+{
+	LOCK();
+	region_before_fork();
+}
+
+static void after_fork(void)
+{
+	region_after_fork();
+	UNLOCK();
+}
+
+static void in_child(void)
+{
+	after_fork();
+	self = raw(SYS_getpid);
+	each(region_hold);
+}
+
+/* A process that exits leaves nothing; one that is killed leaves its files until the run
+ * ends. */
+__attribute__((destructor)) static void leave(void)
+{
+	if (self && !borrowed())
+		each(region_drop);
+	self = 0;
+}
+
+/* ---- paths ---- */
+
+static bool opened(void)
+{
+	static enum { NO, YES, NEVER } state;
+	const struct settings *s = settings();
+	int err;
+
+	if (state != NO || !s)
+		return state == YES;
+	err = region_open(s->device, s->vm, s->programs);
+	state = err ? NEVER : YES;
+	if (err) {
+		say("no shared memory for MPI: %s: %s", s->device, strerror(err));
+		return false;
+	}
+	self = raw(SYS_getpid);
+	pthread_atfork(before_fork, after_fork, in_child);
+	debug("%s has %llu bytes for MPI", s->device, (unsigned long long)region_left());
+	return true;
+}
+
+bool files_know(const char *path)
+{
+	if (!path || strncmp(path, "/dev/shm/", 9) || !settings())
+		return false;
+	for (const char *const *n = names; *n; n++)
+		if (!fnmatch(*n, path, 0))
+			return opened();
+	return false;
+}
+
+int files_of(int fd)
+{
+	uint16_t file;
+
+	if (!self || fd < 0 || fd >= DESCRIPTORS)
+		return -1;
+	file = descriptors[fd];
+	return file && file != THE_DEVICE ? file - 1 : -1;
+}
+
+static int failed(int err)
+{
+	errno = err;
+	return -1;
+}
+
+/* ---- descriptors ---- */
+
+int files_open(const char *path, int flags, mode_t mode)
+{
+	int file, fd = raw(SYS_openat, AT_FDCWD, settings()->device, O_RDWR | (flags & O_CLOEXEC));
+
+	if (fd < 0)
+		return -1;
+	file = fd < DESCRIPTORS ? region_get(path, flags, mode) : -EMFILE;
+	debug("open %s: %d", path, file);
+	if (file < 0) {
+		raw(SYS_close, fd);
+		return failed(-file);
+	}
+	descriptors[fd] = file + 1;
+	return fd;
+}
+
+void files_closing(int fd)
+{
+	int file;
+
+	if (!self || fd < 0 || fd >= DESCRIPTORS || borrowed())
+		return;
+	file = files_of(fd);
+	descriptors[fd] = 0;
+	if (file >= 0)
+		region_drop(file);
+}
+
+void files_copied(int from, int to)
+{
+	int file = files_of(from);
+
+	if (to < 0 || to >= DESCRIPTORS || to == from || borrowed())
+		return;
+	if (file >= 0)
+		region_hold(file);
+	descriptors[to] = descriptors[from];
+}
+
+off_t files_seek(int fd, off_t offset, int whence)
+{
+	if (whence == SEEK_END) {
+		offset += region_stat(files_of(fd)).size;
+		whence = SEEK_SET;
+	}
+	return raw(SYS_lseek, fd, offset, whence);
+}
+
+ssize_t files_read_at(int fd, void *to, size_t n, off_t at)
+{
+	struct region_file f = region_stat(files_of(fd));
+
+	if (at < 0)
+		return failed(EINVAL);
+	if ((uint64_t)at >= f.size)
+		return 0;
+	if (n > f.size - at)
+		n = f.size - at;
+	memcpy(to, region_base() + f.at + at, n);
+	return n;
+}
+
+ssize_t files_write_at(int fd, const void *from, size_t n, off_t at)
+{
+	int err = at < 0 ? -EINVAL : region_resize(files_of(fd), at + n, true);
+
+	if (err)
+		return failed(-err);
+	memcpy(region_base() + region_stat(files_of(fd)).at + at, from, n);
+	return n;
+}
+
+ssize_t files_read(int fd, void *to, size_t n)
+{
+	off_t at = raw(SYS_lseek, fd, 0, SEEK_CUR);
+	ssize_t got = at < 0 ? -1 : files_read_at(fd, to, n, at);
+
+	if (got > 0)
+		raw(SYS_lseek, fd, at + got, SEEK_SET);
+	return got;
+}
+
+ssize_t files_write(int fd, const void *from, size_t n)
+{
+	off_t at = raw(SYS_lseek, fd, 0, SEEK_CUR);
+	ssize_t put = at < 0 ? -1 : files_write_at(fd, from, n, at);
+
+	if (put > 0)
+		raw(SYS_lseek, fd, at + put, SEEK_SET);
+	return put;
+}
+
+int files_resize(int fd, uint64_t size, bool keep)
+{
+	int err = region_resize(files_of(fd), size, keep);
+
+	if (err)
+		say("no room for %llu more bytes of shared memory: %llu are left; submit the job with a larger --ivshmem=N:SIZE",
+		    (unsigned long long)size, (unsigned long long)region_left());
+	return err ? failed(-err) : 0;
+}
+
+/* ---- stat ---- */
+
+static int describe(int file, const struct region_file *f, struct stat *st)
+{
+	memset(st, 0, sizeof(*st));
+	st->st_dev = 0x5356; /* no device of the kernel's */
+	st->st_ino = file + 2;
+	st->st_mode = S_IFREG | f->mode;
+	st->st_nlink = *f->name != 0;
+	st->st_uid = raw(SYS_geteuid); /* all ranks are of one user */
+	st->st_gid = raw(SYS_getegid);
+	st->st_size = f->size;
+	st->st_blksize = REGION_PAGE;
+	st->st_blocks = f->room / 512;
+	return 0;
+}
+
+int files_stat(int fd, struct stat *st)
+{
+	struct region_file f = region_stat(files_of(fd));
+
+	return describe(files_of(fd), &f, st);
+}
+
+int files_stat_path(const char *path, struct stat *st)
+{
+	struct region_file f;
+	int file = region_find(path, &f);
+
+	return file < 0 ? failed(-file) : describe(file, &f, st);
+}
+
+int files_unlink(const char *path)
+{
+	int err = region_unlink(path);
+
+	return err ? failed(-err) : 0;
+}
+
+/* ---- mappings ---- */
+
+/* All of these have the table's lock. */
+
+static struct mapping *unused(void)
+{
+	for (int m = 0; m < MAPPINGS; m++)
+		if (!mappings[m].from) {
+			if (m >= mapped)
+				mapped = m + 1;
+			return &mappings[m];
+		}
+	return NULL;
+}
+
+static void note(struct mapping *m, char *from, char *to, int file)
+{
+	*m = (struct mapping){from, to, file};
+	if (!lowest || from < lowest)
+		lowest = from;
+	if (to > highest)
+		highest = to;
+}
+
+/* Takes [from, to) out of a mapping, of which up to two pieces are left. */
+static void cut(struct mapping *m, char *from, char *to)
+{
+	struct mapping was = *m, *rest;
+
+	m->from = NULL;
+	if (was.from < from)
+		*m = (struct mapping){was.from, from, was.file};
+	if (to < was.to && (rest = m->from ? unused() : m)) {
+		if (rest != m)
+			region_hold(was.file);
+		*rest = (struct mapping){to, was.to, was.file};
+	}
+	if (!m->from)
+		region_drop(was.file);
+}
+
+void *files_map(void *at, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	int file = files_of(fd);
+	struct region_file f = region_stat(file);
+	struct mapping *m;
+	void *got = MAP_FAILED;
+
+	if (offset < 0 || offset % REGION_PAGE || length > f.room || (uint64_t)offset > f.room - length || (flags & MAP_TYPE) == MAP_PRIVATE) {
+		debug("map %zu of %llu bytes of %s: refused", length, (unsigned long long)f.room, f.name);
+		errno = EINVAL;
+		return MAP_FAILED;
+	}
+	if (flags & MAP_FIXED)
+		files_unmapped(at, length);
+	region_hold(file);
+	LOCK();
+	m = unused();
+	if (m)
+		/* The kernel has filled these pages already, and has no others for them. */
+		got = (void *)raw(SYS_mmap, at, length, protection, flags & ~(MAP_POPULATE | MAP_NORESERVE), fd, f.at + offset);
+	else
+		errno = ENOMEM;
+	if (got != MAP_FAILED)
+		note(m, got, (char *)got + (length + REGION_PAGE - 1) / REGION_PAGE * REGION_PAGE, file);
+	UNLOCK();
+	if (got == MAP_FAILED)
+		region_drop(file);
+	else if (f.vm != settings()->vm)
+		report_peer(f.name);
+	return got;
+}
+
+bool files_mapped(const volatile void *address)
+{
+	char *at = (char *)address;
+	bool found = false;
+
+	if (!self || at < lowest || at >= highest)
+		return false;
+	LOCK();
+	for (int m = 0; m < mapped && !found; m++)
+		found = mappings[m].from && at >= mappings[m].from && at < mappings[m].to;
+	UNLOCK();
+	return found;
+}
+
+void files_unmapped(void *at, size_t length)
+{
+	char *from = at, *to = from + (length + REGION_PAGE - 1) / REGION_PAGE * REGION_PAGE;
+
+	if (!self || to <= lowest || from >= highest || borrowed())
+		return;
+	LOCK();
+	for (int m = 0; m < mapped; m++)
+		if (mappings[m].from && mappings[m].from < to && from < mappings[m].to)
+			cut(&mappings[m], from, to);
+	UNLOCK();
+}
+
+/* ---- the device itself ---- */
+
+int files_device(int fd)
+{
+	if (fd < 0 || fd >= DESCRIPTORS || !opened())
+		return fd;
+	programs = region_claim_for_program();
+	if (!programs) {
+		raw(SYS_close, fd);
+		say("MPI has taken the part of %s that is for programs; run this program with --mpi-shm=off, or submit the job with a larger --ivshmem=N:SIZE",
+		    settings()->device);
+		return failed(EBUSY);
+	}
+	descriptors[fd] = THE_DEVICE;
+	return fd;
+}
+
+uint64_t files_device_size(int fd)
+{
+	return self && fd >= 0 && fd < DESCRIPTORS && descriptors[fd] == THE_DEVICE ? programs : 0;
+}

@@ -1,0 +1,63 @@
+//go:build ignore
+
+#define _GNU_SOURCE
+
+#include "machine.h"
+
+#include "real.h"
+#include "settings.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int file_of(const char *text, size_t n)
+{
+	int fd = raw(SYS_memfd_create, "slurm-v", MFD_CLOEXEC);
+
+	if (fd >= 0) {
+		raw(SYS_write, fd, text, n);
+		raw(SYS_lseek, fd, 0, SEEK_SET);
+	}
+	return fd;
+}
+
+/*
+ * UCX takes two processes for neighbours if their machines have the same boot id. So all VMs
+ * of the job on this node have one.
+ */
+static int boot_id(void)
+{
+	char text[48];
+
+	return file_of(text, snprintf(text, sizeof(text), "%s\n", settings()->machine));
+}
+
+/*
+ * UCX looks for a neighbour's process by its number, which means nothing in another VM. If
+ * there is none of that number here, it is told of one that began a hundredth of a second after
+ * the machine, since it takes a beginning at zero for an error. Slurm notices a neighbour that dies.
+ */
+static int process(const char *path)
+{
+	char text[160];
+	int pid, end = 0;
+
+	if (sscanf(path, "/proc/%d/stat%n", &pid, &end) != 1 || !end || path[end] || !raw(SYS_faccessat, AT_FDCWD, path, F_OK))
+		return -1;
+	return file_of(text, snprintf(text, sizeof(text),
+				      "%d (rank) R 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
+				      pid));
+}
+
+int machine_open(const char *path)
+{
+	if (!path || strncmp(path, "/proc/", 6) || !settings())
+		return -1;
+	if (!strcmp(path, "/proc/sys/kernel/random/boot_id"))
+		return boot_id();
+	return process(path);
+}

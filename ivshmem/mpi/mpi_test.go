@@ -1,0 +1,159 @@
+package mpi
+
+import (
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const (
+	deviceSize = 32 << 20
+	programs   = 1 << 20
+)
+
+// build makes the library as the product has it, and a program that uses it.
+func build(t *testing.T) (library, program string) {
+	t.Helper()
+	dir := t.TempDir()
+	library, program = filepath.Join(dir, "libslurmv-mpi.so"), filepath.Join(dir, "shared")
+	// What a test opens itself decides whether its cached result still holds.
+	sources, _ := filepath.Glob("*.[chm]*")
+	for _, file := range append(sources, "testdata/shared.c", "../../Makefile") {
+		if _, err := os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range [][]string{
+		{"make", "-s", "-C", "../..", "BUILD=" + dir, library},
+		{"cc", "-O1", "-o", program, "testdata/shared.c", "-pthread"},
+	} {
+		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v\n%s", c, err, out)
+		}
+	}
+	return library, program
+}
+
+// aDevice is a file like that with which the kernel shows a device's memory.
+func aDevice(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ivshmem0")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, deviceSize); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// in is a program in a VM.
+func in(vm int, library, device, program string, args ...string) *exec.Cmd {
+	c := exec.Command(program, args...)
+	c.Env = append(os.Environ(), "LD_PRELOAD="+library,
+		"SLURMV_MPI_SHM="+device+":5e1f5e1f-0000-4000-8000-000000000001:"+strconv.Itoa(vm)+":"+strconv.Itoa(programs))
+	return c
+}
+
+func run(t *testing.T, c *exec.Cmd) string {
+	t.Helper()
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Errorf("%q: %v\n%s", c.Args, err, out)
+	}
+	return string(out)
+}
+
+func TestFilesOfMPI(t *testing.T) {
+	library, program := build(t)
+	for _, part := range []string{"files", "descriptors", "children", "robust", "calls"} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			if out := run(t, in(0, library, aDevice(t), program, part)); out != "" {
+				t.Errorf("it says %s", out)
+			}
+		})
+	}
+}
+
+// A program may use the device itself. Then MPI leaves it the beginning; if MPI has that
+// already, the program is told what to do.
+func TestProgramsOfTheDevice(t *testing.T) {
+	library, program := build(t)
+	link := deviceLink(t)
+	run(t, in(0, library, link, program, "device", link, strconv.Itoa(programs)))
+	other := deviceLink(t)
+	out := run(t, in(0, library, other, program, "taken", other))
+	if want := "run this program with --mpi-shm=off"; !strings.Contains(out, want) {
+		t.Errorf("%q is missing in %s", want, out)
+	}
+}
+
+// deviceLink is a device with a name below /dev/slurmv, as in VMs.
+func deviceLink(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can make /dev/slurmv: run as root")
+	}
+	made := os.Mkdir("/dev/slurmv", 0o755)
+	link := "/dev/slurmv/test-" + strconv.Itoa(os.Getpid()) + "-" + filepath.Base(t.TempDir())
+	if err := os.Symlink(aDevice(t), link); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = os.Remove(link)
+		if made == nil {
+			_ = os.Remove("/dev/slurmv")
+		}
+	})
+	return link
+}
+
+// Locks hold between processes of two VMs, whose threads may have the same numbers.
+func TestLocksBetweenVMs(t *testing.T) {
+	library, program := build(t)
+	device := aDevice(t)
+	run(t, in(0, library, device, program, "make-locks"))
+	var both sync.WaitGroup
+	for vm := range 2 {
+		both.Go(func() { run(t, in(vm, library, device, program, "locks", strconv.Itoa(vm))) })
+	}
+	both.Wait()
+}
+
+// A program that is not told of a device is left alone: the files are the machine's.
+func TestWithoutADevice(t *testing.T) {
+	library, program := build(t)
+	c := exec.Command(program, "calls")
+	c.Env = append(os.Environ(), "LD_PRELOAD="+library)
+	run(t, c)
+	if err := os.Remove("/dev/shm/ucx_shm_posix_call"); err != nil {
+		t.Errorf("the file is not in the machine's own /dev/shm: %v", err)
+	}
+}
+
+// Images may have a glibc as old as RHEL 7's, 2.17.
+func TestLibraryLoadsInOldImages(t *testing.T) {
+	library, _ := build(t)
+	file, err := elf.Open(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	symbols, err := file.ImportedSymbols()
+	if err != nil || len(symbols) == 0 {
+		t.Fatal(symbols, err)
+	}
+	for _, s := range symbols {
+		parts := strings.Split(strings.TrimPrefix(s.Version, "GLIBC_"), ".")
+		minor, _ := strconv.Atoi(parts[min(1, len(parts)-1)])
+		if s.Version != "" && minor > 17 {
+			t.Errorf("%s is of %s", s.Name, s.Version)
+		}
+	}
+}

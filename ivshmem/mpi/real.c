@@ -1,0 +1,36 @@
+//go:build ignore
+
+#define _GNU_SOURCE
+
+#include "real.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+#ifndef __x86_64__
+#error "the system call of this architecture is not written yet"
+#endif
+
+/* dlsym came into glibc's libc.so with 2.34, and its old name is there too: images may have
+ * an older glibc than the one that this is built with. */
+__asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
+
+void *real_function(const char *name) { return dlsym(RTLD_NEXT, name); }
+
+long raw_call(long number, long a, long b, long c, long d, long e, long f)
+{
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	long result;
+
+	__asm__ volatile("syscall"
+			 : "=a"(result)
+			 : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+			 : "rcx", "r11", "memory");
+	if (result < 0 && result > -4096) {
+		errno = -result;
+		return -1;
+	}
+	return result;
+}

@@ -1,0 +1,26 @@
+/* The functions behind ours. */
+#ifndef REAL_H
+#define REAL_H
+
+/*
+ * REAL(open) is the open that the program would call without this library. Libraries that
+ * are loaded later than this one may have an open of their own, so it need not be the C
+ * library's. It is NULL if there is none, such as fstat before glibc 2.33.
+ */
+#define REAL(name)                                                                     \
+	({                                                                             \
+		static __typeof__(&name) real_;                                        \
+		if (!real_)                                                            \
+			real_ = (__typeof__(&name))real_function(#name);               \
+		real_;                                                                 \
+	})
+
+void *real_function(const char *name);
+
+/* The system call, which nobody else has changed. Returns -1 with errno. */
+long raw_call(long number, long a, long b, long c, long d, long e, long f);
+#define raw(...) RAW_SEVEN(__VA_ARGS__, 0, 0, 0, 0, 0, 0)
+#define RAW_SEVEN(n, a, b, c, d, e, f, ...) \
+	raw_call((long)(n), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+
+#endif

@@ -1,0 +1,79 @@
+//go:build ignore
+
+#define _GNU_SOURCE
+
+#include "report.h"
+
+#include "real.h"
+#include "settings.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+/*
+ * The relay reads what this process says to the PMI server. Messages of ours go the same
+ * way, are for the relay alone, and have no answer. Each is one write, so it is never inside
+ * another message.
+ */
+static int server = -1;
+static bool framed; /* messages have their length in front, as in PMI 2 after its first */
+
+static void tell(const char *what)
+{
+	char text[128];
+	int n = snprintf(text, sizeof(text), "cmd=slurmv-shm%c%s%c", framed ? ';' : ' ', what, framed ? ';' : '\n');
+
+	if (framed) {
+		memmove(text + 6, text, n);
+		memcpy(text, "      ", 6);
+		text[snprintf(text, 7, "%d", n)] = ' ';
+		n += 6;
+	}
+	raw(SYS_write, server, text, n);
+}
+
+/* The guest agent names the socket that leads to the relay. The program may start an mpirun,
+ * whose ranks have another PMI server. */
+static bool is_server(int fd)
+{
+	const char *socket = getenv("SLURMV_PMI_SOCKET");
+	struct stat st;
+
+	return socket && !raw(SYS_fstat, fd, &st) && S_ISSOCK(st.st_mode) && st.st_ino == strtoull(socket, NULL, 10);
+}
+
+/* The process that begins the exchange is the rank, not the shell that started it. So the
+ * relay knows, before it answers anything, that this rank sees files of other VMs. */
+void report_init(int fd, const void *message, size_t n)
+{
+	if (server >= 0 || n < 8 || memcmp(message, "cmd=init", 8) || !settings() || !is_server(fd))
+		return;
+	server = fd;
+	tell("ready=1");
+	framed = memmem(message, n, "pmi_version=2", 13) != NULL;
+}
+
+void report_peer(const char *name)
+{
+	static const struct {
+		const char *prefix, *by;
+	} transports[] = {
+		{"/dev/shm/ucx_", "UCX"},
+		{"/dev/shm/vader_", "Open MPI"},
+		{"/dev/shm/sm_segment", "Open MPI"},
+		{"/dev/shm/mpich_", "MPICH"},
+	};
+	static atomic_bool told[sizeof(transports) / sizeof(*transports)];
+	char what[40];
+
+	for (size_t i = 0; server >= 0 && i < sizeof(transports) / sizeof(*transports); i++)
+		if (!strncmp(name, transports[i].prefix, strlen(transports[i].prefix)) && !atomic_exchange(&told[i], true)) {
+			snprintf(what, sizeof(what), "peer=%s", transports[i].by);
+			tell(what);
+		}
+}

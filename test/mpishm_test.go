@@ -1,0 +1,64 @@
+//go:build cluster
+
+package test
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// exchange puts the program of testdata/exchange.c into alice's job.
+func exchange(t *testing.T) string {
+	t.Helper()
+	source, err := os.ReadFile("testdata/exchange.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice.writeFile(t, "~/exchange.c", string(source))
+	return "mpicc -O2 -o exchange ~/exchange.c\n"
+}
+
+const throughMemory = "slurm-v: MPI talks through shared memory between the 2 VMs of "
+
+// An unmodified MPI program in four VMs on two nodes talks through the memory that the VMs of
+// a node share, and says so. With the network instead, it comes to the same result.
+func TestMPIThroughSharedMemory(t *testing.T) {
+	t.Parallel()
+	out := alice.submit(t, twoByTwo+" --ivshmem=1:16M --ntasks=4", exchange(t)+`
+slurm-v-run ./exchange
+echo == off
+slurm-v-run --mpi-shm=off ./exchange
+echo == by the user
+UCX_TLS=tcp slurm-v-run -n 2 -N 1 ./exchange
+echo == files
+slurm-v-run -n 2 -N 1 sh -c './exchange; ls /dev/shm'
+echo == another run
+slurm-v-run ./exchange`).completes()
+
+	parts := strings.Split(out, "== ")
+	contains(t, parts[0], throughMemory+"n1 (UCX)", throughMemory+"n2 (UCX)", "4 ranks, 2 of them neighbours, 0 wrong")
+	contains(t, parts[1], "4 ranks, 1 of them neighbours, 0 wrong")
+	contains(t, parts[2], "2 ranks, ", " 0 wrong", "slurm-v: MPI talked between the 2 VMs of n1 by the network, not through shared memory")
+	contains(t, parts[len(parts)-1], throughMemory+"n1 (UCX)", "4 ranks, 2 of them neighbours, 0 wrong")
+	if strings.Contains(parts[1], "shared memory") {
+		t.Errorf("with --mpi-shm=off:\n%s", parts[1])
+	}
+	if strings.Contains(out, "mpich_shar") || strings.Contains(out, "ucx_shm") {
+		t.Errorf("files of MPI's in a VM's own /dev/shm:\n%s", out)
+	}
+}
+
+// A device that is too small for MPI is named, with the size that is needed.
+func TestMPIWithTooLittleSharedMemory(t *testing.T) {
+	t.Parallel()
+	const need = "the IVShmem device has 4 MiB, and MPI needs more for 2 ranks on a node: submit the job with --ivshmem=1:16M"
+	out := alice.submit(t, "--nodes=1 --vm-per-node=2 --memory-per-vm=384M --time=30 --ntasks=2 --ivshmem=1:4M", exchange(t)+`
+slurm-v-run ./exchange
+echo == on
+slurm-v-run --mpi-shm=on ./exchange; echo "status $?"`).completes()
+
+	parts := strings.Split(out, "== on")
+	contains(t, parts[0], "2 ranks, 1 of them neighbours, 0 wrong", "by the network, not through shared memory: "+need)
+	contains(t, parts[1], "--mpi-shm=on: "+need, "status 1")
+}

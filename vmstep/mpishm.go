@@ -1,0 +1,103 @@
+package vmstep
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// MPILibrary is where the guest agent puts the library that gives MPI the memory of an
+// IVShmem device. See ivshmem/mpi.
+const MPILibrary = "/run/slurm-v/lib/libslurmv-mpi.so"
+
+// How a run's MPI uses the memory that the VMs of a node share.
+const (
+	MPISharedAuto = "auto" // if it can
+	MPISharedOn   = "on"   // or the run fails
+	MPISharedOff  = "off"
+)
+
+// What MPI takes of a device: UCX's posix transport has 4.1 MiB for each rank, and MPICH and
+// our directory have less than 2 MiB for all.
+const (
+	mpiBytesPerRank = 4608 << 10
+	mpiBytes        = 2 << 20
+)
+
+// An MPIMemory is the memory that MPI may have for the ranks of one node.
+type MPIMemory struct {
+	Job   string // job, node and claim: what no other run's memory has in common
+	Claim int    // device
+	Size  int64  // bytes of the device
+	Ranks int    // the most that a node has
+	VM    int    // number of the rank's VM in the job
+}
+
+// ForPrograms is how many bytes at the device's beginning are left for programs that use it
+// themselves, in whole pages; negative if MPI needs more than the device has.
+func (m MPIMemory) ForPrograms() int64 {
+	return (m.Size - int64(m.Ranks)*mpiBytesPerRank - mpiBytes) &^ 4095
+}
+
+// Check returns an error that says how large a device MPI needs, if this one is too small.
+func (m MPIMemory) Check() error {
+	if m.ForPrograms() >= 0 {
+		return nil
+	}
+	need := int64(1 << 20)
+	for need < int64(m.Ranks)*mpiBytesPerRank+mpiBytes {
+		need *= 2
+	}
+	return fmt.Errorf("the IVShmem device has %d MiB, and MPI needs more for %d ranks on a node: submit the job with --ivshmem=1:%dM",
+		m.Size>>20, m.Ranks, need>>20)
+}
+
+// Env returns what a program gets for it, after the variables that it has already: those of
+// UCX that the user has set stay.
+func (m MPIMemory) Env(env []string) []string {
+	added := []string{
+		fmt.Sprintf("SLURMV_MPI_SHM=/dev/slurmv/ivshmem%d:%s:%d:%d", m.Claim, m.machine(), m.VM, m.ForPrograms()),
+		preload(env),
+	}
+	for _, entry := range ucx {
+		name, _, _ := strings.Cut(entry, "=")
+		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+			added = append(added, entry)
+		}
+	}
+	return added
+}
+
+// machine is the boot id that the VMs of the node have in common for this run's MPI.
+func (m MPIMemory) machine() string {
+	sum := sha256.Sum256([]byte(m.Job))
+	return uuid.UUID(sum[:16]).String()
+}
+
+// preload puts the library before those that the user preloads.
+func preload(env []string) string {
+	users := ""
+	for _, entry := range env {
+		if value, ok := strings.CutPrefix(entry, "LD_PRELOAD="); ok && value != "" {
+			users = ":" + value
+		}
+	}
+	return "LD_PRELOAD=" + MPILibrary + users
+}
+
+// ucx are the variables by which UCX does not try what works only between processes of one
+// kernel, and prefers shared memory for messages of all sizes.
+var ucx = []string{
+	"UCX_TLS=^sysv",                // System V's segments
+	"UCX_POSIX_USE_PROC_LINK=n",    // opening a file by /proc/PID/fd
+	"UCX_KEEPALIVE_INTERVAL=inf",   // looking for a process by its number
+	"UCX_MAX_EAGER_RAILS=1",        // a second, slower transport for half of the bytes
+	"UCX_MAX_RNDV_RAILS=1",         //
+	"UCX_TCP_PUT_ENABLE=n",         // else large messages go by TCP
+	"UCX_WARN_UNUSED_ENV_VARS=n",   // a UCX that does not know one of these
+	"MPIR_CVAR_CH4_CMA_ENABLE=0",   // MPICH from 4.3 on
+	"MPIR_CVAR_CH4_XPMEM_ENABLE=0", //
+}
