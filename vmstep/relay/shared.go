@@ -11,7 +11,7 @@ type SharedMemory struct {
 	PMI    pmi.Shared
 	Node   string
 	VMs    int
-	Speaks bool // this task says for its node what MPI does
+	Speaks bool  // this task says for its node what MPI does
 	Refuse error // why MPI cannot have the memory; nil if it can
 }
 
