@@ -102,24 +102,34 @@ __attribute__((destructor)) static void leave(void)
 
 /* ---- paths ---- */
 
-static bool opened(void)
-{
-	static enum { NO, YES, NEVER } state;
-	const struct settings *s = settings();
-	int err;
+enum state { UNOPENED, OPENED, FAILED };
 
-	if (state != NO || !s)
-		return state == YES;
-	err = region_open(s->device, s->vm, s->programs);
-	state = err ? NEVER : YES;
+static enum state open_region(const struct settings *s)
+{
+	int err = region_open(s->device, s->vm, s->programs);
+
 	if (err) {
 		say("no shared memory for MPI: %s: %s", s->device, strerror(err));
-		return false;
+		return FAILED;
 	}
 	self = raw(SYS_getpid);
 	pthread_atfork(before_fork, after_fork, in_child);
 	debug("%s has %llu bytes for MPI", s->device, (unsigned long long)region_left());
-	return true;
+	return OPENED;
+}
+
+static bool opened(void)
+{
+	static _Atomic enum state state;
+	const struct settings *s = settings();
+
+	if (state == UNOPENED && s) {
+		LOCK();
+		if (state == UNOPENED)
+			state = open_region(s);
+		UNLOCK();
+	}
+	return state == OPENED;
 }
 
 bool files_know(const char *path)

@@ -15,15 +15,17 @@
 static struct settings here;
 static enum { UNREAD, NONE, READ } state;
 
-/* The variable is written by vmstep.MPISharedMemory: DEVICE:MACHINE:VM:BYTES */
+/* The variable is written by vmstep.MPIMemory: DEVICE:MACHINE:VM:BYTES. Two threads that read it
+ * at once come to the same. */
 static void read_settings(void)
 {
 	const char *text = getenv("SLURMV_MPI_SHM");
 	unsigned long long bytes;
 
-	state = NONE;
-	if (!text || sscanf(text, "%63[^:]:%39[^:]:%u:%llu", here.device, here.machine, &here.vm, &bytes) != 4)
+	if (!text || sscanf(text, "%63[^:]:%39[^:]:%u:%llu", here.device, here.machine, &here.vm, &bytes) != 4) {
+		state = NONE;
 		return;
+	}
 	here.programs = bytes;
 	here.debug = getenv("SLURMV_MPI_SHM_DEBUG") != NULL;
 	state = READ;

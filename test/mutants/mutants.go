@@ -61,6 +61,7 @@ var all = slices.Concat(
 	reclaimMutants,
 	directoryMutants,
 	egressMutants,
+	mpiMutants,
 	clusterMutants,
 )
 

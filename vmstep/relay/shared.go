@@ -10,8 +10,8 @@ import (
 type SharedMemory struct {
 	PMI    pmi.Shared
 	Node   string
-	VMs    int
-	Speaks bool  // this task says for its node what MPI does
+	VMs    int   // that the run's tasks on the node are in
+	Speaks bool  // this task says for all of its node what MPI does
 	Refuse error // why MPI cannot have the memory; nil if it can
 }
 

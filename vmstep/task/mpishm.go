@@ -18,9 +18,13 @@ func (e Exec) shareMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply
 	if err != nil || memory == nil {
 		return err
 	}
+	here, err := slurm.TaskOf(os.Getenv)
+	if err != nil {
+		return err
+	}
 	r.Shared = &relay.SharedMemory{
-		Node: reply.Node.Node, VMs: len(reply.Node.VMs), Refuse: memory.Check(),
-		Speaks: os.Getenv(slurm.EnvLocalID) == "0", // for all tasks of its node
+		Node: reply.Node.Node, VMs: min(len(reply.Node.VMs), here.LocalTasks), Refuse: memory.Check(),
+		Speaks: here.LocalID == 0 && here.LocalTasks > 1,
 	}
 	if r.Shared.Refuse == nil {
 		r.Rank.Shared = &r.Shared.PMI

@@ -296,7 +296,7 @@ int main(int argc, char **argv)
 {
 	const char *part = argv[1];
 
-	alarm(60);
+	alarm(20);
 	if (!strcmp(part, "files"))
 		files();
 	else if (!strcmp(part, "descriptors"))
