@@ -48,12 +48,16 @@ func (v *VMs) prepareDisks(ctx context.Context, m *machine.Machine, image images
 func guestBinary() string { return filepath.Join(config.Libexec, "slurmv-guest") }
 
 // addMPILibrary adds the library that gives MPI the memory of the VM's devices, if it has any.
-func addMPILibrary(s *guest.IVShmem) (err error) {
+// Without the library the devices are there, and MPI talks by the network.
+func (v *VMs) addMPILibrary(s *guest.IVShmem) {
 	if s.Devices == 0 {
-		return nil
+		return
 	}
-	s.Library, err = os.ReadFile(filepath.Join(config.Libexec, "libslurmv-mpi.so"))
-	return err
+	library, err := os.ReadFile(filepath.Join(config.Libexec, "libslurmv-mpi.so"))
+	if err != nil {
+		v.Log.Warn("MPI cannot use shared memory: Slurm-V is not installed whole", "err", err)
+	}
+	s.Library = library
 }
 
 // reach waits until the guest agent answers, and connects to it.
@@ -83,9 +87,7 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 		return err
 	}
 	setup := guestSetup(v.Plan, m.Plan, v.network.mtu)
-	if err := addMPILibrary(&setup.IVShmem); err != nil {
-		return err
-	}
+	v.addMPILibrary(&setup.IVShmem)
 	if m.IsRestoring() {
 		if err := renew(ctx, m, &setup, v.Log); err != nil {
 			return err
