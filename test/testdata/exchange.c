@@ -35,13 +35,13 @@ int main(int argc, char **argv)
 	*counter = 0;
 	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Win_lock_all(0, window);
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < 5; i++) {
 		MPI_Fetch_and_op(&one, &was, MPI_LONG, 0, 0, MPI_SUM, window);
 		MPI_Win_flush(0, window);
 	}
 	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Win_sync(window);
-	wrong += me == 0 && *counter != 20L * n;
+	wrong += me == 0 && *counter != 5L * n;
 	MPI_Win_unlock_all(window);
 	MPI_Win_free(&window);
 	MPI_Reduce(&wrong, &total, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
