@@ -93,3 +93,12 @@ func TestFirstNodeOf(t *testing.T) {
 		}
 	}
 }
+
+func TestMostTasksOnNode(t *testing.T) {
+	for list, want := range map[string]int{"4": 4, "1,3(x2),2": 3, "2(x3),1": 2, "": -1, "2(xy)": -1} {
+		got, err := MostTasksOnNode(func(string) string { return list })
+		if (err != nil) != (want < 0) || err == nil && got != want {
+			t.Errorf("%q: %d, %v; want %d", list, got, err, want)
+		}
+	}
+}
