@@ -39,20 +39,23 @@ type MPIMemory struct {
 // ForPrograms is how many bytes at the device's beginning are left for programs that use it
 // themselves, in whole pages; negative if MPI needs more than the device has.
 func (m MPIMemory) ForPrograms() int64 {
-	return (m.Size - int64(m.Ranks)*mpiBytesPerRank - mpiBytes) &^ 4095
+	return (m.Size - m.need()) &^ 4095
 }
+
+// need is how many bytes MPI takes.
+func (m MPIMemory) need() int64 { return int64(m.Ranks)*mpiBytesPerRank + mpiBytes }
 
 // Check returns an error that says how large a device MPI needs, if this one is too small.
 func (m MPIMemory) Check() error {
 	if m.ForPrograms() >= 0 {
 		return nil
 	}
-	need := int64(1 << 20)
-	for need < int64(m.Ranks)*mpiBytesPerRank+mpiBytes {
-		need *= 2
+	size := int64(1 << 20) // devices have powers of two
+	for size < m.need() {
+		size *= 2
 	}
 	return fmt.Errorf("the IVShmem device has %d MiB, and MPI needs more for %d ranks on a node: submit the job with --ivshmem=1:%dM",
-		m.Size>>20, m.Ranks, need>>20)
+		m.Size>>20, m.Ranks, size>>20)
 }
 
 // Env returns what a program gets for it, after the variables that it has already: those of

@@ -257,7 +257,7 @@ int files_resize(int fd, uint64_t size, bool keep)
 	int err = region_resize(files_of(fd), size, keep);
 
 	if (err)
-		say("no room for %llu more bytes of shared memory: %llu are left; submit the job with a larger --ivshmem=N:SIZE",
+		say("no room for a file of %llu bytes in shared memory: %llu are left; submit the job with a larger --ivshmem=N:SIZE",
 		    (unsigned long long)size, (unsigned long long)region_left());
 	return err ? failed(-err) : 0;
 }

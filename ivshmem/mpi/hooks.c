@@ -33,9 +33,9 @@
 
 static bool is_device(const char *path)
 {
-	const struct settings *s = path && !strncmp(path, "/dev/slurmv/", 12) ? settings() : NULL;
+	const struct settings *s = settings();
 
-	return s && !strcmp(path, s->device);
+	return s && path && !strcmp(path, s->device);
 }
 
 /* -2: the C library shall open it. */
@@ -377,11 +377,9 @@ long syscall(long number, ...)
 		return (long)map((void *)a[0], a[1], a[2], a[3], a[4], a[5]);
 	if (number == SYS_munmap)
 		return unmap((void *)a[0], a[1]);
-	if (number == SYS_process_vm_readv || number == SYS_process_vm_writev) {
-		if (settings()) {
-			errno = ENOSYS;
-			return -1;
-		}
+	if ((number == SYS_process_vm_readv || number == SYS_process_vm_writev) && settings()) {
+		errno = ENOSYS;
+		return -1;
 	}
 	return raw_call(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }

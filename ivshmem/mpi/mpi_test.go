@@ -85,33 +85,12 @@ func TestFilesOfMPI(t *testing.T) {
 // already, the program is told what to do.
 func TestProgramsOfTheDevice(t *testing.T) {
 	library, program := build(t)
-	link := deviceLink(t)
-	run(t, in(0, library, link, program, "device", link, strconv.Itoa(programs)))
-	other := deviceLink(t)
+	device, other := aDevice(t), aDevice(t)
+	run(t, in(0, library, device, program, "device", device, strconv.Itoa(programs)))
 	out := run(t, in(0, library, other, program, "taken", other))
 	if want := "run this program with --mpi-shm=off"; !strings.Contains(out, want) {
 		t.Errorf("%q is missing in %s", want, out)
 	}
-}
-
-// deviceLink is a device with a name below /dev/slurmv, as in VMs.
-func deviceLink(t *testing.T) string {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root can make /dev/slurmv: run as root")
-	}
-	made := os.Mkdir("/dev/slurmv", 0o755)
-	link := "/dev/slurmv/test-" + strconv.Itoa(os.Getpid()) + "-" + filepath.Base(t.TempDir())
-	if err := os.Symlink(aDevice(t), link); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = os.Remove(link)
-		if made == nil {
-			_ = os.Remove("/dev/slurmv")
-		}
-	})
-	return link
 }
 
 // Locks hold between processes of two VMs, whose threads may have the same numbers.

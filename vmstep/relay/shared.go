@@ -15,10 +15,14 @@ type SharedMemory struct {
 	Refuse error // why MPI cannot have the memory; nil if it can
 }
 
-// listen says when MPI begins to talk through the memory.
+// listen gives MPI the memory, and says when it begins to talk through it.
 func (t *Task) listen() {
 	s := t.Shared
-	if s == nil || !s.Speaks {
+	if s == nil || s.Refuse != nil {
+		return
+	}
+	t.Rank.Shared = &s.PMI
+	if !s.Speaks {
 		return
 	}
 	s.PMI.Met = func(transport string) {

@@ -31,7 +31,6 @@ func TestWhatMPIDoesWithSharedMemory(t *testing.T) {
 			task := &Task{Stderr: &words, Shared: tt.shared, Rank: pmi.Layout{Ranks: 2, VMsPerNode: 2}}
 			if tt.shared != nil {
 				tt.shared.Node, tt.shared.VMs = "n1", 2
-				task.Rank.Shared = &tt.shared.PMI
 			}
 			task.listen()
 			toServer := &strings.Builder{}

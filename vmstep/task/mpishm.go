@@ -27,7 +27,6 @@ func (e Exec) shareMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply
 		Speaks: here.LocalID == 0 && here.LocalTasks > 1,
 	}
 	if r.Shared.Refuse == nil {
-		r.Rank.Shared = &r.Shared.PMI
 		c.Env = append(c.Env, memory.Env(c.Env)...)
 	}
 	return nil
