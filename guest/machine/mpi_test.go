@@ -19,11 +19,11 @@ func TestMPILibraryIsInTheVM(t *testing.T) {
 	if len(mounts) != 1 {
 		t.Errorf("mounts = %q, want one", mounts)
 	}
-	info, err := os.Stat(d.path(mpiLibraryDir, "libslurmv-mpi.so"))
+	info, err := os.Stat(d.path(mpiLibrary))
 	if err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if got := d.text(t, mpiLibraryDir+"/libslurmv-mpi.so"); got != "ELF" {
+	if got := d.text(t, mpiLibrary); got != "ELF" {
 		t.Errorf("the library is %q", got)
 	}
 }
