@@ -62,11 +62,11 @@ func readLibrary(child io.Reader) string {
 	return ""
 }
 
-// The first and the longest pause between two looks at a program's memory. A library that
-// comes late, as with Python, is used for long.
+// The first and the longest pause between two looks at a program's memory. A script may prepare
+// for hours and then run an MPI program for seconds, so the longest is short.
 const (
 	firstLook   = 200 * time.Millisecond
-	longestLook = 30 * time.Second
+	longestLook = time.Second
 )
 
 // awaitLibrary looks again and again which MPI library a process of the cgroup has mapped. It

@@ -74,7 +74,7 @@ func TestWrongStart(t *testing.T) {
 	j := alice.submit(t, small+" --vcpu-per-vm=2", `
 until [ -e ready ]; do sleep 0.2; done
 slurm-v-run -Q -n 2 ./program; echo "alone: $?"
-slurm-v-run -Q -n 2 sh -c './program "" 2; :'; echo "by a shell: $?"
+slurm-v-run -Q -n 2 sh -c 'sleep 7; ./program "" 5; :'; echo "by a shell: $?"
 slurm-v-run -Q -n 2 ./program asks; echo "asks: $?"
 slurm-v-run -Q -n 2 --mpi=none ./program; echo "meant: $?"
 slurm-v-run -Q -n 1 ./program; echo "one: $?"
