@@ -43,7 +43,7 @@ STATIC     := slurmv-guest slurmv-workload
 .PHONY: all build packages install demo test unit fuzz lint clean
 all: build
 
-build: $(PROGRAMS:%=$(BUILD)/%) $(STATIC:%=$(BUILD)/%) $(BUILD)/libslurmv-mpi.so $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(LUA) $(BUILD)/docs
+build: $(PROGRAMS:%=$(BUILD)/%) $(STATIC:%=$(BUILD)/%) $(BUILD)/libslurmv-mpi.so $(BUILD)/slurmv-pmix $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(LUA) $(BUILD)/docs
 
 # Man pages and completions are generated from the commands.
 $(BUILD)/docs: $(BUILD)/slurmv $(BUILD)/slurm-v-run
@@ -75,6 +75,9 @@ $(BUILD)/libslurmv-mpi.so: $(wildcard ivshmem/mpi/*.[ch] ivshmem/mpi/*.map) Make
 	$(CC) -O2 -std=gnu11 -Wall -Wextra -Werror -fPIC -shared -Wl,--version-script=ivshmem/mpi/functions.map \
 	  -o $@ $(wildcard ivshmem/mpi/*.c) -Wl,--no-as-needed -l:libdl.so.2
 
+$(BUILD)/slurmv-pmix: $(wildcard internal/pmix/*.[ch]) Makefile
+	$(CC) $(CFLAGS) -std=gnu11 -Wall -Wextra -Werror -s -o $@ $(wildcard internal/pmix/*.c) -pthread -ldl
+
 # Each script contains the common rules, since a site may install only one of them.
 $(LUA): $(BUILD)/%.lua: spank/lua/%.lua.in spank/lua/rules.lua
 	sed -e '/^@RULES@$$/{' -e 'r spank/lua/rules.lua' -e 'd' -e '}' $< > $@
@@ -86,7 +89,7 @@ install: build
 	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(SYSCONFDIR)/slurm-v $(DESTDIR)$(DATADIR)/slurm-v
 	install -m 755 $(BUILD)/slurm-v-run $(BUILD)/slurmv $(DESTDIR)$(BINDIR)
 	install -m 755 $(BUILD)/slurmv-agent $(STATIC:%=$(BUILD)/%) $(DESTDIR)$(LIBEXECDIR)
-	install -m 755 $(BUILD)/libslurmv-mpi.so $(DESTDIR)$(LIBEXECDIR)
+	install -m 755 $(BUILD)/libslurmv-mpi.so $(BUILD)/slurmv-pmix $(DESTDIR)$(LIBEXECDIR)
 	# -C keeps the time of an unchanged plugin: slurmv check compares it with slurmd's start.
 	install -C -m 755 $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(DESTDIR)$(LIBDIR)
 	install -m 644 $(LUA) $(DESTDIR)$(DATADIR)/slurm-v

@@ -1,0 +1,331 @@
+//go:build ignore
+
+#define _GNU_SOURCE
+
+#include "server.h"
+
+#include "fence.h"
+#include "libpmix.h"
+#include "placement.h"
+#include "pmi.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static const struct libpmix *pmix;
+static pmix_nspace_t job;
+
+/* A fence that the library has asked for, in its own thread. server_run does it. */
+struct request {
+	struct request *next;
+	bool gather;
+	char *data;
+	size_t size;
+	pmix_modex_cbfunc_t done;
+	void *done_data;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct request *first, **last = &first;
+static int wake = -1;
+
+static void enqueue(struct request *r)
+{
+	pthread_mutex_lock(&lock);
+	*last = r;
+	last = &r->next;
+	pthread_mutex_unlock(&lock);
+	eventfd_write(wake, 1);
+}
+
+static struct request *dequeue(void)
+{
+	pthread_mutex_lock(&lock);
+	struct request *r = first;
+	if (r && !(first = r->next))
+		last = &first;
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+/* What the library asks of a resource manager. */
+
+static pmix_status_t connected(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done, void *data)
+{
+	(void)proc, (void)object, (void)done, (void)data;
+	pmi_tell("joined=1");
+	return PMIX_OPERATION_SUCCEEDED;
+}
+
+static pmix_status_t finalized(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done, void *data)
+{
+	(void)proc, (void)object, (void)done, (void)data;
+	return PMIX_OPERATION_SUCCEEDED;
+}
+
+static pmix_status_t aborted(const pmix_proc_t *proc, void *object, int status, const char message[], pmix_proc_t procs[], size_t n,
+			     pmix_op_cbfunc_t done, void *data)
+{
+	(void)proc, (void)object, (void)message, (void)procs, (void)n, (void)done, (void)data;
+	pmi_abort(status);
+	return PMIX_OPERATION_SUCCEEDED;
+}
+
+static bool is_true(const pmix_info_t *info)
+{
+	return info->value.type != PMIX_BOOL || info->value.data.flag;
+}
+
+/* How many ranks the processes are; each is a rank, or all of the job. */
+static int count(const pmix_proc_t procs[], size_t n)
+{
+	int ranks = 0;
+
+	for (size_t i = 0; i < n; i++)
+		ranks = procs[i].rank == PMIX_RANK_WILDCARD ? pmi_ranks() : ranks + 1;
+	return ranks;
+}
+
+static pmix_status_t fenced(const pmix_proc_t procs[], size_t n, const pmix_info_t info[], size_t n_info, char *data, size_t size,
+			    pmix_modex_cbfunc_t done, void *done_data)
+{
+	int ranks = count(procs, n);
+	struct request *r;
+
+	if (ranks == 1) {
+		done(PMIX_SUCCESS, data, size, done_data, free, data);
+		return PMIX_SUCCESS;
+	}
+	if (ranks != pmi_ranks())
+		return PMIX_ERR_NOT_SUPPORTED; /* PMI has barriers of all ranks only */
+	r = calloc(1, sizeof(*r));
+	*r = (struct request){.data = data, .size = size, .done = done, .done_data = done_data};
+	for (size_t i = 0; i < n_info; i++)
+		r->gather |= !strcmp(info[i].key, PMIX_COLLECT_DATA) && is_true(&info[i]);
+	enqueue(r);
+	return PMIX_SUCCESS;
+}
+
+/* The library has all that a fence gathered, so what it asks for is not there. */
+static pmix_status_t get_from_other(const pmix_proc_t *proc, const pmix_info_t info[], size_t n, pmix_modex_cbfunc_t done, void *done_data)
+{
+	(void)proc, (void)info, (void)n, (void)done, (void)done_data;
+	return PMIX_ERR_NOT_FOUND;
+}
+
+static pmix_status_t spawn(const pmix_proc_t *proc, const pmix_info_t info[], size_t n, const void *apps, size_t n_apps, void *done,
+			   void *done_data)
+{
+	(void)proc, (void)info, (void)n, (void)apps, (void)n_apps, (void)done, (void)done_data;
+	fprintf(stderr, "slurm-v: MPI cannot spawn processes in VMs: start all ranks with slurm-v-run, or use slurm-v-run --launcher=ssh mpirun …\n");
+	return PMIX_ERR_NOT_SUPPORTED;
+}
+
+static pmix_server_module_t module = {
+	.client_connected = connected,
+	.client_finalized = finalized,
+	.abort = aborted,
+	.fence_nb = fenced,
+	.direct_modex = get_from_other,
+	.spawn = spawn,
+};
+
+/* What the program is told of the job. */
+
+struct list {
+	pmix_info_t *info;
+	size_t n;
+};
+
+static pmix_value_t *add(struct list *l, const char *key, uint16_t type)
+{
+	pmix_info_t *added;
+
+	l->info = realloc(l->info, (l->n + 1) * sizeof(*l->info));
+	added = memset(&l->info[l->n++], 0, sizeof(*l->info));
+	strcpy(added->key, key);
+	added->value.type = type;
+	return &added->value;
+}
+
+static void add_number(struct list *l, const char *key, uint32_t number)
+{
+	add(l, key, PMIX_UINT32)->data.uint32 = number;
+}
+
+static void add_small(struct list *l, const char *key, uint16_t number)
+{
+	add(l, key, PMIX_UINT16)->data.uint16 = number;
+}
+
+static void add_rank(struct list *l, const char *key, pmix_rank_t rank)
+{
+	add(l, key, PMIX_PROC_RANK)->data.rank = rank;
+}
+
+static void add_text(struct list *l, const char *key, char *text)
+{
+	add(l, key, PMIX_STRING)->data.string = text;
+}
+
+static void add_process(struct list *l, const struct placement *p, int rank)
+{
+	struct list about = {0};
+	pmix_data_array_t *array = calloc(1, sizeof(*array));
+	int local = placement_local_rank(p, rank);
+
+	add_rank(&about, PMIX_RANK, rank);
+	add_number(&about, PMIX_APPNUM, 0);
+	add_rank(&about, PMIX_GLOBAL_RANK, rank);
+	add_rank(&about, PMIX_APP_RANK, rank);
+	add_small(&about, PMIX_LOCAL_RANK, local);
+	add_small(&about, PMIX_NODE_RANK, local);
+	add_number(&about, PMIX_NODEID, p->vm[rank]);
+	add_text(&about, PMIX_HOSTNAME, p->name[p->vm[rank]]);
+	*array = (pmix_data_array_t){.type = PMIX_INFO, .size = about.n, .array = about.info};
+	add(l, PMIX_PROC_INFO_ARRAY, PMIX_DATA_ARRAY)->data.darray = array;
+}
+
+static struct list describe(const struct placement *p)
+{
+	struct list l = {0};
+	int vm = p->vm[pmi_rank()], local = placement_local_size(p, vm);
+
+	add_text(&l, PMIX_NODE_MAP, placement_node_map(p));
+	add_text(&l, PMIX_PROC_MAP, placement_proc_map(p));
+	add_text(&l, PMIX_JOBID, job);
+	add_number(&l, PMIX_UNIV_SIZE, p->ranks);
+	add_number(&l, PMIX_JOB_SIZE, p->ranks);
+	add_number(&l, PMIX_MAX_PROCS, p->ranks);
+	add_number(&l, PMIX_APP_SIZE, p->ranks);
+	add_number(&l, PMIX_NUM_NODES, p->vms);
+	add_rank(&l, PMIX_APPLDR, 0);
+	add_rank(&l, PMIX_NPROC_OFFSET, 0);
+	add_number(&l, PMIX_NODE_SIZE, local);
+	add_number(&l, PMIX_LOCAL_SIZE, local);
+	add_text(&l, PMIX_LOCAL_PEERS, placement_peers(p, vm));
+	add_rank(&l, PMIX_LOCALLDR, p->leader[vm]);
+	for (int rank = 0; rank < p->ranks; rank++)
+		add_process(&l, p, rank);
+	return l;
+}
+
+/* Registrations end in the library's thread. */
+struct wait {
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	bool done;
+	pmix_status_t status;
+};
+
+static void ended(pmix_status_t status, void *data)
+{
+	struct wait *w = data;
+
+	pthread_mutex_lock(&w->lock);
+	w->status = status;
+	w->done = true;
+	pthread_cond_signal(&w->ended);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static pmix_status_t await(struct wait *w, pmix_status_t begun)
+{
+	if (begun == PMIX_OPERATION_SUCCEEDED)
+		return PMIX_SUCCESS;
+	if (begun != PMIX_SUCCESS)
+		return begun;
+	pthread_mutex_lock(&w->lock);
+	while (!w->done)
+		pthread_cond_wait(&w->ended, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+	return w->status;
+}
+
+static pmix_status_t register_rank(const struct placement *p, const pmix_proc_t *me)
+{
+	struct wait job_known = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0}, rank_known = job_known;
+	struct list about = describe(p);
+	pmix_status_t status = await(&job_known, pmix->register_nspace(job, 1, about.info, about.n, ended, &job_known));
+
+	return status ? status : await(&rank_known, pmix->register_client(me, getuid(), getgid(), NULL, ended, &rank_known));
+}
+
+/* As Slurm names it. */
+static void name_job(void)
+{
+	const char *id = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+
+	snprintf(job, sizeof(job), "slurm.pmix.%s.%s", id ? id : "0", step ? step : "0");
+}
+
+static char **fail(char **why, const char *what, pmix_status_t status)
+{
+	if (asprintf(why, "%s: %s", what, pmix->error_string(status)) < 0)
+		*why = "out of memory";
+	return NULL;
+}
+
+/* The library shall keep what it knows in its own memory, not in files that the program maps:
+ * nobody else reads them here. */
+static void settle(void)
+{
+	setenv("PMIX_MCA_gds", "hash", 0);
+	setenv("PMIX_MCA_psec", "native", 0);
+}
+
+char **server_begin(char **why)
+{
+	pmix_proc_t me = {.rank = pmi_rank()};
+	struct placement *p = placement_learn();
+	char **env = NULL;
+	pmix_status_t status;
+
+	if (!p) {
+		*why = "Slurm's PMI server is gone";
+		return NULL;
+	}
+	if (!(pmix = libpmix_open(why)))
+		return NULL;
+	settle();
+	name_job();
+	strcpy(me.nspace, job);
+	wake = eventfd(0, EFD_CLOEXEC);
+	if ((status = pmix->init(&module, NULL, 0)))
+		return fail(why, "start a PMIx server", status);
+	if ((status = register_rank(p, &me)))
+		return fail(why, "describe the job to PMIx", status);
+	if ((status = pmix->setup_fork(&me, &env)))
+		return fail(why, "ask PMIx for the program's environment", status);
+	return env;
+}
+
+static void perform(struct request *r)
+{
+	size_t size;
+	char *all;
+
+	if (fence(r->gather, r->data, r->size, &all, &size))
+		r->done(PMIX_SUCCESS, all, size, r->done_data, free, all);
+	else
+		r->done(PMIX_ERROR, NULL, 0, r->done_data, NULL, NULL);
+	free(r->data);
+	free(r);
+}
+
+void server_run(void)
+{
+	eventfd_t count;
+	struct request *r;
+
+	while (pmi_wait(wake)) {
+		eventfd_read(wake, &count);
+		while ((r = dequeue()))
+			perform(r);
+	}
+}
