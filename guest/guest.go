@@ -98,6 +98,8 @@ type Command struct {
 	// PMI gives the program a descriptor that leads to [Process.PMI], and its number in
 	// PMI_FD.
 	PMI bool `json:"pmi,omitempty"`
+	// PMIx starts the program by [PMIxServer], which speaks PMI for it.
+	PMIx bool `json:"pmix,omitempty"`
 	// Terminal runs the program on a terminal of that size. All its output then comes on
 	// stdout.
 	Terminal *WindowSize `json:"terminal,omitempty"`

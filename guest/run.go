@@ -130,7 +130,9 @@ func (l *startup) execute() int {
 	if err == nil && cmd.PMI {
 		tellLibrary(path)
 	}
-	if err == nil {
+	if err == nil && cmd.PMIx {
+		err = becomeByServer(path, cmd.Args, env)
+	} else if err == nil {
 		err = syscall.Exec(path, cmd.Args, env)
 	}
 	if interpreter, found := interpreterOf(path); found && errors.Is(err, unix.ENOENT) {

@@ -9,11 +9,12 @@ import (
 
 // A Setup makes a booted VM a member of the job's cluster. It may be repeated.
 type Setup struct {
-	HostName string  `json:"host_name"`
-	User     User    `json:"user"`
-	Mounts   []Mount `json:"mounts,omitempty"`
-	NICs     []NIC   `json:"nics,omitempty"`
-	IVShmem  IVShmem `json:"ivshmem,omitzero"`
+	HostName string    `json:"host_name"`
+	User     User      `json:"user"`
+	Mounts   []Mount   `json:"mounts,omitempty"`
+	NICs     []NIC     `json:"nics,omitempty"`
+	IVShmem  IVShmem   `json:"ivshmem,omitzero"`
+	MPI      []MPIFile `json:"mpi,omitempty"`
 	// GrowRoot makes the root file system fill its disk, if the image has the tools.
 	GrowRoot bool `json:"grow_root,omitempty"`
 	// Fresh gives a VM that was restored from a template an identity of its own, different
@@ -70,9 +71,21 @@ type NIC struct {
 type IVShmem struct {
 	Devices int   `json:"devices"`
 	Size    int64 `json:"size"` // bytes, of each
-	// Library gives MPI the memory of a device; see ivshmem/mpi. Programs preload it.
-	Library []byte `json:"library,omitempty"`
 }
+
+// An MPIFile is something of Slurm-V's that MPI programs need in the VM, which gets it in the
+// directory [MPIDir].
+type MPIFile struct {
+	Name    string `json:"name"`
+	Content []byte `json:"content"`
+}
+
+// The files of MPI in a VM.
+const (
+	MPIDir     = "/run/slurm-v/lib"
+	MPILibrary = "libslurmv-mpi.so" // gives MPI the memory of a device; programs preload it; see ivshmem/mpi
+	PMIxServer = "slurmv-pmix"      // starts programs that need PMIx; see internal/pmix
+)
 
 // A Host is a name and an address of the job's network.
 type Host struct {

@@ -47,17 +47,22 @@ func (v *VMs) prepareDisks(ctx context.Context, m *machine.Machine, image images
 // guestBinary is the path of the guest agent's program on the node.
 func guestBinary() string { return filepath.Join(config.Libexec, "slurmv-guest") }
 
-// addMPILibrary adds the library that gives MPI the memory of the VM's devices, if it has any.
-// Without the library the devices are there, and MPI talks by the network.
-func (v *VMs) addMPILibrary(s *guest.IVShmem) {
-	if s.Devices == 0 {
-		return
+// mpiFiles are the files that MPI programs need in the VMs. Without them the VMs start all the
+// same, and what needs them says so.
+func (v *VMs) mpiFiles(s guest.IVShmem) (files []guest.MPIFile) {
+	names := []string{guest.PMIxServer}
+	if s.Devices > 0 {
+		names = append(names, guest.MPILibrary)
 	}
-	library, err := os.ReadFile(filepath.Join(config.Libexec, "libslurmv-mpi.so"))
-	if err != nil {
-		v.Log.Warn("MPI cannot use shared memory: Slurm-V is not installed whole", "err", err)
+	for _, name := range names {
+		content, err := os.ReadFile(filepath.Join(config.Libexec, name))
+		if err != nil {
+			v.Log.Warn("MPI programs may not start: Slurm-V is not installed whole", "err", err)
+			continue
+		}
+		files = append(files, guest.MPIFile{Name: name, Content: content})
 	}
-	s.Library = library
+	return files
 }
 
 // reach waits until the guest agent answers, and connects to it.
@@ -87,7 +92,7 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 		return err
 	}
 	setup := guestSetup(v.Plan, m.Plan, v.network.mtu)
-	v.addMPILibrary(&setup.IVShmem)
+	setup.MPI = v.mpiFiles(setup.IVShmem)
 	if m.IsRestoring() {
 		if err := renew(ctx, m, &setup, v.Log); err != nil {
 			return err

@@ -7,11 +7,9 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-)
 
-// MPILibrary is where the guest agent puts the library that gives MPI the memory of an
-// IVShmem device. See ivshmem/mpi.
-const MPILibrary = "/run/slurm-v/lib/libslurmv-mpi.so"
+	"github.com/slurm-v/slurm-v/guest"
+)
 
 // How a run's MPI uses the memory that the VMs of a node share.
 const (
@@ -88,7 +86,7 @@ func preload(env []string) string {
 			users = ":" + value
 		}
 	}
-	return "LD_PRELOAD=" + MPILibrary + users
+	return "LD_PRELOAD=" + guest.MPIDir + "/" + guest.MPILibrary + users
 }
 
 // ucx are the variables by which UCX does not try what works only between processes of one

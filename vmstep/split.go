@@ -24,6 +24,7 @@ type CommandLine struct {
 	Version      bool
 
 	Srun    []string // options for srun, as typed
+	PMIx    bool     // the program finds its ranks by PMIx
 	Program []string // the program and its arguments
 
 	given map[string]string // options by long name, the last value of each
@@ -106,6 +107,9 @@ func (c *CommandLine) take(o slurm.Option) error {
 		return c.setOwn(o)
 	}
 	c.Help, c.Version = c.Help || o.Name == "help", c.Version || o.Name == "version"
+	if o.Name == "mpi" && o.Value == "pmix" {
+		o.Words, c.PMIx = []string{"--mpi=pmi2"}, true
+	}
 	c.Srun = append(c.Srun, o.Words...)
 	return nil
 }
@@ -158,6 +162,10 @@ var refused = map[string]string{
 	"usage":             "see slurm-v-run --help",
 }
 
+// mpis are the ways in which the ranks of a program find each other. pmix is Slurm's pmi2 with a
+// PMIx server in the VM.
+var mpis = []string{"pmi2", "pmix", "none"}
+
 // mpiruns are options of srun that --launcher=ssh refuses. Some are about decisions that
 // mpirun makes; the others make a step in which mpirun cannot run.
 var mpiruns = strings.Fields(`cpu-bind cpus-per-task distribution exclude exclusive mpi nodefile nodelist nodes ntasks
@@ -194,8 +202,8 @@ func (c CommandLine) check() error {
 			return usagef("--%s comes too late: give it to sbatch or salloc, which decide about the VMs of a job", option.Name)
 		}
 	}
-	if mpi, ok := c.given["mpi"]; ok && mpi != "pmi2" && mpi != "none" {
-		return usagef("--mpi=%s does not work with slurm-v-run: only pmi2 (the default) and none reach into a VM; --list-mpi lists the image's MPI libraries", mpi)
+	if mpi, ok := c.given["mpi"]; ok && !slices.Contains(mpis, mpi) {
+		return usagef("--mpi=%s does not work with slurm-v-run: only pmi2 (the default), pmix and none reach into a VM; --list-mpi lists the image's MPI libraries", mpi)
 	}
 	if slices.Contains(c.Program, ":") {
 		return usagef("srun takes the argument \":\" for the start of another command: start each with a slurm-v-run of its own")
@@ -208,6 +216,8 @@ func (c CommandLine) check() error {
 		return usagef("--start only starts the VMs: leave out %q, or leave out --start", c.Program[0])
 	case c.MPIShared == MPISharedOn && (c.Launcher == "ssh" || c.given["mpi"] == "none"):
 		return usagef("--mpi-shm=on: only ranks that slurm-v-run starts with PMI share memory, so leave out --launcher=ssh and --mpi=none")
+	case c.MPIShared == MPISharedOn && c.PMIx:
+		return usagef("--mpi-shm=on: MPI libraries that start by PMIx do not share memory between VMs yet, so leave out one of --mpi-shm=on and --mpi=pmix")
 	case c.ListMPI && (c.Start || c.Launcher == "ssh" || len(c.Program) > 0):
 		return usagef("--list-mpi comes alone: it runs no program and needs no launcher")
 	case !c.Start && !c.ListMPI && len(c.Program) == 0:

@@ -45,6 +45,7 @@ func TestSplit(t *testing.T) {
 		"our distribution as two words":     {words: "--vm-distribution block ./app", program: "./app", dist: "block"},
 		"options behind the program":        {words: "./app --vm-distribution=wild --pty", program: "./app --vm-distribution=wild --pty"},
 		"a minus is a program":              {words: "-n 1 -", srun: "-n 1", program: "-"},
+		"PMIx is ours":                      {words: "--mpi pmix ./app", srun: "--mpi=pmi2", program: "./app"},
 		"mpi as it is":                      {words: "--mpi=pmi2 ./app", srun: "--mpi=pmi2", program: "./app"},
 		"no mpi":                            {words: "--mpi none ./app", srun: "--mpi none", program: "./app"},
 	}
@@ -81,7 +82,7 @@ func TestSplitRefuses(t *testing.T) {
 		"shared memory by ssh":       {"--mpi-shm=on --launcher=ssh mpirun ./app", "leave out --launcher=ssh"},
 		"shared memory without MPI":  {"--mpi-shm=on --mpi=none ./app", "leave out --launcher=ssh and --mpi=none"},
 		"libraries by ssh":           {"--list-mpi --launcher=ssh", "--list-mpi comes alone"},
-		"PMIx":                       {"--mpi=pmix ./app", "only pmi2 (the default) and none"},
+		"PMI-1":                      {"--mpi=pmi1 ./app", "only pmi2 (the default), pmix and none"},
 		"a heterogeneous job":        {"--het-group=1 ./app", "heterogeneous"},
 		"a terminal":                 {"--pty bash", "slurmv exec -t"},
 		"several programs":           {"--multi-prog conf", "--multi-prog does not work"},

@@ -117,6 +117,9 @@ func ProgramCommand(srun, agent string, c CommandLine, t Ticket) []string {
 	args = append(args, "--mpi=pmi2", "--job-name="+filepath.Base(c.Program[0]))
 	args = append(args, c.Srun...)
 	args = append(append(args, agent, "exec", "--vm-distribution="+c.Distribution), t.options()...)
+	if c.PMIx {
+		args = append(args, "--pmix")
+	}
 	if t.Claim != nil {
 		args = append(args, "--mpi-shm="+c.MPIShared)
 	}

@@ -30,6 +30,7 @@ OPTIONS
                                      else fail (on), or never (off)
     --no-wait                        if the job has IVShmem devices and all are
                                      claimed, fail instead of waiting
+    --mpi=pmix                       the program finds its ranks by PMIx: Open MPI
     --mpi=none                       the tasks are not ranks of one MPI program;
                                      else a run whose MPI library does not find
                                      Slurm's PMI fails
@@ -67,7 +68,8 @@ EXAMPLES
     cp -r /archive/input .
     slurm-v-run ./app input
 
-    slurm-v-run --launcher=ssh mpirun -n 16 ./graph500
+    slurm-v-run --mpi=pmix -n 16 ./graph500             with Open MPI
+    slurm-v-run --launcher=ssh mpirun -n 16 ./graph500  with another MPI
 
     slurm-v-run -n 8 ./graph500 &       two at once, with --ivshmem=2
     slurm-v-run -n 8 ./ft.B.8 &         each on a device of its own

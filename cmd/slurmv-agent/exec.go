@@ -34,6 +34,7 @@ PMI go to and from the program; its exit code or signal becomes the task's.`,
 	flags.IntVar(&exec.VM, "vm", nodeagent.ByDistribution, "use the VM with this `number` in the job, wherever the task belongs")
 	flags.BoolVar(&exec.Terminal, "terminal", false, "give the program a terminal")
 	flags.BoolVar(&exec.Mpirun, "mpirun", false, "give the program the environment of an mpirun that starts its tasks by ssh")
+	flags.BoolVar(&exec.PMIx, "pmix", false, "start the program with a PMIx server")
 	flags.StringVar(&exec.Claim, "claim", "", "run the program under this `claim` on an IVShmem device")
 	flags.StringVar(&exec.MPIShared, "mpi-shm", vmstep.MPISharedOff, "give the program's MPI the memory of the claimed device: `auto|on|off`")
 	flags.DurationVar(&exec.Wait, "wait", 5*time.Second, "wait this `long` for VMs that are still coming up")

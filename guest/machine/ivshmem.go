@@ -42,12 +42,6 @@ func (s ivshmemDevices) offer(ctx context.Context, want guest.IVShmem, u guest.U
 			return fmt.Errorf("shared-memory device %d (PCI %s): %w", k, d.address, err)
 		}
 	}
-	if len(want.Library) == 0 {
-		return nil
-	}
-	if err := s.offerMPILibrary(want.Library); err != nil {
-		return fmt.Errorf("library that gives MPI shared memory: %w", err)
-	}
 	return nil
 }
 

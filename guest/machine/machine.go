@@ -56,6 +56,7 @@ func (m *Machine) Setup(ctx context.Context, s guest.Setup) (guest.Report, error
 	var warnings []string
 	steps, ctx := errgroup.WithContext(ctx)
 	steps.Go(func() error { return m.network(ctx, s.HostName, s.NICs) })
+	steps.Go(func() error { return m.mpiFiles(s.MPI) })
 	steps.Go(func() error { return ivshmemDevices{&m.system}.offer(ctx, s.IVShmem, s.User) })
 	steps.Go(func() error {
 		if err := m.user(s.User, s.Mounts); err != nil {

@@ -4,14 +4,17 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/slurm-v/slurm-v/guest"
 )
 
-// The library is in a file system of its own, from which programs may run, and a setup may be
+// The files are in a file system of their own, from which programs may run, and a setup may be
 // repeated.
-func TestMPILibraryIsInTheVM(t *testing.T) {
+func TestMPIFilesAreInTheVM(t *testing.T) {
 	d := newDouble(t, map[string]string{})
 	for range 2 {
-		if err := (ivshmemDevices{&d.system}).offerMPILibrary([]byte("ELF")); err != nil {
+		files := []guest.MPIFile{{Name: guest.MPILibrary, Content: []byte("ELF")}, {Name: guest.PMIxServer, Content: []byte("server")}}
+		if err := d.mpiFiles(files); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -19,11 +22,14 @@ func TestMPILibraryIsInTheVM(t *testing.T) {
 	if len(mounts) != 1 {
 		t.Errorf("mounts = %q, want one", mounts)
 	}
-	info, err := os.Stat(d.path(mpiLibrary))
-	if err != nil || info.Mode().Perm() != 0o755 {
-		t.Errorf("%v, %v", info, err)
-	}
-	if got := d.text(t, mpiLibrary); got != "ELF" {
-		t.Errorf("the library is %q", got)
+	for name, content := range map[string]string{guest.MPILibrary: "ELF", guest.PMIxServer: "server"} {
+		file := guest.MPIDir + "/" + name
+		info, err := os.Stat(d.path(file))
+		if err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("%v, %v", info, err)
+		}
+		if got := d.text(t, file); got != content {
+			t.Errorf("%s is %q", file, got)
+		}
 	}
 }

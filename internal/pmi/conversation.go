@@ -14,8 +14,13 @@ type Layout struct {
 	VMsPerNode   int          //
 	VM           int          // index of this rank's VM on its node
 	Distribution Distribution // of a node's tasks over its VMs
+	Joined       func()       // called when a program has connected to its PMIx server; may be nil
 	Shared       *Shared      // memory that the VMs of a node share; nil if MPI has none
 }
+
+// pmixCommand is what slurmv-pmix says to the relay when the program has connected to it. It goes
+// no further and has no answer.
+const pmixCommand = "slurmv-pmix"
 
 const mappingKey = "PMI_process_mapping"
 
@@ -48,6 +53,10 @@ func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
 	defer c.mu.Unlock()
 	if cmd, _ := field(max(c.dialect, PMI1), msg, "cmd"); cmd == sharedCommand {
 		c.layout.Shared.hear(max(c.dialect, PMI1), msg)
+		return nil, nil, nil
+	}
+	if cmd, _ := field(PMI1, msg, "cmd"); cmd == pmixCommand && c.layout.Joined != nil {
+		c.layout.Joined()
 		return nil, nil, nil
 	}
 	if c.dialect == 0 {

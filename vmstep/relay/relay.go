@@ -35,6 +35,9 @@ type Task struct {
 	PMI  io.ReadWriteCloser
 	Rank pmi.Layout
 
+	// PMIx says that a PMIx server speaks PMI for the program; see internal/pmix.
+	PMIx bool
+
 	// Shared is memory that MPI may use; nil if it has none.
 	Shared *SharedMemory
 }
@@ -104,6 +107,8 @@ func (t *Task) talk(p *guest.Process) (alone func() bool, broken chan error) {
 		return func() bool { return false }, broken
 	}
 	server := &listener{ReadWriter: t.PMI}
+	var joined atomic.Bool
+	t.Rank.Joined = func() { joined.Store(true) }
 	go func() {
 		err := pmi.Relay(server, p.PMI, t.Rank)
 		_ = p.PMI.Close()
@@ -112,6 +117,9 @@ func (t *Task) talk(p *guest.Process) (alone func() bool, broken chan error) {
 			broken <- err
 		}
 	}()
+	if t.PMIx {
+		return func() bool { return !joined.Load() }, broken
+	}
 	return func() bool { return !server.heard.Load() }, broken
 }
 
@@ -133,15 +141,29 @@ func (t *Task) wrongStart(p *guest.Process, alone func() bool) string {
 	if t.Rank.Ranks < 2 || library == "" || !alone() {
 		return ""
 	}
-	return fmt.Sprintf("the program uses %s, which has not asked Slurm's PMI for the other ranks: each of the %d tasks computes alone. %s (if that is meant: --mpi=none)",
-		library, t.Rank.Ranks, rightStart(library))
+	return fmt.Sprintf("the program uses %s, which has not asked %s for the other ranks: each of the %d tasks computes alone. %s (if that is meant: --mpi=none)",
+		library, t.asked(), t.Rank.Ranks, t.rightStart(library))
+}
+
+// asked is whom the program could have asked.
+func (t *Task) asked() string {
+	if t.PMIx {
+		return "PMIx"
+	}
+	return "Slurm's PMI"
 }
 
 // rightStart says how programs with that MPI library are started. Open MPI has counted its
 // library from 20 on since version 2.0; libraries with MPICH's binary interface are libmpi.so.12.
-func rightStart(library string) string {
-	if strings.HasPrefix(library, "libmpi.so.") && library != "libmpi.so.12" {
-		return "Open MPI starts with: slurm-v-run --launcher=ssh mpirun …"
+func (t *Task) rightStart(library string) string {
+	openMPI := strings.HasPrefix(library, "libmpi.so.") && library != "libmpi.so.12"
+	switch {
+	case openMPI && !t.PMIx:
+		return "Open MPI starts with: slurm-v-run --mpi=pmix …"
+	case openMPI:
+		return "Open MPI starts otherwise with: slurm-v-run --launcher=ssh mpirun …"
+	case t.PMIx:
+		return "Leave out --mpi=pmix: libraries other than Open MPI ask Slurm's PMI"
 	}
 	return "This library was not built for PMI-1 or PMI-2 of Slurm; start it with: slurm-v-run --launcher=ssh mpirun …"
 }

@@ -234,7 +234,9 @@ func TestWrongStart(t *testing.T) {
 		exit  guest.Exit
 		want  string // in what it says; "" if it says nothing
 	}{
-		"Open MPI, alone":           {[]string{alone}, 2, guest.Exit{Code: 1}, "uses libmpi.so.40, which has not asked Slurm's PMI for the other ranks: each of the 2 tasks computes alone. Open MPI starts with: slurm-v-run --launcher=ssh mpirun"},
+		"Open MPI, alone":           {[]string{alone}, 2, guest.Exit{Code: 1}, "uses libmpi.so.40, which has not asked Slurm's PMI for the other ranks: each of the 2 tasks computes alone. Open MPI starts with: slurm-v-run --mpi=pmix"},
+		"Open MPI does not join":    {[]string{alone, "asks"}, 2, guest.Exit{Code: 1}, "which has not asked PMIx for the other ranks: each of the 2 tasks computes alone. Open MPI starts otherwise with: slurm-v-run --launcher=ssh mpirun"},
+		"Open MPI joins":            {[]string{"/bin/sh", "-c", `echo cmd=slurmv-pmix joined=1 >&$PMI_FD; exec "$0"`, alone}, 2, guest.Exit{}, ""},
 		"MPICH without Slurm's PMI": {[]string{other}, 8, guest.Exit{Code: 1}, "libmpich.so.12, which has not asked Slurm's PMI for the other ranks: each of the 8 tasks computes alone. This library was not built for PMI-1 or PMI-2"},
 		"MPICH with Slurm's PMI":    {[]string{other, "asks"}, 2, guest.Exit{}, ""},
 		"one task":                  {[]string{alone}, 1, guest.Exit{}, ""},
@@ -246,7 +248,7 @@ func TestWrongStart(t *testing.T) {
 			server, ours := wire(t)
 			go talkPMI(server)
 			var stdout, stderr bytes.Buffer
-			task := Task{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, PMI: ours, Rank: pmi.Layout{Ranks: tt.ranks, VMsPerNode: 1}}
+			task := Task{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, PMI: ours, PMIx: strings.Contains(name, "join"), Rank: pmi.Layout{Ranks: tt.ranks, VMsPerNode: 1}}
 			exit, err := task.Run(newVM(t).startProgram(t, true, tt.args...))
 			if exit != tt.exit || err != nil {
 				t.Errorf("exit = %v, %v, want %v", exit, err, tt.exit)

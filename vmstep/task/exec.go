@@ -30,6 +30,7 @@ type Exec struct {
 	VM           int    // number in the job, or [nodeagent.ByDistribution]
 	Terminal     bool   // give the program a terminal
 	Mpirun       bool   // give it the environment of an mpirun that starts its tasks by ssh
+	PMIx         bool   // start the program with a PMIx server
 	Claim        string // the run's claim on an IVShmem device; "" for none
 	MPIShared    string // whether MPI gets the device's memory: auto, on or off
 }
@@ -69,6 +70,8 @@ func (e Exec) Run(program []string) (guest.Exit, error) {
 		return guest.Exit{}, err
 	}
 	command := command(program, reply.VM.Name, task.PMI != nil)
+	command.PMIx = e.PMIx && task.PMI != nil
+	task.PMIx = command.PMIx
 	command.Env = append(command.Env, e.deviceEnv(reply)...)
 	if err := e.shareMemory(task, &command, reply); err != nil {
 		return guest.Exit{}, err

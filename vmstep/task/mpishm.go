@@ -35,7 +35,7 @@ func (e Exec) shareMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply
 // mpiMemory returns the memory of the run's device, or nil if its ranks have nobody to share it
 // with.
 func (e Exec) mpiMemory(reply nodeagent.Reply, withPMI bool) (*vmstep.MPIMemory, error) {
-	if e.MPIShared == vmstep.MPISharedOff || e.Claim == "" || !withPMI {
+	if e.MPIShared == vmstep.MPISharedOff || e.Claim == "" || e.PMIx || !withPMI {
 		return nil, nil
 	}
 	memory, err := e.memoryOf(reply)
