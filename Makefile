@@ -33,17 +33,18 @@ TAGS    := libvirt_dlopen
 # The paths are compiled in, so changed paths need another build.
 $(shell mkdir -p $(BUILD); echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' | cmp -s - $(BUILD)/settings || echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' > $(BUILD)/settings)
 
-GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*' -not -path './bench/*') config/slurmv.toml images/start-guest.sh internal/imagecheck/facts.sh vmstep/listmpi.sh $(wildcard internal/*/*.css) go.mod go.sum
+GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*' -not -path './bench/*') config/slurmv.toml images/start-guest.sh internal/imagecheck/facts.sh vmstep/listmpi.sh $(wildcard internal/*/*.css) $(wildcard fabric/cxi/*.[ch]) go.mod go.sum
 SHIM       := $(wildcard spank/*.c spank/*.h) spank/spank.map Makefile
 LUA        := $(BUILD)/job_submit.lua $(BUILD)/cli_filter.lua
 GUEST_PKG ?= ./cmd/slurmv-guest
 PROGRAMS   := slurm-v-run slurmv slurmv-agent
 STATIC     := slurmv-guest slurmv-workload
+HOOKS      := prolog-slurmctld epilog-slurmctld
 
 .PHONY: all build packages install demo test unit fuzz lint clean
 all: build
 
-build: $(PROGRAMS:%=$(BUILD)/%) $(STATIC:%=$(BUILD)/%) $(BUILD)/libslurmv-mpi.so $(BUILD)/slurmv-pmix $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(LUA) $(BUILD)/docs
+build: $(PROGRAMS:%=$(BUILD)/%) $(BUILD)/slurmv-fabric $(HOOKS:%=$(BUILD)/%) $(STATIC:%=$(BUILD)/%) $(BUILD)/libslurmv-mpi.so $(BUILD)/slurmv-pmix $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(LUA) $(BUILD)/docs
 
 # Man pages and completions are generated from the commands.
 $(BUILD)/docs: $(BUILD)/slurmv $(BUILD)/slurm-v-run
@@ -59,6 +60,13 @@ $(BUILD)/slurmv-guest: PKG = $(GUEST_PKG)
 $(BUILD)/slurmv-workload: PKG = ./cmd/slurmv-workload
 $(STATIC:%=$(BUILD)/%): $(GO_SOURCES) $(BUILD)/settings
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X $(MODULE)/config.Version=$(VERSION)' -o $@ $(PKG)
+
+# slurmctld waits for it, and without libraries it starts sooner.
+$(BUILD)/slurmv-fabric: $(GO_SOURCES) $(BUILD)/settings
+	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/slurmv-fabric
+
+$(HOOKS:%=$(BUILD)/%): $(BUILD)/%: packaging/slurmctld/%.in $(BUILD)/settings
+	sed 's|@LIBEXECDIR@|$(LIBEXECDIR)|' $< > $@
 
 $(BUILD)/libslurmv.so: $(GO_SOURCES) $(BUILD)/settings
 	$(GO) build -buildmode=c-shared -ldflags '$(LDFLAGS)' -o $@ ./spank
@@ -88,6 +96,7 @@ packages:
 install: build
 	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(SYSCONFDIR)/slurm-v $(DESTDIR)$(DATADIR)/slurm-v
 	install -m 755 $(BUILD)/slurm-v-run $(BUILD)/slurmv $(DESTDIR)$(BINDIR)
+	install -m 755 $(BUILD)/slurmv-fabric $(HOOKS:%=$(BUILD)/%) $(DESTDIR)$(LIBEXECDIR)
 	install -m 755 $(BUILD)/slurmv-agent $(STATIC:%=$(BUILD)/%) $(DESTDIR)$(LIBEXECDIR)
 	install -m 755 $(BUILD)/libslurmv-mpi.so $(BUILD)/slurmv-pmix $(DESTDIR)$(LIBEXECDIR)
 	# -C keeps the time of an unchanged plugin: slurmv check compares it with slurmd's start.
@@ -128,7 +137,7 @@ lint: $(LINT)
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags $(TAGS),cluster,soak ./test
 	$(GO) vet -tags $(TAGS),noguests ./vmlaunch
-	$(GO) vet -tags $(TAGS),soak ./vfpool/lease ./vmlaunch/hostdir
+	$(GO) vet -tags $(TAGS),soak ./fabric/ledger ./vfpool/lease ./vmlaunch/hostdir
 	$(GO) vet -tags $(TAGS),sriov ./test/sriovnode
 	$(LINT) run --build-tags $(TAGS) ./...
 	$(GO) vet -C bench -tags $(TAGS) ./...
@@ -165,7 +174,7 @@ mutants:
 # Tests that take long. The cycles have their own cluster.
 .PHONY: soak soak-cycles
 soak: soak-cycles
-	$(GO) test -tags $(TAGS),soak -count 1 -timeout 2h ./vfpool/lease ./vmlaunch/hostdir
+	$(GO) test -tags $(TAGS),soak -count 1 -timeout 2h ./fabric/ledger ./vfpool/lease ./vmlaunch/hostdir
 	$(MAKE) sriov TAGS=$(TAGS),soak
 
 soak-cycles:

@@ -51,6 +51,7 @@ type Config struct {
 	Launch   Launch             `toml:"launch"`
 	Measure  Measure            `toml:"measure"`
 	Warm     Warm               `toml:"warm"`
+	Fabric   Fabric             `toml:"fabric"`
 }
 
 // Paths are the directories on a node. %n in them is the node's name in Slurm;
@@ -236,6 +237,7 @@ func Default() Config {
 		VF:      VF{PFs: []string{}, Mode: VFStrict, Reserve: 5, Software: map[string]SoftwarePF{}, CreatePerPF: map[string]int{}},
 		QEMU:    QEMU{Machine: "q35", Accel: AccelAuto},
 		Warm:    Warm{Size: 20 << 10, MountSlots: 4, DeviceSlots: 4},
+		Fabric:  defaultFabric(),
 	}
 }
 

@@ -96,9 +96,9 @@ func TestParse(t *testing.T) {
 		"huge pages may be the default": {`defaults.hugepages = "1G"`, func(c *Config) { c.Defaults.HugePages = HugePages1G }},
 		"Slurm may count VFs":           {"slurm.gres = true", func(c *Config) { c.Slurm.GRES = true }},
 		"VFs as a site may want them": {
-			"[vf]\npfs = [\"ens1f0\", \"ens1f1\"]\nmode = \"soft\"\nreserve = 0\nvlans = \"2000-2999\"\nrequeue = true",
+			"[vf]\npfs = [\"ens1f0\", \"ens1f1\"]\nmode = \"soft\"\nreserve = 0\nrequeue = true",
 			func(c *Config) {
-				c.VF = VF{PFs: []string{"ens1f0", "ens1f1"}, Mode: VFSoft, VLANs: "2000-2999", Requeue: true, Software: map[string]SoftwarePF{}, CreatePerPF: map[string]int{}}
+				c.VF = VF{PFs: []string{"ens1f0", "ens1f1"}, Mode: VFSoft, Requeue: true, Software: map[string]SoftwarePF{}, CreatePerPF: map[string]int{}}
 			},
 		},
 		"VFs that are made at boot": {
@@ -266,14 +266,10 @@ func TestParseRefuses(t *testing.T) {
 		"a reserve of everything":                         {`vf.reserve = 100`, `vf.reserve: 100 is not allowed; use 0 to 99`},
 		"a reserve below zero":                            {`vf.reserve = -1`, `vf.reserve: -1 is not allowed`},
 		"VF addresses of IPv6":                            {`vf.subnet = "fd00::/64"`, `vf.subnet: fd00::/64 is not an IPv4 network`},
-		"one VLAN tag":                                    {`vf.vlans = "2000"`, `vf.vlans: 2000 is not a range of VLAN tags; write FIRST-LAST within 1-4094, such as 2000-2999, or "" for none`},
-		"a VLAN tag for untagged":                         {`vf.vlans = "0-10"`, `vf.vlans: 0-10 is not a range`},
-		"the VLAN tag that is reserved":                   {`vf.vlans = "1-4095"`, `vf.vlans: 1-4095 is not a range`},
-		"VLAN tags backwards":                             {`vf.vlans = "20-10"`, `vf.vlans: 20-10 is not a range`},
-		"VLAN tags below zero":                            {`vf.vlans = "-5-10"`, `vf.vlans: -5-10 is not a range`},
-		"VLAN tags beyond an integer":                     {`vf.vlans = "1-99999999999999999999"`, `is not a range`},
+		"VLANs by the number of the job":                  {"[vf]\nvlans = \"2000-2999\"", `test.toml:2: vf.vlans: is pool in [fabric.vlan] now, and jobs get their VLANs from PrologSlurmctld; write it there, as docs/fabric.md says`},
+		"no VLANs by the number of the job":               {`vf.vlans = ""`, `test.toml:1: vf.vlans: is pool in [fabric.vlan] now`},
 		"a text for requeue":                              {`vf.requeue = "no"`, `vf.requeue: not true or false`},
-		"an unknown key of VFs":                           {`vf.vlan = "1-2"`, `vf.vlan: unknown key; known here: pfs, mode, reserve, vlans, subnet, requeue, create, create_per_pf, software`},
+		"an unknown key of VFs":                           {`vf.vlan = "1-2"`, `vf.vlan: unknown key; known here: pfs, mode, reserve, subnet, requeue, create, create_per_pf, software`},
 		"VFs to make of no PF":                            {`vf.create = 4`, `vf.create: no PFs are named; name them in vf.pfs`},
 		"fewer VFs than none":                             {"[vf]\npfs = [\"a\"]\ncreate = -1", `vf.create: -1 is not allowed; use 0 to 4096`},
 		"more VFs than any card has":                      {`vf.create_per_pf = { a = 4097 }`, `vf.create_per_pf.a: 4097 is not allowed; use 0 to 4096`},
@@ -365,7 +361,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("[network.lan]\ntype = \"bridge\"\nbridge = \"br0\""))
 	f.Add([]byte("limits = {vm_per_node = 1}\n[images.catalogue.a]\npath=\"/a\""))
 	f.Add([]byte("[[network]]\n"))
-	f.Add([]byte("[vf]\nvlans = \"1-4094\"\n[vf.software.s]\nbridge = \"br0\"\nrate = 500"))
+	f.Add([]byte("[vf]\nreserve = 1\n[vf.software.s]\nbridge = \"br0\"\nrate = 500"))
+	f.Add([]byte("[fabric]\nvlan.pool = \"2-9\"\nvni.pool = '0x20'\n[fabric.pool.a]\nkind = \"vni\"\npool = \"33,40-50\"\npartitions = [\"a\"]"))
 	f.Add([]byte("a.b.c.d = 1\nnetwork.\"\\n\".x = 2"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cfg, err := Parse("fuzz.toml", data)
@@ -380,9 +377,6 @@ func FuzzParse(f *testing.F) {
 		}
 		if _, ok := cfg.Network["default"]; !ok {
 			t.Error("there is no default network")
-		}
-		if tag := cfg.VF.VLAN(4217); (tag == 0) != (cfg.VF.VLANs == "") {
-			t.Errorf("of VLANs %q a job gets %d", cfg.VF.VLANs, tag)
 		}
 	})
 }

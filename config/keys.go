@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding"
 	"fmt"
 	"reflect"
 	"slices"
@@ -19,6 +20,7 @@ type statedKey struct {
 	path         []string // from the top of the file
 	line, column int      // from 1
 	list         bool     // written [[key]]
+	several      bool     // its value is a list or a table
 }
 
 // statedKeys returns the keys of a well-formed file in their order.
@@ -33,7 +35,7 @@ func statedKeys(data []byte) []statedKey {
 		switch node := parser.Expression(); node.Kind {
 		case unstable.Table, unstable.ArrayTable:
 			key := keyOf(&parser, node, nil)
-			key.list = node.Kind == unstable.ArrayTable
+			key.list, key.several = node.Kind == unstable.ArrayTable, true
 			keys = append(keys, key)
 			section = key.path
 		case unstable.KeyValue:
@@ -46,9 +48,10 @@ func statedKeys(data []byte) []statedKey {
 // appendKeys appends the key of an assignment, and those inside it if its value
 // is an inline table.
 func appendKeys(keys []statedKey, parser *unstable.Parser, node *unstable.Node, section []string) []statedKey {
-	key := keyOf(parser, node, section)
+	key, value := keyOf(parser, node, section), node.Value()
+	key.several = value.Kind == unstable.InlineTable || value.Kind == unstable.Array
 	keys = append(keys, key)
-	if value := node.Value(); value.Kind == unstable.InlineTable {
+	if value.Kind == unstable.InlineTable {
 		for inner := value.Children(); inner.Next(); {
 			keys = appendKeys(keys, parser, inner.Node(), key.path)
 		}
@@ -85,19 +88,30 @@ func (k statedKey) String() string { return Quote(strings.Join(k.path, ".")) }
 // kind returns the type of the key's value, nil if the key is unknown.
 func (k statedKey) kind() reflect.Type { return typeAt(k.path) }
 
-// check refuses an unknown key, and a list where named sections belong.
+// check refuses an unknown key, a list where named sections belong, and a list or a table
+// where a text belongs: the decoder would take that for an empty text.
 func (k statedKey) check() error {
 	switch {
 	case k.kind() == nil:
 		return fmt.Errorf("%s: %s", k, k.unknown())
 	case k.list:
 		return fmt.Errorf("%s: not a list; write [%s] with one pair of brackets", k, strings.Join(k.path, "."))
+	case k.several && reflect.PointerTo(k.kind()).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
+		return fmt.Errorf("%s: not a text in quotes", k)
 	}
 	return nil
 }
 
+// gone has the keys of earlier releases, and what there is instead.
+var gone = map[string]string{
+	"vf.vlans": "is pool in [fabric.vlan] now, and jobs get their VLANs from PrologSlurmctld; write it there, as docs/fabric.md says",
+}
+
 // unknown says which keys are allowed in place of an unknown one.
 func (k statedKey) unknown() string {
+	if instead, found := gone[strings.Join(k.path, ".")]; found {
+		return instead
+	}
 	section := k.path[:len(k.path)-1]
 	for typeAt(section) == nil {
 		section = section[:len(section)-1]

@@ -58,6 +58,10 @@ func decode(data []byte, stated []statedKey) (Config, error) {
 		setUnstated(&pf, defaultSoftwarePF(), paths, "vf", "software", name)
 		cfg.VF.Software[name] = pf
 	}
+	for name, pool := range cfg.Fabric.Pool {
+		setUnstated(&pool, defaultTagPool(), paths, "fabric", "pool", name)
+		cfg.Fabric.Pool[name] = pool
+	}
 	return cfg, nil
 }
 

@@ -20,7 +20,7 @@ func (c Config) Validate() error {
 	checks := []func() error{
 		c.Paths.validate, c.Limits.validate, c.validateDefaults,
 		c.Images.validate, c.Slurm.validate, c.validateNetworks, c.VF.validate, c.IVShmem.validate, c.QEMU.validate,
-		c.Launch.validate, c.Warm.validate,
+		c.Launch.validate, c.Warm.validate, c.Fabric.validate, c.validateLicenses,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // VF says which virtual functions jobs may have, and how.
@@ -12,7 +11,6 @@ type VF struct {
 	PFs     []string `toml:"pfs"` // names of those that may be used; empty for every PF that has VFs
 	Mode    VFMode   `toml:"mode"`
 	Reserve int      `toml:"reserve"` // percent of a PF's speed that is kept for the node
-	VLANs   string   `toml:"vlans"`   // "FIRST-LAST", of which each job gets one; "" for no VLANs
 	Subnet  string   `toml:"subnet"`  // IPv4 prefix in which VFs get addresses; "" for no addresses
 	Requeue bool     `toml:"requeue"` // requeue a job whose VFs do not fit on a node after all
 
@@ -53,36 +51,6 @@ func (v VF) CreatedPFs() []string { return slices.Sorted(maps.Keys(v.CreatePerPF
 
 func defaultSoftwarePF() SoftwarePF { return SoftwarePF{VFs: 16, NUMA: -1} }
 
-// VLANRange returns the first and the last tag that jobs get. It is false if there are
-// none. It is also false if VLANs is not a range, which [Parse] refuses.
-func (v VF) VLANRange() (first, last uint16, ok bool) {
-	from, to, isRange := strings.Cut(v.VLANs, "-")
-	first, last = vlanTag(from), vlanTag(to)
-	if !isRange || first == 0 || last < first {
-		return 0, 0, false
-	}
-	return first, last, true
-}
-
-// VLAN returns the tag of a job's VFs, 0 for untagged. It is the same on every node. Two
-// jobs get the same tag if their ids differ by a multiple of the number of tags.
-func (v VF) VLAN(job uint32) uint16 {
-	first, last, ok := v.VLANRange()
-	if !ok {
-		return 0
-	}
-	return first + uint16(job%(uint32(last-first)+1))
-}
-
-// vlanTag returns 0, which is no VLAN, if text is not a tag. 4095 is reserved.
-func vlanTag(text string) uint16 {
-	n, err := parseDigits(text)
-	if err != nil || n > 4094 {
-		return 0
-	}
-	return uint16(n)
-}
-
 func (v VF) validate() error {
 	for _, name := range v.PFs {
 		if err := interfaceName("vf.pfs", name); err != nil {
@@ -92,18 +60,10 @@ func (v VF) validate() error {
 	return firstOf(
 		oneOf("vf.mode", v.Mode, VFStrict, VFSoft),
 		within("vf.reserve", v.Reserve, 0, 99),
-		v.validateVLANs(),
 		v.validateSubnet(),
 		v.validateCreate(),
 		v.validateSoftware(),
 	)
-}
-
-func (v VF) validateVLANs() error {
-	if _, _, ok := v.VLANRange(); !ok && v.VLANs != "" {
-		return fmt.Errorf(`vf.vlans: %s is not a range of VLAN tags; write FIRST-LAST within 1-4094, such as 2000-2999, or "" for none`, Quote(v.VLANs))
-	}
-	return nil
 }
 
 func (v VF) validateSubnet() error {

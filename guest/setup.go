@@ -55,10 +55,12 @@ type Mount struct {
 	ReadOnly bool   `json:"read_only,omitempty"`
 }
 
-// A NIC is a network interface, found by its MAC address.
+// A NIC is a network interface, found by its MAC address or, IP over InfiniBand, by the GUID of
+// its port.
 type NIC struct {
 	MAC     string `json:"mac"`
-	Address string `json:"address"` // "172.30.0.1/16" or "dhcp"
+	GUID    string `json:"guid,omitempty"` // "02:50:00:01:07:90:00:81"; "" is for a NIC with a MAC
+	Address string `json:"address"`        // "172.30.0.1/16" or "dhcp"
 	MTU     int    `json:"mtu,omitempty"`
 	// IPv4Only says that the network drops all other packets.
 	IPv4Only bool `json:"ipv4_only,omitempty"`

@@ -43,6 +43,7 @@ type Spec struct {
 	ReadyTimeout time.Duration    `json:"ready_timeout_ns"`    // whole seconds
 	Start        config.Start     `json:"start,omitempty"`     // "" is auto: an older plugin does not set it
 	HugePages    config.HugePages `json:"hugepages,omitempty"` // "" is auto, which an older agent understands
+	Fabric       string           `json:"fabric,omitempty"`    // fabric.Choice; "" is the site's, which an older agent understands
 	WorkDir      string           `json:"work_dir"`            // of the job
 	Nonce        string           `json:"nonce,omitempty"`     // of the submission; known only to the job's own processes
 }

@@ -20,6 +20,7 @@ func site() config.Config {
 	cfg.Network["campus"] = config.Network{Type: config.NetworkBridge, Bridge: "br0", Addresses: "dhcp"}
 	cfg.Limits.VMPerNode = 8
 	cfg.Limits.MountsPerVM = 3
+	cfg.Fabric.VNI.Pool = config.Tags{{First: 1024, Last: 2047}}
 	return cfg
 }
 
@@ -61,10 +62,12 @@ func TestOptionBeatsVariableBeatsDefault(t *testing.T) {
 		"start":     {"warm", "cold", func(*config.Config) {}, func(s Spec) any { return s.Start }, config.StartWarm, config.StartCold, config.StartAuto},
 		"huge pages": {"2M", "no", func(c *config.Config) { c.Defaults.HugePages = config.HugePages1G }, func(s Spec) any { return s.HugePages },
 			config.HugePages2M, config.HugePagesNo, config.HugePages1G},
+		"tags": {"off", "vni:2", func(*config.Config) {}, func(s Spec) any { return s.Fabric }, "off", "vni:2", ""},
 	}
 	names := map[string]string{
 		"vCPUs": "vcpu-per-vm", "memory": "memory-per-vm", "disk": "disk-size", "image": "vm-image", "mode": "vm-image-mode", "firmware": "vm-firmware", "VFs": "sriov",
 		"devices": "ivshmem", "network": "vm-network", "mounts": "vm-mount", "user data": "vm-user-data", "time": "vm-ready-timeout", "start": "vm-start", "huge pages": "vm-hugepages",
+		"tags": "vm-fabric",
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -118,9 +121,10 @@ func TestOnlyVMPerNodeMakesAVMJob(t *testing.T) {
 		values map[string]string
 		want   string
 	}{
-		"other options without it": {map[string]string{"vcpu-per-vm": "4", "sriov": "x"}, "--vcpu-per-vm: needs --vm-per-node=N beside it, which makes the job run in VMs"},
-		"no options":               {nil, "--vm-per-node: is missing; --vm-per-node=N makes a job run in VMs"},
-		"an option nobody knows":   {map[string]string{"vm-per-node": "2", "vm-size": "big"}, "--vm-size: is not an option of Slurm-V"},
+		"other options without it":   {map[string]string{"vcpu-per-vm": "4", "sriov": "x"}, "--vcpu-per-vm: needs --vm-per-node=N beside it, which makes the job run in VMs"},
+		"tags for VMs that it lacks": {map[string]string{"vm-fabric": "vni:1", "vm-network": "lan"}, "--vm-network: needs --vm-per-node=N beside it, which makes the job run in VMs"},
+		"no options":                 {nil, "--vm-per-node: is missing; --vm-per-node=N makes a job run in VMs"},
+		"an option nobody knows":     {map[string]string{"vm-per-node": "2", "vm-size": "big"}, "--vm-size: is not an option of Slurm-V"},
 	}
 	everywhere := func(string) string { return "2" } // a variable alone never makes a VM job
 	for name, tt := range tests {
@@ -227,6 +231,10 @@ func TestValidateRefusesForgery(t *testing.T) {
 		"relative user data":           {func(s *Spec) { s.UserData = "x" }, "--vm-user-data: x is not a plain absolute path"},
 		"part of a second":             {func(s *Spec) { s.ReadyTimeout = 1500 * time.Millisecond }, "--vm-ready-timeout: 1.5s is not a whole number of seconds"},
 		"a time below zero":            {func(s *Spec) { s.ReadyTimeout = -time.Second }, "--vm-ready-timeout: -1 is not allowed"},
+		"another form of a choice":     {func(s *Spec) { s.Fabric = "bulk,vni:1" }, "--vm-fabric: bulk,vni:1 is not as Slurm-V writes it"},
+		"a choice of anything":         {func(s *Spec) { s.Fabric = "vni:1\n" }, `--vm-fabric: "vni:1\n" is not allowed`},
+		"more VNIs than a job has":     {func(s *Spec) { s.Fabric = "vni:9" }, "--vm-fabric: vni:9 is too many"},
+		"a class of another site":      {func(s *Spec) { s.Fabric = "dedicated" }, "--vm-fabric: jobs of this site may not use the traffic class dedicated"},
 		"no working directory":         {func(s *Spec) { s.WorkDir = "" }, `working directory: "" is not a plain absolute path`},
 	}
 	for name, tt := range tests {

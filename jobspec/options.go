@@ -98,6 +98,10 @@ var Options = []Option{
 		Name: "vm-start", Arg: "auto|warm|cold", Env: "SLURMV_VM_START",
 		Usage: "[slurm-v] start VMs from a template (warm), by booting (cold), or from a template if one fits (auto)",
 		parse: parseStart, check: checkStart,
+	}, {
+		Name: FabricOption, Arg: "off|vni:N|CLASS[,...]", Env: "SLURMV_VM_FABRIC",
+		Usage: "[slurm-v] the job's own tags on the fabric: off, a number of VNIs, traffic classes; also without VMs",
+		parse: parseFabric, check: checkFabric,
 	},
 }
 

@@ -2,6 +2,7 @@ package jobspec
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/slurm-v/slurm-v/config"
 )
@@ -13,20 +14,24 @@ type Resources struct {
 	VFsPerNode       int
 	VFMbpsPerNode    int64 // sum of the VFs' minima
 	VFsCounted       bool  // Slurm counts VFs, so that a job must ask for them
+
+	Licenses []License // of the whole job
 }
 
 // Resources returns the sum over a node's VMs: their vCPUs; their memory and QEMU's own;
 // the shared memory, which exists once per node; their VFs and the bandwidth that these
-// reserve.
+// reserve. The tags that Slurm counts are those of the whole job.
 func (s Spec) Resources(cfg config.Config) Resources {
 	perVM := s.MemoryMiB + cfg.Slurm.QEMUOverhead.MiB()
 	shared := int64(s.IVShmem.Devices) * s.IVShmem.SizeMiB
+	wish, _ := s.Wish(cfg) // empty for a Spec that Validate refuses
 	return Resources{
 		CPUsPerNode:      s.VMsPerNode * s.VCPUs,
 		MemoryMiBPerNode: int64(s.VMsPerNode)*perVM + shared,
 		VFsPerNode:       s.VMsPerNode * len(s.SRIOV.VFs),
 		VFMbpsPerNode:    int64(s.VMsPerNode) * s.SRIOV.MinMbps(),
 		VFsCounted:       cfg.Slurm.GRES,
+		Licenses:         LicensesOf(wish, cfg),
 	}
 }
 
@@ -39,23 +44,33 @@ func (s SRIOV) MinMbps() (sum int64) {
 }
 
 // Flat returns the resources in a form that a few lines of Lua can read, such as
-// "cpus:4,mem:2560,vf:4,vfbw:80000", with memory in MiB and bandwidth in Mb/s. Without
-// VFs it omits vf; without reserved bandwidth it omits vfbw.
+// "cpus:4,mem:2560,vf:4,vfbw:80000,lic_vlan:1", with memory in MiB and bandwidth in Mb/s. It
+// omits what is not needed, and is empty if that is everything.
 func (r Resources) Flat() string {
-	flat := fmt.Sprintf("cpus:%d,mem:%d", r.CPUsPerNode, r.MemoryMiBPerNode)
-	if r.VFsPerNode > 0 {
-		flat += fmt.Sprintf(",vf:%d", r.VFsPerNode)
+	var items []string
+	add := func(name string, n int64) {
+		if n > 0 {
+			items = append(items, fmt.Sprintf("%s:%d", name, n))
+		}
 	}
-	if r.VFMbpsPerNode > 0 {
-		flat += fmt.Sprintf(",vfbw:%d", r.VFMbpsPerNode)
+	add("cpus", int64(r.CPUsPerNode))
+	add("mem", r.MemoryMiBPerNode)
+	add("vf", int64(r.VFsPerNode))
+	add("vfbw", r.VFMbpsPerNode)
+	for _, l := range r.Licenses {
+		add("lic_"+string(l.Kind), int64(l.Count))
 	}
-	return flat
+	return strings.Join(items, ",")
 }
 
 // Directives returns the lines of a batch script that ask Slurm for the CPUs, the memory
 // and, if Slurm counts them, the VFs. It uses --mincpus for the CPUs: unlike
-// --ntasks-per-node and --cpus-per-task, that does not change the job's number of tasks.
+// --ntasks-per-node and --cpus-per-task, that does not change the job's number of tasks. It
+// omits licences: a site that counts them has a Lua script which adds them.
 func (r Resources) Directives() []string {
+	if r.CPUsPerNode == 0 {
+		return nil // a job without VMs
+	}
 	lines := []string{r.cpuDirective(), r.memoryDirective()}
 	if r.VFsCounted && r.VFsPerNode > 0 {
 		lines = append(lines, r.gresDirective())

@@ -85,6 +85,8 @@ func TestGoodValues(t *testing.T) {
 		"huge pages":                   {"vm-hugepages", "1G", func(s *Spec) { s.HugePages = config.HugePages1G }},
 		"no huge pages":                {"vm-hugepages", "no", func(s *Spec) { s.HugePages = config.HugePagesNo }},
 		"huge pages if there are any":  {"vm-hugepages", "auto", func(s *Spec) { s.HugePages = "" }},
+		"no tags":                      {"vm-fabric", "off", func(s *Spec) { s.Fabric = "off" }},
+		"VNIs and classes":             {"vm-fabric", "best-effort,low-latency,vni:2", func(s *Spec) { s.Fabric = "vni:2,low-latency,best-effort" }},
 		"from a template":              {"vm-start", "warm", func(s *Spec) { s.Start = config.StartWarm }},
 	}
 	for name, tt := range tests {
@@ -191,6 +193,9 @@ func TestBadValues(t *testing.T) {
 		"too long to be ready":          {"vm-ready-timeout", "3601", "3601 is not allowed; use 1 to 3600"},
 		"huge pages of no size":         {"vm-hugepages", "4M", "4M is not allowed; use auto, no, 2M or 1G"},
 		"no way to start":               {"vm-start", "hot", "hot is not allowed; use auto, warm or cold"},
+		"too many VNIs":                 {"vm-fabric", "vni:42", "vni:42 is too many; a job has at most 4 VNIs"},
+		"a class that is not allowed":   {"vm-fabric", "bulk", "jobs of this site may not use the traffic class bulk; use low-latency or best-effort"},
+		"a tag that VFs bring":          {"vm-fabric", "vlan:1", "vlan:1 is not allowed; use off, vni:N with a number of VNIs, or traffic classes"},
 		"a time with a unit":            {"vm-ready-timeout", "5m", "5m is not allowed; use a whole number, 1 to 3600"},
 	}
 	for name, tt := range tests {

@@ -83,10 +83,12 @@ func (c Client) command(ctx context.Context, name string, args ...string) (*exec
 	}
 	command := exec.CommandContext(ctx, path, args...)
 	if command.Env = c.Env; c.Env == nil {
-		command.Env = []string{"PATH=" + program.Path}
+		command.Env = pathOnly()
 	}
 	return command, nil
 }
+
+func pathOnly() []string { return []string{"PATH=" + program.Path} }
 
 func (c Client) find(name string) (path string, err error) {
 	if c.byPATH {

@@ -2,7 +2,6 @@ package slurm
 
 import (
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -21,11 +20,6 @@ func GRESName(item string) string {
 	item = strings.TrimPrefix(strings.TrimPrefix(item, "gres:"), "gres/")
 	name, _, _ := strings.Cut(strings.ReplaceAll(item, "=", ":"), ":")
 	return name
-}
-
-// AsksForGRES reports whether a list requests the GRES called name.
-func AsksForGRES(list, name string) bool {
-	return slices.ContainsFunc(GRESItems(list), func(item string) bool { return GRESName(item) == name })
 }
 
 // RequestedGRES returns how many of the GRES called name a list requests.

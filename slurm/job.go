@@ -152,33 +152,6 @@ func parseRuns(text string) (runs []RunID, err error) {
 	return runs, nil
 }
 
-// An ActiveJob is a job that has its nodes. No user can write anything of their own into it.
-type ActiveJob struct {
-	Job   uint32
-	Start string // the texts sort by time
-	GRES  string // that it requested on each node, such as "gres:vf:2"
-}
-
-// ActiveJobs returns all jobs that occupy nodes.
-func (c Client) ActiveJobs(ctx context.Context) ([]ActiveJob, error) {
-	text, err := c.Run(ctx, "squeue", "--noheader", "--states="+holdingStates, "--Format=jobid:.20,starttime:.30,tres-per-node:.4096")
-	return parseActiveJobs(text), err
-}
-
-// parseActiveJobs skips lines that do not describe a job.
-func parseActiveJobs(text string) (jobs []ActiveJob) {
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) != 3 {
-			continue
-		}
-		if id, err := strconv.ParseUint(f[0], 10, 32); err == nil {
-			jobs = append(jobs, ActiveJob{Job: uint32(id), Start: f[1], GRES: f[2]})
-		}
-	}
-	return jobs
-}
-
 // State returns a job's state, such as RUNNING; "" if squeue does not list the job.
 func (c Client) State(ctx context.Context, id uint32) (string, error) {
 	text, err := c.Run(ctx, "squeue", "--noheader", "--states=all", "--jobs="+decimal(id), "--Format="+nameFields+",state:.32")

@@ -103,26 +103,6 @@ func TestParseRuns(t *testing.T) {
 	}
 }
 
-func TestParseHolders(t *testing.T) {
-	const text = `                  17           2026-11-20T10:00:00                    gres:vf:2,gres:vfbw:1000
-                  18           2026-11-20T10:00:01                                         N/A
-                   x           2026-11-20T10:00:01                                         N/A
-                  19           2026-11-20T10:00:01
-`
-	want := []ActiveJob{{17, "2026-11-20T10:00:00", "gres:vf:2,gres:vfbw:1000"}, {18, "2026-11-20T10:00:01", "N/A"}}
-	if diff := cmp.Diff(want, parseActiveJobs(text)); diff != "" {
-		t.Errorf("holders differ (-want +got):\n%s", diff)
-	}
-}
-
-func TestAsksForGRES(t *testing.T) {
-	for list, want := range map[string]bool{"gres:vf:2,gres:vfbw:1000": true, "gres/vf:1": true, "gres:gpu:1,vf": true, "gres:vfbw:5": false, "N/A": false, "": false} {
-		if got := AsksForGRES(list, "vf"); got != want {
-			t.Errorf("%s asks for VFs: %v", list, got)
-		}
-	}
-}
-
 // squeue lists all tasks of an array under the number that its last task has, too.
 func TestStateOfAnArraysTask(t *testing.T) {
 	bin := commands(t, map[string]string{"squeue": `printf '%s\n' ' 9| 7| 2| COMPLETED' ' 7| 7| 3| RUNNING' ' 8| 7| 1| PENDING'`})

@@ -40,8 +40,16 @@ func slurmvRequest(config *C.char, options **C.char, answer *C.struct_slurmv_ans
 		answer.error = C.CString(err.Error())
 		return -1
 	}
-	answer.spec, answer.request = C.CString(got.spec), C.CString(got.resources)
+	answer.spec, answer.request, answer.fabric = stringOrNull(got.spec), stringOrNull(got.resources), stringOrNull(got.fabric)
 	return 0
+}
+
+// stringOrNull returns NULL for an empty text.
+func stringOrNull(text string) *C.char {
+	if text == "" {
+		return nil
+	}
+	return C.CString(text)
 }
 
 // texts copies an array of C strings that is ended by NULL.

@@ -1,6 +1,9 @@
 //go:build ignore
 
-/* slurmstepd: the VM step of a job on one of its nodes, and the job's epilog. */
+/*
+ * slurmstepd: the VM step of a job on one of its nodes, and the job's epilog. fabric.c
+ * shares how it describes a job to the agent.
+ */
 
 #define _GNU_SOURCE
 
@@ -25,14 +28,14 @@
 #define PLACEMENT_SECONDS 10
 #endif
 
-static const char *node_name(void)
+const char *node_name(void)
 {
 	const char *name = getenv("SLURMD_NODENAME");
 
 	return name ? name : "";
 }
 
-static uint32_t number(spank_t sp, spank_item_t item)
+uint32_t number(spank_t sp, spank_item_t item)
 {
 	uint32_t value = 0;
 
@@ -157,7 +160,7 @@ static void add_users(spank_t sp, const char *name, const char *variable)
  * variable that it inherits from the batch script. Users can forge it, but it only names
  * the job's own things: the epilog reclaims the job whatever its count.
  */
-static uint32_t restart_count(spank_t sp)
+uint32_t restart_count(spank_t sp)
 {
 	uint32_t count = number(sp, S_SLURM_RESTART_COUNT);
 	const char *value;
@@ -177,7 +180,7 @@ static void add_nodes(const char *name, const char *variable)
 }
 
 /* The whole environment of reclaim: its arguments name the job. */
-static void begin_environment(void)
+char *const *begin_environment(void)
 {
 	memset(environment.list, 0, sizeof(environment.list));
 	environment.count = environment.used = 0;
@@ -185,18 +188,7 @@ static void begin_environment(void)
 	add("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
 	add_nodes("SLURM_CONF", "SLURM_CONF");
 	add_nodes("SLURMV_NODE", "SLURMD_NODENAME");
-}
-
-/* The job, its owner, and this node's place in it. */
-static void add_job(spank_t sp)
-{
-	add("SLURMV_JOB=%" PRIu32, number(sp, S_JOB_ID));
-	add("SLURMV_UID=%" PRIu32, number(sp, S_JOB_UID));
-	add("SLURMV_GID=%" PRIu32, number(sp, S_JOB_GID));
-	add("SLURMV_STEP=%" PRIu32, number(sp, S_JOB_STEPID));
-	add("SLURMV_RESTART=%" PRIu32, restart_count(sp));
-	add("SLURMV_NODE_RANK=%" PRIu32, number(sp, S_JOB_NODEID));
-	add("SLURMV_NODES=%" PRIu32, number(sp, S_JOB_NNODES));
+	return environment.list;
 }
 
 /* The job's resources on this node, whatever size the step has. */
@@ -209,6 +201,19 @@ static void add_allocation(spank_t sp)
 	spank_get_item(sp, S_JOB_ALLOC_MEM, &memory);
 	add("SLURMV_CPUS=%u", (unsigned)cpus);
 	add("SLURMV_MEM=%" PRIu64, memory);
+}
+
+/* The job, its owner, this node's place in it, and the job's resources on this node. */
+void add_job(spank_t sp)
+{
+	add("SLURMV_JOB=%" PRIu32, number(sp, S_JOB_ID));
+	add("SLURMV_UID=%" PRIu32, number(sp, S_JOB_UID));
+	add("SLURMV_GID=%" PRIu32, number(sp, S_JOB_GID));
+	add("SLURMV_STEP=%" PRIu32, number(sp, S_JOB_STEPID));
+	add("SLURMV_RESTART=%" PRIu32, restart_count(sp));
+	add("SLURMV_NODE_RANK=%" PRIu32, number(sp, S_JOB_NODEID));
+	add("SLURMV_NODES=%" PRIu32, number(sp, S_JOB_NNODES));
+	add_allocation(sp);
 }
 
 /* ---- launch and reclaim ---- */
@@ -238,7 +243,6 @@ int launch(spank_t sp, const struct settings *s)
 		return -1;
 	begin_environment();
 	add_job(sp);
-	add_allocation(sp);
 	add_users(sp, "SLURMV_SPEC", "SLURM_SPANK_SLURMV_SPEC");
 	add_users(sp, "SLURMV_REQUESTED", "SLURMV_REQUESTED");
 	if (environment.full)
@@ -269,9 +273,9 @@ void reclaim_step(spank_t sp, const struct settings *s)
 
 /* ---- the epilog ---- */
 
-/* Writes state/jobs with the node's name in place of %n. */
-static bool jobs_directory(const char *state, char *path, size_t size)
+bool below_state(const struct settings *s, const char *rest, char *path, size_t size)
 {
+	const char *state = s->state;
 	size_t used = 0;
 
 	for (; *state && used < size; state++) {
@@ -282,7 +286,7 @@ static bool jobs_directory(const char *state, char *path, size_t size)
 			path[used++] = *state;
 		}
 	}
-	return used < size && (size_t)snprintf(path + used, size - used, "/jobs") < size - used;
+	return used < size && (size_t)snprintf(path + used, size - used, "/%s", rest) < size - used;
 }
 
 /*
@@ -295,7 +299,7 @@ static bool may_hold_something(const struct settings *s, uint32_t job)
 	char path[4096], prefix[16];
 	int n = snprintf(prefix, sizeof(prefix), "%" PRIu32 ".", job);
 	bool found = false;
-	DIR *jobs = jobs_directory(s->state, path, sizeof(path)) ? opendir(path) : NULL;
+	DIR *jobs = below_state(s, "jobs", path, sizeof(path)) ? opendir(path) : NULL;
 
 	if (!jobs)
 		return true;
@@ -306,6 +310,10 @@ static bool may_hold_something(const struct settings *s, uint32_t job)
 }
 
 /*
+ * A job with tags on the fabric needs this node's word that nothing of it is left, even if
+ * no task ran here. Slurm gives the epilog the variables of the job that users can no
+ * longer change.
+ *
  * This may take time: the node stays COMPLETING, so Slurm gives nothing to another job
  * yet. But it must not take for ever: --last drains a node that is not fit for other
  * jobs.
@@ -314,12 +322,12 @@ void reclaim_job(spank_t sp, const struct settings *s)
 {
 	char job[16];
 	char *argv[] = {(char *)s->agent, "reclaim", "--config", (char *)s->config, "--job", job,
-			"--deadline", "2m", "--last", NULL};
+			"--deadline", "2m", "--last", getenv("SPANK_SLURMV_FABRIC") ? "--fabric" : NULL, NULL};
 	const struct agent agent = {
 		.node = node_name(), .argv = argv, .envp = environment.list, .seconds = 200, .error = show_node_error, .say = show,
 	};
 
-	if (!may_hold_something(s, number(sp, S_JOB_ID)))
+	if (!getenv("SPANK_SLURMV_FABRIC") && !may_hold_something(s, number(sp, S_JOB_ID)))
 		return;
 	snprintf(job, sizeof(job), "%" PRIu32, number(sp, S_JOB_ID));
 	begin_environment();

@@ -16,6 +16,9 @@ static struct spank_option options[] = {
 	{"vm-user-data", "FILE", "[slurm-v] cloud-init user data for the VMs", 1, 12, keep_option},
 	{"vm-ready-timeout", "SECONDS", "[slurm-v] how long all VMs may take to be up", 1, 13, keep_option},
 	{"vm-start", "auto|warm|cold", "[slurm-v] start VMs from a template (warm), by booting (cold), or from a template if one fits (auto)", 1, 14, keep_option},
+	{"vm-fabric", "off|vni:N|CLASS[,...]", "[slurm-v] the job's own tags on the fabric: off, a number of VNIs, traffic classes; also without VMs", 1, 15, keep_option},
 };
+
+#define FABRIC_OPTION "vm-fabric"
 
 enum { OPTION_COUNT = sizeof(options) / sizeof(*options) };

@@ -23,10 +23,11 @@ type submission struct {
 	stdin   string // path of the command's standard input
 }
 
-// An answer is what the plugin adds to an accepted job.
+// An answer is what the plugin adds to an accepted job; what is empty is not added.
 type answer struct {
 	spec      string // for the nodes: jobspec.Spec.Encode
 	resources string // for job_submit.lua: jobspec.Resources.Flat
+	fabric    string // for the controllers: fabric.Wish
 }
 
 // errHeterogeneous refuses a heterogeneous job. The shim refuses it too, because it can see
@@ -41,6 +42,9 @@ func (s submission) answer() (answer, error) {
 	site, err := config.Load(s.config)
 	if err != nil {
 		return answer{}, fmt.Errorf("slurmv: %w", err)
+	}
+	if jobspec.WithoutVMs(s.values()) {
+		return s.withoutVMs(site)
 	}
 	line := slurm.ReadCommandLine(s.args, jobspec.OptionNames()...)
 	script, known := s.script(line)
@@ -58,8 +62,17 @@ func (s submission) answer() (answer, error) {
 			return answer{}, err
 		}
 	}
+	wish, err := spec.Wish(site)
 	spec.Nonce = rand.Text()
-	return answer{spec: spec.Encode(), resources: need.Flat()}, nil
+	return answer{spec: spec.Encode(), resources: need.Flat(), fabric: wish.String()}, err
+}
+
+// withoutVMs answers for a job that only wants tags on the fabric. To everything else it is
+// a job like any other, so it may be heterogeneous and ask for any resources.
+func (s submission) withoutVMs(site config.Config) (answer, error) {
+	wish, err := jobspec.ParseWithoutVMs(s.values(), site)
+	need := jobspec.Resources{Licenses: jobspec.LicensesOf(wish, site)}
+	return answer{resources: need.Flat(), fabric: wish.String()}, err
 }
 
 func (s submission) values() map[string]string {

@@ -19,6 +19,7 @@ const enough = "#!/bin/sh\n#SBATCH --mincpus=2 --mem=1280M\n"
 func TestAnswer(t *testing.T) {
 	const (
 		accepted = "cpus:2,mem:1280"
+		vnis     = "fabric.vni.pool = '11-99'"
 		short    = "add to the batch script:\n#SBATCH --mincpus=2\n#SBATCH --mem=1280M"
 	)
 	tests := map[string]struct {
@@ -28,6 +29,7 @@ func TestAnswer(t *testing.T) {
 		script  string // job.sh in the directory of the submission
 		stdin   string // a file; empty is a pipe
 		want    string // the resources
+		tags    string // the wish for the controllers
 		wantErr string
 	}{
 		"the resources are in the script": {
@@ -92,6 +94,33 @@ func TestAnswer(t *testing.T) {
 			options: oneVM, args: []string{"sbatch", "job.sh"}, script: enough + "#SBATCH hetjob\n",
 			wantErr: "--vm-per-node: a heterogeneous job cannot have VMs",
 		},
+		"VFs have a VLAN of the job's": {
+			site: "fabric.vlan.pool = '2-9'", options: append([]string{"sriov=2"}, oneVM...), args: []string{"sbatch", "job.sh"}, script: enough,
+			want: accepted + ",vf:2", tags: "vlan:1,vms:1,vfs:2",
+		},
+		"a job without VMs may have VNIs and any resources": {
+			site: vnis, options: []string{"vm-fabric=vni:2"}, args: []string{"sbatch", "job.sh"}, script: "#!/bin/sh\n", tags: "vni:2",
+		},
+		"and may be heterogeneous": {
+			site: vnis, options: []string{"vm-fabric=vni:2"}, args: []string{"salloc", "-n1", ":", "-n1"}, tags: "vni:2",
+		},
+		"and asks for licences where Slurm counts them": {
+			site: "slurm.resources = 'job_submit'\nfabric.licenses = true\n" + vnis, options: []string{"vm-fabric=vni:2"}, args: []string{"sbatch", "job.sh"},
+			want: "lic_vni:2", tags: "vni:2",
+		},
+		"and may want no tags": {
+			site: vnis, options: []string{"vm-fabric=off"}, args: []string{"sbatch", "job.sh"}, tags: "off",
+		},
+		"more VNIs than a job has": {
+			site: vnis, options: []string{"vm-fabric=vni:42"}, args: []string{"sbatch", "job.sh"},
+			wantErr: "--vm-fabric: vni:42 is too many; a job has at most 4 VNIs",
+		},
+		"VNIs at a site without": {
+			options: []string{"vm-fabric=vni:1"}, args: []string{"sbatch", "job.sh"}, wantErr: "--vm-fabric: this site has no VNI for jobs",
+		},
+		"tags and other options make no VM job": {
+			site: vnis, options: []string{"vm-fabric=vni:1", "sriov=1"}, args: []string{"sbatch", "job.sh"}, wantErr: "--sriov: needs --vm-per-node=N beside it",
+		},
 		"a wrong value": {
 			options: []string{"vm-per-node=many"}, args: []string{"sbatch", "job.sh"}, wantErr: "--vm-per-node: many",
 		},
@@ -124,6 +153,9 @@ func TestAnswer(t *testing.T) {
 			}
 			if got.resources != tt.want {
 				t.Errorf("resources = %q, want %q", got.resources, tt.want)
+			}
+			if got.fabric != tt.tags || (got.spec == "") != jobspec.WithoutVMs(s.values()) {
+				t.Errorf("tags = %q, want %q; the nodes read %q", got.fabric, tt.tags, got.spec)
 			}
 		})
 	}

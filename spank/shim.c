@@ -4,12 +4,15 @@
  * The SPANK plugin: every symbol that Slurm calls, and what runs where.
  *
  *     sbatch, salloc      submit.c: libslurmv.so (Go) checks the VM options, and the
- *                         job carries the result as SLURMV_SPEC and SLURMV_REQUEST
+ *                         job carries the result as SLURMV_SPEC, SLURMV_REQUEST and
+ *                         SLURMV_FABRIC
  *     srun                submit.c: a step inherits the options and adds none
  *     slurmd              nothing
  *     slurmstepd          node.c: one step of a job is the VM step: its program
  *                         is "slurmv-agent hold". The agent launches the VMs before
- *                         this task starts and reclaims them when it has ended
+ *                         this task starts and reclaims them when it has ended.
+ *                         fabric.c: the tasks of a job with tags on the fabric get the
+ *                         variables about them
  *     slurmstepd epilog   node.c: the agent reclaims everything left of the job
  *
  * Go is never loaded on a node: it would stay in a daemon for good, or run in
@@ -159,7 +162,9 @@ int slurm_spank_task_init_privileged(spank_t sp, int ac, char **av)
 {
 	struct settings s = read_settings(ac, av);
 
-	return is_vm_step(sp, &s) && is_first_task(sp) ? launch(sp, &s) : 0;
+	if (is_vm_step(sp, &s))
+		return is_first_task(sp) ? launch(sp, &s) : 0;
+	return give_tags(sp, &s);
 }
 
 int slurm_spank_task_exit(spank_t sp, int ac, char **av)

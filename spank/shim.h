@@ -3,6 +3,8 @@
 #define SLURMV_SHIM_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include <slurm/spank.h>
 
@@ -33,5 +35,17 @@ void note_placement(void);
 int launch(spank_t sp, const struct settings *s);
 void reclaim_step(spank_t sp, const struct settings *s);
 void reclaim_job(spank_t sp, const struct settings *s);
+
+/* node.c, for fabric.c */
+const char *node_name(void);
+uint32_t number(spank_t sp, spank_item_t item);
+uint32_t restart_count(spank_t sp);
+char *const *begin_environment(void); /* of an agent; add_job goes on with it */
+void add_job(spank_t sp);
+/* Writes STATE/rest with the node's name in place of %n; false if path is too small. */
+bool below_state(const struct settings *s, const char *rest, char *path, size_t size);
+
+/* fabric.c: the tasks of jobs with tags on the fabric */
+int give_tags(spank_t sp, const struct settings *s);
 
 #endif

@@ -22,7 +22,7 @@ const (
 	jobScript = "5"
 )
 
-var shimSources = []string{"shim.c", "submit.c", "node.c", "agent.c"}
+var shimSources = []string{"shim.c", "submit.c", "node.c", "fabric.c", "agent.c"}
 
 var cleanUp = func() error { return nil }
 
@@ -95,6 +95,7 @@ func hostIn(t *testing.T, dir string, env []string, context string, actions ...s
 }
 
 const (
+	inheritedTags = "SLURM_SPANK__SLURM_SPANK_OPTION_slurmv_vm_fabric=vni:2"
 	inheritedVMs  = "SLURM_SPANK__SLURM_SPANK_OPTION_slurmv_vm_per_node=2"
 	inheritedSpec = "SLURM_SPANK_SLURMV_SPEC={}"
 )
@@ -149,6 +150,71 @@ func TestSubmission(t *testing.T) {
 		"VMs in the second component are refused": {
 			context: sbatch, actions: []string{"init", "init_post_opt", "--vm-per-node=2", "init_post_opt"},
 			want: []string{"init: 0", "init_post_opt: 0", heterogeneous, "init_post_opt: -1"},
+		},
+		"tags alone are for the controllers only": {
+			context: sbatch, actions: []string{"init", "--vm-fabric=vni:2", "init_post_opt"},
+			want: []string{"init: 0", "control: SLURMV_FABRIC=vni:2", "init_post_opt: 0"},
+		},
+		"tags of a VM job are for the controllers, too": {
+			context: sbatch, actions: []string{"arg:config=/c", "init", "--vm-fabric=vni:2", "--vm-per-node=2", "init_post_opt"},
+			want: []string{"init: 0", "control: SLURMV_SPEC=/c vm-per-node=2 vm-fabric=vni:2",
+				"control: SLURMV_REQUEST=cpus:4,mem:2560", "control: SLURMV_FABRIC=vni:2", "init_post_opt: 0"},
+		},
+		"the components of a heterogeneous job may have tags": {
+			context: sbatch, actions: []string{"init", "--vm-fabric=vni:2", "init_post_opt", "init_post_opt"},
+			want: []string{"init: 0", "control: SLURMV_FABRIC=vni:2", "init_post_opt: 0", "control: SLURMV_FABRIC=vni:2", "init_post_opt: 0"},
+		},
+		"but not the second one alone": {
+			context: sbatch, actions: []string{"init", "init_post_opt", "--vm-fabric=vni:2", "init_post_opt"},
+			want: []string{"init: 0", "init_post_opt: 0", "error: --vm-fabric: all components of a heterogeneous job have the tags " +
+				"of the first one. Give the option to the first component", "init_post_opt: -1"},
+		},
+		"nor VMs in the second one": {
+			context: sbatch, actions: []string{"init", "--vm-fabric=vni:2", "init_post_opt", "--vm-per-node=2", "init_post_opt"},
+			want: []string{"init: 0", "control: SLURMV_FABRIC=vni:2", "init_post_opt: 0", heterogeneous, "init_post_opt: -1"},
+		},
+		"a submission inside a job with tags forgets the outer job": {
+			env:     []string{inheritedTags, "SLURM_SPANK_SLURMV_FABRIC=vni:2", "SLURM_SPANK_OTHER=1"},
+			context: sbatch, actions: []string{"init", "environ", "init_post_opt"},
+			want: []string{"init: 0", "environ: SLURM_SPANK_OTHER=1", "init_post_opt: 0"},
+		},
+		"a step of a job with tags inherits quietly": {
+			env:     []string{"SLURM_JOB_ID=7", inheritedTags, "SLURM_SPANK_SLURMV_FABRIC=vni:2"},
+			context: srun, actions: []string{"init", "--vm-fabric=vni:2", "init_post_opt", "environ"},
+			want: []string{"init: 0", "init_post_opt: 0", "environ: " + inheritedTags, "environ: SLURM_SPANK_SLURMV_FABRIC=vni:2"},
+		},
+		"and so does one of a job whose option gave it none": {
+			env:     []string{"SLURM_JOB_ID=7", inheritedTags},
+			context: srun, actions: []string{"init", "--vm-fabric=vni:2", "init_post_opt"},
+			want: []string{"init: 0", "init_post_opt: 0"},
+		},
+		"and one of a VM job with tags": {
+			env:     []string{"SLURM_JOB_ID=7", inheritedVMs, inheritedSpec, inheritedTags},
+			context: srun, actions: []string{"init", "--vm-per-node=2", "--vm-fabric=vni:2", "init_post_opt"},
+			want: []string{"init: 0", "init_post_opt: 0"},
+		},
+		"a step cannot change the tags": {
+			env:     []string{"SLURM_JOB_ID=7", inheritedTags},
+			context: srun, actions: []string{"init", "--vm-fabric=vni:2", "--vm-fabric=off", "init_post_opt"},
+			want: []string{"init: 0", "error: --vm-fabric: the tags of job 7 were fixed when it was submitted. " +
+				"Leave the option out, or give it to sbatch or salloc", "init_post_opt: -1"},
+		},
+		"nor those of a VM job": {
+			env:     []string{"SLURM_JOB_ID=7", inheritedVMs, inheritedSpec},
+			context: srun, actions: []string{"init", "--vm-per-node=2", "--vm-fabric=off", "init_post_opt"},
+			want: []string{"init: 0", "error: --vm-fabric: the tags of job 7 were fixed when it was submitted. " +
+				"Leave the option out, or give it to sbatch or salloc", "init_post_opt: -1"},
+		},
+		"a step of a job with tags cannot add VMs": {
+			env:     []string{"SLURM_JOB_ID=7", inheritedTags},
+			context: srun, actions: []string{"init", "--vm-fabric=vni:2", "--vm-per-node=2", "init_post_opt"},
+			want: []string{"init: 0", "error: --vm-per-node: job 7 was submitted without VM options, and a step " +
+				"cannot add VMs. Give the option to sbatch or salloc", "init_post_opt: -1"},
+		},
+		"srun alone reserves no tags": {
+			context: srun, actions: []string{"init", "--vm-fabric=vni:2", "init_post_opt"},
+			want: []string{"init: 0", "error: --vm-fabric: srun alone reserves no tags. Submit a job with this option " +
+				"(sbatch or salloc) and call srun in it", "init_post_opt: -1"},
 		},
 		"a submission inside a VM job forgets the outer job": {
 			env: []string{inheritedVMs, "SLURM_SPANK_SLURMV_" + strings.Repeat("X", 300) + "=1", "KEEP_SLURM_SPANK=1", inheritedSpec, "_SLURM_SPANK_OPTION_slurmv_sriov=1",
@@ -209,7 +275,7 @@ func TestLibrary(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	write(t, filepath.Join(dir, "slurmv.toml"), "")
+	write(t, filepath.Join(dir, "slurmv.toml"), "[fabric.vni]\npool = '1024-2047'")
 	config := "arg:config=" + filepath.Join(dir, "slurmv.toml")
 
 	refused := hostIn(t, dir, nil, sbatch, config, "init", "--vm-per-node=many", "init_post_opt", "signals")
@@ -220,8 +286,12 @@ func TestLibrary(t *testing.T) {
 		t.Errorf("signals differ after Go was called (-before +after):\n%s", diff)
 	}
 	taken := hostIn(t, dir, nil, sbatch, config, "init", "--vm-per-node=2", "--vm-image=/i", "init_post_opt")
-	if !strings.HasPrefix(taken[1], `control: SLURMV_SPEC={"vms_per_node":2,`) {
+	if !strings.HasPrefix(taken[1], `control: SLURMV_SPEC={"vms_per_node":2,`) || len(taken) != 4 {
 		t.Errorf("right options: the host saw %q", taken)
+	}
+	tags := hostIn(t, dir, nil, sbatch, config, "init", "--vm-fabric=low-latency,vni:2", "init_post_opt")
+	if diff := cmp.Diff([]string{"init: 0", "control: SLURMV_FABRIC=vni:2,tc:low-latency", "init_post_opt: 0"}, tags); diff != "" {
+		t.Errorf("tags alone: the host saw (-want +got):\n%s", diff)
 	}
 }
 

@@ -45,13 +45,24 @@ int register_options(spank_t sp)
 	return 0;
 }
 
-/* The name of a used option, or NULL. */
-static const char *used_option(void)
+/* FABRIC_OPTION alone makes no VM job. */
+static bool needs_vms(int option)
 {
+	return strcmp(options[option].name, FABRIC_OPTION) != 0;
+}
+
+/* The name of a used option, or NULL; one that needs VMs if there is one. */
+static const char *used_option(bool *vms)
+{
+	const char *used = NULL;
+
+	*vms = false;
 	for (int i = 0; i < OPTION_COUNT; i++)
-		if (values[i])
-			return options[i].name;
-	return NULL;
+		if (values[i] && !*vms) {
+			*vms = needs_vms(i);
+			used = options[i].name;
+		}
+	return used;
 }
 
 /* ---- inheritance ---- */
@@ -71,12 +82,34 @@ static bool is_of_outer_job(const char *variable)
 }
 
 /*
+ * The variables about the tags of a job are not those of a job that is submitted inside
+ * it. fabric/node names them; SLURMV_FABRIC_JOB says that Slurm-V has set them.
+ */
+static void forget_outer_tags(void)
+{
+	static const char *const names[] = {
+		"SLURMV_FABRIC_JOB", "SLURMV_VLAN", "SLURMV_PKEY", "SLURMV_VNIS",
+		"SLINGSHOT_VNIS", "SLINGSHOT_DEVICES", "SLINGSHOT_SVC_IDS", "SLINGSHOT_TCS",
+		"FI_CXI_COLL_JOB_ID", "FI_CXI_COLL_JOB_STEP_ID", "FI_CXI_COLL_MCAST_TOKEN",
+		"FI_CXI_COLL_FABRIC_MGR_URL", "FI_CXI_HWCOLL_ADDRS_PER_JOB", "FI_CXI_HWCOLL_MIN_NODES",
+		"UCX_IB_PKEY", "MV2_DEFAULT_PKEY", "OMPI_MCA_btl_openib_pkey",
+	};
+
+	if (!getenv("SLURMV_FABRIC_JOB"))
+		return;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		unsetenv(names[i]);
+}
+
+/*
  * Options that are inherited from a VM job do not make a job that is submitted inside it
  * a VM job.
  */
 void forget_outer_job(void)
 {
 	char name[256];
+
+	forget_outer_tags();
 
 	for (char **v = environ; v && *v;) {
 		const char *variable = *v;
@@ -117,16 +150,31 @@ static const char *changed_option(void)
 
 /* ---- srun ---- */
 
+/* Tags are reserved when a job gets its nodes, so a step has those of its job. */
+static int check_tags(const char *job, const char *changed)
+{
+	if (!job)
+		return refuse("--%s: srun alone reserves no tags. Submit a job with this option "
+			      "(sbatch or salloc) and call srun in it", FABRIC_OPTION);
+	if (changed)
+		return refuse("--%s: the tags of job %s were fixed when it was submitted. Leave the "
+			      "option out, or give it to sbatch or salloc", FABRIC_OPTION, job);
+	return 0;
+}
+
 /*
  * A step runs in the VMs of its job or on the bare node, but cannot add VMs: the VMs
  * belong to the job, which asked for their CPUs and memory.
  */
 int check_srun(void)
 {
-	const char *used = used_option(), *job = getenv("SLURM_JOB_ID"), *changed = changed_option();
+	bool vms;
+	const char *used = used_option(&vms), *job = getenv("SLURM_JOB_ID"), *changed = changed_option();
 
 	if (!used)
 		return 0;
+	if (!vms || (changed && !strcmp(changed, FABRIC_OPTION)))
+		return check_tags(job, changed);
 	if (!job)
 		return refuse("--%s: srun alone starts no VMs. Submit a job with this option "
 			      "(sbatch or salloc) and start the program in it with: "
@@ -210,11 +258,16 @@ static void list_used(char *list[OPTION_COUNT + 1])
 	list[n] = NULL;
 }
 
-/* The nodes and job_submit.lua read these. */
+static bool keep(spank_t sp, const char *variable, const char *text)
+{
+	return !text || spank_job_control_setenv(sp, variable, text, 1) == ESPANK_SUCCESS;
+}
+
+/* The nodes, job_submit.lua and the controllers read these. */
 static int keep_answer(spank_t sp, const struct slurmv_answer *answer)
 {
-	if (spank_job_control_setenv(sp, "SLURMV_SPEC", answer->spec, 1) != ESPANK_SUCCESS ||
-	    spank_job_control_setenv(sp, "SLURMV_REQUEST", answer->request, 1) != ESPANK_SUCCESS)
+	if (!keep(sp, "SLURMV_SPEC", answer->spec) || !keep(sp, "SLURMV_REQUEST", answer->request) ||
+	    !keep(sp, "SLURMV_FABRIC", answer->fabric))
 		return refuse("slurmv: Slurm does not take the checked VM options");
 	return 0;
 }
@@ -236,26 +289,33 @@ static int check_options(spank_t sp, const struct settings *s)
 	free(answer.spec);
 	free(answer.request);
 	free(answer.error);
+	free(answer.fabric);
 	return rc == 0 ? 0 : -1;
 }
 
 /*
  * Slurm calls this once for each component of a heterogeneous job, in one process. VMs
  * are refused there: the options of one component leak into the next one, and nodes of
- * several components have no common rank for the VMs' network. Slurm submits nothing
- * before the last call has returned.
+ * several components have no common rank for the VMs' network. Tags are those of the
+ * first component, for all. Slurm submits nothing before the last call has returned.
  */
 int check_submission(spank_t sp, const struct settings *s)
 {
 	static int components;
-	const char *used = used_option();
+	static bool first_has_tags;
+	bool vms;
+	const char *used = used_option(&vms);
 
 	components++;
 	if (!used)
 		return 0;
-	if (components > 1)
+	if (components > 1 && vms)
 		return refuse("--%s: a heterogeneous job cannot have VMs. Submit one job, "
 			      "without hetjob and \" : \"", used);
+	if (components > 1 && !first_has_tags)
+		return refuse("--%s: all components of a heterogeneous job have the tags of the "
+			      "first one. Give the option to the first component", used);
+	first_has_tags = true;
 	if (s->wrong)
 		return refuse_settings(s);
 	return check_options(sp, s);

@@ -92,7 +92,7 @@ func capacity(cfg config.VF, pf device.PF) uint32 {
 
 // choose decides which VF each request gets. It is pure.
 func choose(uses []use, d Demand, soft bool) ([]Grant, error) {
-	usable, unused := split(uses, d.VLAN)
+	usable, unused := split(uses, d)
 	free := make([]place.Free, len(usable))
 	for i, u := range usable {
 		free[i] = place.Free{
@@ -111,13 +111,19 @@ func choose(uses []use, d Demand, soft bool) ([]Grant, error) {
 }
 
 // split separates the PFs that can serve the job from those that cannot. It says why each
-// of the latter cannot: nobody can use it, or its VFs cannot have a VLAN.
-func split(uses []use, vlan uint16) (usable []use, unused []string) {
+// of the latter cannot: nobody can use it, or its VFs cannot have the job's tag.
+func split(uses []use, d Demand) (usable []use, unused []string) {
 	for _, u := range uses {
 		switch {
 		case u.Unusable.Seen != "":
 			unused = append(unused, fmt.Sprintf("%s: %s", u.Name, u.Unusable))
-		case vlan != 0 && !u.Caps.VLAN:
+		case d.partitioned(u.PF):
+			if !u.Caps.GUID && !u.Caps.PKeyIndex {
+				unused = append(unused, fmt.Sprintf("%s: its driver, %s, cannot put VFs into the job's partition", u.Name, u.Driver))
+				continue
+			}
+			usable = append(usable, u)
+		case d.VLAN != 0 && !u.Caps.VLAN && !u.Caps.Services:
 			unused = append(unused, fmt.Sprintf("%s: its driver, %s, cannot put VFs into the job's VLAN", u.Name, u.Driver))
 		default:
 			usable = append(usable, u)
@@ -129,6 +135,12 @@ func split(uses []use, vlan uint16) (usable []use, unused []string) {
 	return usable, unused
 }
 
+// partitioned reports whether the job's tag on a PF is a P_Key. On others it is a VLAN.
+func (d Demand) partitioned(pf device.PF) bool { return d.PKey != 0 && pf.LinkLayer == infiniband }
+
+// infiniband is the kernel's name of the link layer.
+const infiniband = "infiniband"
+
 // grants gives each request the next free VF of its PF.
 func grants(uses []use, d Demand, chosen []int, soft bool) []Grant {
 	free := make([][]device.VF, len(uses))
@@ -138,8 +150,11 @@ func grants(uses []use, d Demand, chosen []int, soft bool) []Grant {
 	result := make([]Grant, len(d.Requests))
 	for i, r := range d.Requests {
 		pf := chosen[i]
-		settings, note := settingsOf(r, d.VLAN, uses[pf].PF, soft)
+		settings, note := settingsOf(r, d, uses[pf].PF, soft)
 		result[i] = Grant{Request: r, VF: free[pf][0], Settings: settings, Note: note}
+		if uses[pf].Caps.Services {
+			result[i].Slingshot = uses[pf].PCI
+		}
 		free[pf] = free[pf][1:]
 	}
 	return result
@@ -147,10 +162,19 @@ func grants(uses []use, d Demand, chosen []int, soft bool) []Grant {
 
 // settingsOf returns the settings for a VF. In soft mode it omits those that the driver
 // cannot set, and names them in the note.
-func settingsOf(r VFRequest, vlan uint16, pf device.PF, soft bool) (device.Settings, string) {
+func settingsOf(r VFRequest, d Demand, pf device.PF, soft bool) (device.Settings, string) {
 	s := device.Settings{
-		MAC: r.MAC, VLAN: vlan, MinRate: r.VF.MinMbps, MaxRate: r.VF.MaxMbps,
+		MAC: r.MAC, MinRate: r.VF.MinMbps, MaxRate: r.VF.MaxMbps,
 		SpoofCheck: true, Link: device.LinkAuto,
+	}
+	if pf.LinkLayer == infiniband {
+		s = onInfiniBand(s, r, pf.Caps)
+	}
+	switch {
+	case d.partitioned(pf):
+		s.PKey = d.PKey
+	case !pf.Caps.Services:
+		s.VLAN = d.VLAN
 	}
 	var missing []string
 	if soft && s.MinRate > 0 && !pf.Caps.MinRate {
@@ -164,4 +188,16 @@ func settingsOf(r VFRequest, vlan uint16, pf device.PF, soft bool) (device.Setti
 	}
 	return s, fmt.Sprintf("the rate of VF %d on %s is accounted only: its driver, %s, has not %s",
 		r.Index, pf.Name, pf.Driver, strings.Join(missing, " and "))
+}
+
+// onInfiniBand replaces the MAC by the GUIDs that the PF can set.
+func onInfiniBand(s device.Settings, r VFRequest, caps device.Caps) device.Settings {
+	s.MAC = ""
+	if caps.GUID {
+		s.NodeGUID = r.NodeGUID
+	}
+	if caps.GUID || caps.PKeyIndex {
+		s.PortGUID = r.PortGUID
+	}
+	return s
 }

@@ -35,6 +35,9 @@ type PF struct {
 type VF struct {
 	Index      int              `json:"vf"`
 	MAC        string           `json:"mac,omitempty"`
+	NodeGUID   string           `json:"node_guid,omitempty"` // on InfiniBand
+	PortGUID   string           `json:"port_guid,omitempty"`
+	PKey       uint16           `json:"pkey,omitempty"`
 	VLAN       uint16           `json:"vlan"`
 	SpoofCheck bool             `json:"spoof_check"`
 	Trust      bool             `json:"trust"`
@@ -94,6 +97,7 @@ func describeVF(vf device.VF, r lease.Lease, taken bool) VF {
 		return d
 	}
 	d.MAC, d.VLAN, d.SpoofCheck, d.Trust, d.Link = r.Want.MAC, r.Want.VLAN, r.Want.SpoofCheck, r.Want.Trust, r.Want.Link
+	d.NodeGUID, d.PortGUID, d.PKey = r.Want.NodeGUID, r.Want.PortGUID, r.Want.PKey
 	d.MinRate, d.MaxRate, d.Allocated = r.Want.MinRate, r.Want.MaxRate, true
 	d.Job, d.VM, d.State, d.Quarantine = r.Job.String(), r.VM, r.Phase, r.Quarantine
 	return d

@@ -17,14 +17,22 @@ func WriteTable(out io.Writer, pfs []PF) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", pf.Name, pf.Kind, cmp.Or(pf.Driver, "-"), link(pf), number(pf.NUMA),
 			pf.CapVFs, pf.UsedVFs, pf.Capacity, pf.Capacity-min(pf.Used, pf.Capacity), cmp.Or(note(pf), "-"))
 	}
-	fmt.Fprintln(t, "\nPF\tVF\tPCI\tJOB\tVM\tMAC\tVLAN\tMIN\tMAX\tSTATE")
+	fmt.Fprintln(t, "\nPF\tVF\tPCI\tJOB\tVM\tADDRESS\tTAG\tMIN\tMAX\tSTATE")
 	for _, pf := range pfs {
 		for _, vf := range pf.VFs {
-			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", pf.Name, vf.Index, cmp.Or(vf.PCI, "-"), cmp.Or(vf.Job, "-"), number(vf.VM),
-				cmp.Or(vf.MAC, "-"), vf.VLAN, vf.MinRate, vf.MaxRate, vfState(vf))
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\n", pf.Name, vf.Index, cmp.Or(vf.PCI, "-"), cmp.Or(vf.Job, "-"), number(vf.VM),
+				cmp.Or(vf.PortGUID, vf.MAC, "-"), tag(vf), vf.MinRate, vf.MaxRate, vfState(vf))
 		}
 	}
 	return t.Flush()
+}
+
+// tag is what the VF's messages have: a P_Key on InfiniBand, or a VLAN.
+func tag(vf VF) string {
+	if vf.PKey != 0 {
+		return fmt.Sprintf("%#04x", vf.PKey)
+	}
+	return strconv.Itoa(int(vf.VLAN))
 }
 
 func link(pf PF) string {

@@ -67,7 +67,7 @@ func open(cfg config.Config, node string, cards *sriov.Cards) (*Pool, error) {
 	}
 	return &Pool{
 		cfg:      cfg.VF,
-		backends: map[device.Kind]backend{device.SRIOV: cards, device.Software: software.Open(cfg.VF)},
+		backends: map[device.Kind]backend{device.SRIOV: cards, device.Software: software.Open(cfg.VF, cfg.Fabric.HasPool(config.TagVLAN))},
 		cards:    cards,
 		leases:   leases,
 		step:     func(lease.Lease) {},
@@ -78,7 +78,8 @@ func open(cfg config.Config, node string, cards *sriov.Cards) (*Pool, error) {
 type Demand struct {
 	Job      journal.ID
 	Owner    owner.IDs // the account that QEMU runs as
-	VLAN     uint16    // the job's tag; 0 without a VLAN
+	VLAN     uint16    // the job's tag on Ethernet; 0 without a VLAN
+	PKey     uint16    // the job's partition on InfiniBand, as its full members write it; 0 without
 	Requests []VFRequest
 }
 
@@ -87,7 +88,10 @@ type Grant struct {
 	Request  VFRequest
 	VF       device.VF
 	Settings device.Settings
-	Note     string // in soft mode, the settings that the driver cannot make and that were omitted
+
+	Slingshot string // PCI address of the PF, if it is a Slingshot card's; else ""
+
+	Note string // in soft mode, the settings that the driver cannot make and that were omitted
 }
 
 // Acquire leases, sets and attaches the VFs of a job: all of them or none. The grants are
@@ -250,6 +254,17 @@ func (p *Pool) Release(ctx context.Context, job journal.ID) error {
 	}
 	_ = each.Wait()
 	return errors.Join(failed...)
+}
+
+// Left says, as an error, which VFs are leased to the job; nil for none.
+func (p *Pool) Left(job journal.ID) error {
+	records, err := p.leases.Read()
+	for _, r := range records {
+		if r.Job == job && !r.OldBoot {
+			return fmt.Errorf("VF %d of %s is leased to job %s", r.VF.Index, r.VF.PF, job)
+		}
+	}
+	return err
 }
 
 func (p *Pool) giveBack(ctx context.Context, r lease.Lease) error {

@@ -152,10 +152,48 @@ func TestSoftModeCountsWhatItCannotSet(t *testing.T) {
 }
 
 func TestAVLANNeedsADriverThatSetsIt(t *testing.T) {
-	l := newLab(t, sriovtest.Card{Name: "hsn0", Driver: "cxi_core", VFs: 2})
+	l := newLab(t, sriovtest.Card{Name: "eth0", Driver: "acme", VFs: 2})
 	_, err := l.mustPool(t).Acquire(t.Context(), demand(7, jobspec.VF{}))
-	if !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "hsn0") {
+	if !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "eth0") {
 		t.Errorf("error = %v", err)
+	}
+}
+
+// CXI services keep VFs of Slingshot cards apart, so these have no VLAN. A minimum cannot be
+// guaranteed there.
+func TestSlingshotVFsHaveNoVLANAndNoRate(t *testing.T) {
+	l := newLab(t, sriovtest.Card{Name: "hsn0", Driver: "cxi_core", VFs: 2})
+	p := l.mustPool(t)
+	pfs, err := p.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	grants, err := p.Acquire(t.Context(), demand(7, jobspec.VF{}))
+	if err != nil || grants[0].Settings.VLAN != 0 || grants[0].Settings.MAC == "" || grants[0].Slingshot != pfs[0].PCI || pfs[0].PCI == "" {
+		t.Errorf("grants %+v, %v; the card is at %s", grants, err, pfs[0].PCI)
+	}
+	if _, err := p.Acquire(t.Context(), demand(8, jobspec.VF{MinMbps: 100})); !errors.Is(err, ErrNoFit) {
+		t.Errorf("with a minimum: %v", err)
+	}
+}
+
+// A job's tags are on its VFs as long as these are leased to it, in quarantine, too.
+func TestLeftNamesTheVFsOfTheJob(t *testing.T) {
+	l := newLab(t, twoCards...)
+	p := l.mustPool(t)
+	if _, err := p.Acquire(t.Context(), demand(7, jobspec.VF{})); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Left(journal.ID{Job: 7}); err == nil || !strings.Contains(err.Error(), "is leased to job 7.0") {
+		t.Errorf("of the job: %v", err)
+	}
+	for _, other := range []journal.ID{{Job: 8}, {Job: 7, Restart: 1}} {
+		if err := p.Left(other); err != nil {
+			t.Errorf("of %s: %v", other, err)
+		}
+	}
+	if err := errors.Join(p.Release(t.Context(), journal.ID{Job: 7}), p.Left(journal.ID{Job: 7})); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/vfpool"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
@@ -92,6 +93,7 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 		return err
 	}
 	setup := guestSetup(v.Plan, m.Plan, v.network.mtu)
+	setup.NICs = append(setup.NICs, vfNICs(m.Plan, m.VFs)...)
 	setup.MPI = v.mpiFiles(setup.IVShmem)
 	if m.IsRestoring() {
 		if err := renew(ctx, m, &setup, v.Log); err != nil {
@@ -128,7 +130,6 @@ func guestSetup(p plan.Plan, vm plan.VM, mtu int) guest.Setup {
 	if vm.Address.IsValid() { // the job's own network: see vmnet.Tap
 		s.NICs[0].Address, s.NICs[0].IPv4Only = vm.Address.String(), true
 	}
-	s.NICs = append(s.NICs, vfNICs(vm)...)
 	for _, g := range o.Groups {
 		s.User.Groups = append(s.User.Groups, guest.Group{Name: g.Name, GID: g.GID})
 	}
@@ -138,12 +139,15 @@ func guestSetup(p plan.Plan, vm plan.VM, mtu int) guest.Setup {
 	return s
 }
 
-// vfNICs are the VFs with an address, which the guest agent has to set.
-func vfNICs(vm plan.VM) []guest.NIC {
+// vfNICs are the VFs with an address, which the guest agent has to set. It finds them by their
+// MAC address or, on InfiniBand, by the GUID of their port. It cannot find those that have
+// neither, of a card whose driver is not known.
+func vfNICs(vm plan.VM, grants []vfpool.Grant) []guest.NIC {
 	var nics []guest.NIC
-	for _, vf := range vm.VFs {
-		if vf.Address.IsValid() {
-			nics = append(nics, guest.NIC{MAC: vf.MAC, Address: vf.Address.String()})
+	for _, g := range grants {
+		vf := vm.VFs[g.Request.Index]
+		if vf.Address.IsValid() && g.Settings.MAC+g.Settings.PortGUID != "" {
+			nics = append(nics, guest.NIC{MAC: g.Settings.MAC, GUID: g.Settings.PortGUID, Address: vf.Address.String()})
 		}
 	}
 	return nics

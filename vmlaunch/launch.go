@@ -14,6 +14,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric/node"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/cpulist"
 	"github.com/slurm-v/slurm-v/internal/emulator"
@@ -39,9 +40,9 @@ const (
 )
 
 // Launch starts the VMs of job on this node and returns when the guest agent of each has
-// reported. It calls progress, from several goroutines, as VMs pass the stages. If Launch
+// reported. tags are the job's, and are set up. It calls progress, from several goroutines, as VMs pass the stages. If Launch
 // fails, it gives back everything that it took.
-func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurmctld, progress func(vmstep.Progress)) (*VMs, error) {
+func Launch(ctx context.Context, cfg config.Config, job plan.Job, tags node.Tags, slurm Slurmctld, progress func(vmstep.Progress)) (*VMs, error) {
 	clock := machine.StartStopwatch(job.Requested)
 	p, err := decide(ctx, cfg, job)
 	if err != nil {
@@ -57,6 +58,7 @@ func Launch(ctx context.Context, cfg config.Config, job plan.Job, slurm Slurmctl
 	}
 	clock.Note(nodeagent.StagePlan, 0, clock.Now())
 	v := newVMs(s, p, slurm, j, clock, progress)
+	v.tags = tags
 	if err := v.launch(ctx); err != nil {
 		v.Log.Error("launch", "error", err)
 		// The cause of the failure may be that ctx has ended.

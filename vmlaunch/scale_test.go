@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric/node"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/vmnet"
@@ -297,7 +298,7 @@ func (y *yard) launch(b *testing.B) *VMs {
 	b.Helper()
 	lastJob++
 	y.job.ID.Job = lastJob
-	v, err := Launch(b.Context(), y.cfg, y.job, Slurmctld{}, func(vmstep.Progress) {})
+	v, err := Launch(b.Context(), y.cfg, y.job, node.Tags{}, Slurmctld{}, func(vmstep.Progress) {})
 	check(b, err)
 	check(b, v.connect(b.Context(), []nodeagent.NodeVMs{v.Describe()}))
 	return v

@@ -27,17 +27,21 @@ func (v *VMs) leaseVFs(ctx context.Context) error {
 	for _, g := range grants {
 		m := v.Machines[g.Request.VM]
 		m.VFs = append(m.VFs, g)
-		v.Log.Info("VF", "vm", m.Plan.Name, "pf", g.VF.PF, "vf", g.VF.Index, "device", g.VF.Device, "mac", g.Settings.MAC, "note", g.Note)
+		v.Log.Info("VF", "vm", m.Plan.Name, "pf", g.VF.PF, "vf", g.VF.Index, "device", g.VF.Device, "mac", g.Settings.MAC, "guid", g.Settings.PortGUID, "note", g.Note)
 	}
 	return v.journal.Done(recordVFs, v.Plan.Job.ID.String())
 }
 
 // vfDemand is what the job wants of the node's pool.
 func vfDemand(p plan.Plan) vfpool.Demand {
-	d := vfpool.Demand{Job: p.Job.ID, VLAN: p.VLAN, Owner: p.Owner.IDs()}
+	d := vfpool.Demand{Job: p.Job.ID, VLAN: p.VLAN, PKey: p.PKey, Owner: p.Owner.IDs()}
 	for _, vm := range p.VMs {
 		for i, vf := range p.Job.Spec.SRIOV.VFs {
-			d.Requests = append(d.Requests, vfpool.VFRequest{VM: vm.Index, Index: i, NUMA: p.NUMA(vm), MAC: vm.VFs[i].MAC, VF: vf})
+			own := vm.VFs[i]
+			d.Requests = append(d.Requests, vfpool.VFRequest{
+				VM: vm.Index, Index: i, NUMA: p.NUMA(vm), VF: vf,
+				MAC: own.MAC, NodeGUID: own.GUIDs.Node, PortGUID: own.GUIDs.Port,
+			})
 		}
 	}
 	return d

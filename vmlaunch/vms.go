@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slurm-v/slurm-v/fabric/node"
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/journal"
@@ -33,6 +34,7 @@ type VMs struct {
 	network  *network
 	shared   *sharedMemory
 	warmer   *warmer
+	tags     node.Tags // on the fabric
 
 	directories []*hostdir.Server // of the node, in the order of the request's mounts
 	egress      *egress.Server    // nil where the site gives VMs no way out of their network
@@ -64,7 +66,7 @@ func (v *VMs) close() {
 // can connect. It leaves the VMs running; [Reclaim] ends them.
 func (v *VMs) Serve(ctx context.Context, ready func()) error {
 	defer v.close()
-	return serve.New(v.Set, v.connect, v.shared.wipe).Serve(ctx, ready)
+	return serve.New(v.Set, v.connect, v.shared.wipe, v.environment).Serve(ctx, ready)
 }
 
 // connect tells every VM of this node about all VMs of the job, and connects this node's

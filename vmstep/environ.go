@@ -48,12 +48,15 @@ var hostOnly = []string{
 	"SSH_CONNECTION", "SSH_TTY", "TMPDIR", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "XDG_SESSION_ID",
 }
 
+// libpmixVariable names the PMIx library that slurmv-pmix opens in the VM.
+const libpmixVariable = "SLURMV_LIBPMIX"
+
 // ProgramEnv returns the environment of a program in a VM: the task's own without the
 // variables about the host, plus the VM's name.
 func ProgramEnv(env []string, vm string) []string {
 	kept := keep(env, func(name string) bool {
 		return !slices.Contains(hostOnly, name) && !slurm.OfTheHost(name) && !slurm.OfAPlugin(name) &&
-			!strings.HasPrefix(name, "SLURMV_")
+			(!strings.HasPrefix(name, "SLURMV_") || name == libpmixVariable)
 	})
 	return append(kept, "HOSTNAME="+vm, "SLURMV_VM="+vm)
 }

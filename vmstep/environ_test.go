@@ -43,10 +43,10 @@ func TestProgramEnv(t *testing.T) {
 	env := []string{
 		"PATH=/bin", "SLURM_PROCID=3", "SLURM_JOB_ID=7", "PMI_RANK=3", "PMI_FD=11", "TMPDIR=/tmp/job7",
 		"HOSTNAME=node1", "SLURM_TASK_PID=99", "SLURM_SPANK_SLURMV_SPEC={}", "_SLURM_SPANK_OPTION_x_y=1",
-		"SLURMV_VM=old", "XDG_RUNTIME_DIR=/run/user/1", "OMP_NUM_THREADS=2",
+		"SLURMV_VM=old", "XDG_RUNTIME_DIR=/run/user/1", "OMP_NUM_THREADS=2", "SLURMV_LIBPMIX=/opt/libpmix.so.2",
 	}
 	want := []string{"PATH=/bin", "SLURM_PROCID=3", "SLURM_JOB_ID=7", "PMI_RANK=3", "OMP_NUM_THREADS=2",
-		"HOSTNAME=vm2", "SLURMV_VM=vm2"}
+		"SLURMV_LIBPMIX=/opt/libpmix.so.2", "HOSTNAME=vm2", "SLURMV_VM=vm2"}
 	if diff := cmp.Diff(want, ProgramEnv(env, "vm2")); diff != "" {
 		t.Errorf("environment differs (-want +got):\n%s", diff)
 	}

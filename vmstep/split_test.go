@@ -125,6 +125,8 @@ func TestProgramCommand(t *testing.T) {
 			"/bin/srun --overlap --mpi=pmi2 --job-name=app -n 4 /libexec/agent exec --vm-distribution=block -- ./app x"},
 		"no MPI": {"--mpi=none ./app", Ticket{},
 			"/bin/srun --overlap --mpi=pmi2 --job-name=app --mpi=none /libexec/agent exec --vm-distribution=block -- ./app"},
+		"PMIx, and the user's will": {"--mpi=pmix --kill-on-bad-exit=0 ./app", Ticket{},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 --mpi=pmi2 --kill-on-bad-exit=0 /libexec/agent exec --vm-distribution=block --pmix -- ./app"},
 		"exclusive says no overlap": {"--exclusive ./app", Ticket{},
 			"/bin/srun --mpi=pmi2 --job-name=app --exclusive /libexec/agent exec --vm-distribution=block -- ./app"},
 		"VMs that come up elsewhere": {"--vm-distribution=cyclic ./app", Ticket{Wait: 5 * time.Minute},

@@ -115,6 +115,9 @@ func ProgramCommand(srun, agent string, c CommandLine, t Ticket) []string {
 	}
 	// squeue and sacct show the step under the program's name.
 	args = append(args, "--mpi=pmi2", "--job-name="+filepath.Base(c.Program[0]))
+	if c.PMIx {
+		args = append(args, "--kill-on-bad-exit=1") // Open MPI relies on it: its ranks wait for ever for one that is gone
+	}
 	args = append(args, c.Srun...)
 	args = append(append(args, agent, "exec", "--vm-distribution="+c.Distribution), t.options()...)
 	if c.PMIx {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
+	fabricnode "github.com/slurm-v/slurm-v/fabric/node"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmlaunch"
@@ -21,7 +24,8 @@ func newClean() *cobra.Command {
 		Short: "Reclaim what ended jobs left on this node",
 		Long: `Reclaim what ended jobs left on this node, for example after a power cut.
 
-It asks Slurm which jobs run on the node and reclaims the journals of all other jobs.
+It asks Slurm which jobs run on the node and reclaims the journals of all other jobs. It
+gives back their tags on the fabric, too, and confirms that to the controller.
 Run it as HealthCheckProgram and when the node boots. If the node was drained because a
 job left something, it is resumed when it is clean.
 
@@ -55,6 +59,7 @@ func runClean(c *cobra.Command, path, name string) error {
 	for _, id := range cleaned {
 		fmt.Fprintln(c.OutOrStdout(), "reclaimed job", id)
 	}
+	err = errors.Join(err, cleanFabric(c, cfg, node, fabricnode.Cleaning{Patience: cleanPatience}))
 	if err != nil {
 		return err
 	}
@@ -62,6 +67,9 @@ func runClean(c *cobra.Command, path, name string) error {
 	// an earlier clean that failed afterwards, may have removed the reason for the drain.
 	return drain.Resume(c.Context(), client, node)
 }
+
+// cleanPatience is how long clean waits for CXI services that are in use.
+const cleanPatience = 5 * time.Second
 
 // running returns the jobs that have not given up the node yet.
 func running(ctx context.Context, c slurm.Client, node string) (map[journal.ID]bool, error) {

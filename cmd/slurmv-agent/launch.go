@@ -89,11 +89,15 @@ func launch(ctx context.Context, path string, status *status) (*vmlaunch.VMs, er
 
 func launchJob(ctx context.Context, cfg config.Config, job plan.Job, status *status) (*vmlaunch.VMs, error) {
 	client := slurm.Client{Bin: cfg.Slurm.Bin}
-	if err := entitle.RefuseSharedVLAN(ctx, client, cfg, job); err != nil {
+	tags, err := entitle.SetUpTags(ctx, client, cfg, &job)
+	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", job.Node, err)
 	}
+	for _, warning := range tags.Warnings {
+		status.line("say", fmt.Sprintf("slurm-v: node %s: %s", job.Node, warning))
+	}
 	frames := frameWriter{status}
-	vms, err := vmlaunch.Launch(ctx, cfg, job, entitle.Asks(client, job.ID.Job), func(p vmstep.Progress) {
+	vms, err := vmlaunch.Launch(ctx, cfg, job, tags, entitle.Asks(client, job.ID.Job), func(p vmstep.Progress) {
 		_ = vmstep.WriteFrame(frames, job.Node, vmstep.KindProgress, p)
 	})
 	if err != nil {

@@ -34,6 +34,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newLaunch(), hardened(newReclaim()), newClean(), newSaveLogs(), newHold(), newExec(), newClaim(), newQuery(), newProbe(), newRequeue(), newEmpty(), newWarm())
+	root.AddCommand(newLaunch(), hardened(newReclaim()), newClean(), newSaveLogs(), newHold(), newExec(), newClaim(), newQuery(), newProbe(), newRequeue(), newEmpty(), newWarm(), newFabric())
 	return root
 }

@@ -26,6 +26,7 @@ type reclaimOptions struct {
 	deadline time.Duration
 	last     bool
 	task     bool
+	fabric   bool
 }
 
 func newReclaim() *cobra.Command {
@@ -44,7 +45,8 @@ and it ends this job's VMs; all other options are ignored.
 
 With --last this is Slurm's last try. If more than files is left, the node is drained
 with a reason that names the job, until slurmv clean succeeds. Files that take longer
-are removed in the background, for some minutes.
+are removed in the background, for some minutes. It also gives back the job's tags on the
+fabric, and confirms that to the controller.
 
 EXIT STATUS
 ===========
@@ -69,6 +71,7 @@ EXIT STATUS
 	f.BoolVar(&o.task, "task", false, "reclaim the job of the user who runs this with sudo")
 	f.DurationVar(&o.deadline, "deadline", 0, "stop after this `duration`; what is left stays in the journal")
 	f.BoolVar(&o.last, "last", false, "drain the node if something is left")
+	f.BoolVar(&o.fabric, "fabric", false, "with --last: the job has a reservation of tags, so the controller waits for this node's confirmation")
 	return c
 }
 
@@ -153,10 +156,11 @@ func within(ctx context.Context, grace time.Duration, ids []journal.ID, reclaim 
 	}
 }
 
-// endLast ends Slurm's last try: it drains the node if more than files is left, and has the
-// rest of the files removed in the background, so that Slurm need not wait.
+// endLast ends Slurm's last try: it drains the node if more than files is left, ends the
+// job's tags, and has the rest of the files removed in the background, so that Slurm need
+// not wait.
 func endLast(ctx context.Context, o reclaimOptions, cfg config.Config, node string, failed []error) (err error) {
-	err = drain.If(ctx, slurm.Client{Bin: cfg.Slurm.Bin}, node, o.job, failed)
+	err = errors.Join(drain.If(ctx, slurm.Client{Bin: cfg.Slurm.Bin}, node, o.job, failed), endTags(ctx, o, cfg, node))
 	if vmlaunch.TrashLeft(cfg, node) {
 		err = errors.Join(err, apart.Start("empty", "--config", o.config, "--node", node))
 	}

@@ -27,7 +27,8 @@ func newCheck() *cobra.Command {
 		Short: "Say what this node lacks for VM jobs",
 		Long: `Say what this node lacks for VM jobs, and what to do: libvirt, QEMU, KVM, IOMMU and
 VFs, the kernel's networks, limits, directories, the plugin against Slurm's release,
-and Slurm's settings.
+Slurm's settings, and what jobs' tags on the fabric need. On a controller it finds out the
+same of these tags.
 
 Nothing is changed. As root it also opens libvirt, and makes a network in a namespace
 of its own, because only a try shows whether these work.

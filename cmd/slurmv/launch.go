@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -70,10 +71,17 @@ EXIT STATUS
 	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`; the node reads its own")
 	return c
 }
+
+// errNoTags refuses an option that would have no effect.
+var errNoTags = errors.New("--" + jobspec.FabricOption + ": without the plugin no controller hears of the job's wish for tags, so it has none; leave the option out")
+
 func runLaunch(ctx context.Context, path string, values map[string]string, words io.Writer) error {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return err
+	}
+	if _, given := values[jobspec.FabricOption]; given {
+		return errNoTags
 	}
 	spec, err := jobspec.Parse(values, os.Getenv, cfg)
 	if err != nil {

@@ -25,6 +25,9 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
+	if nothingToReserve(os.Args, os.Getenv) {
+		return 0
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	err := newRoot().ExecuteContext(ctx)
@@ -56,7 +59,7 @@ VM. Inside a job you may leave out JOB.`,
 	root.AddCommand(
 		newPS(), newExec(), newSSH(), newConsole(), newForward(),
 		newLogs(), newReport(),
-		newCheck(), newProve(), newClean(), newVF(), newImage(),
+		newCheck(), newProve(), newClean(), newVF(), newFabric(), newImage(),
 		newLaunch(), newRun(), newReclaim(),
 		newResources(), newLeftovers(), newLoseVM(), newGenDocs(),
 	)

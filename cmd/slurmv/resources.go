@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -22,7 +23,8 @@ func newResources() *cobra.Command {
 		Hidden: true,
 		Long: `Print what a request for VMs needs of Slurm on each node: one line with CPUs and
 memory (MiB). If the request has VFs, the line also has their number and the bandwidth
-that they reserve (Mb/s).
+that they reserve (Mb/s). At a site where Slurm counts tags on the fabric as licences, it
+also has those. With --vm-fabric alone, which makes no VMs, these may be nothing.
 
 EXIT STATUS
 ===========
@@ -61,20 +63,28 @@ func runResources(path string, lines bool, values map[string]string, out io.Writ
 	if err != nil {
 		return err
 	}
-	if _, given := values["vm-image"]; !given {
-		values["vm-image"] = "/any" // the image does not change the need, so callers may leave it out
-	}
-	spec, err := jobspec.Parse(values, os.Getenv, cfg)
+	r, err := resourcesOf(values, cfg)
 	if err != nil {
 		return err
 	}
-	r := spec.Resources(cfg)
 	if !lines {
-		_, err = fmt.Fprintln(out, r.Flat())
+		_, err = fmt.Fprintln(out, cmp.Or(r.Flat(), "nothing"))
 		return err
 	}
 	for _, line := range r.Directives() {
 		fmt.Fprintln(out, line)
 	}
 	return nil
+}
+
+func resourcesOf(values map[string]string, cfg config.Config) (jobspec.Resources, error) {
+	if jobspec.WithoutVMs(values) {
+		wish, err := jobspec.ParseWithoutVMs(values, cfg)
+		return jobspec.Resources{Licenses: jobspec.LicensesOf(wish, cfg)}, err
+	}
+	if _, given := values["vm-image"]; !given {
+		values["vm-image"] = "/any" // the image does not change the need, so callers may leave it out
+	}
+	spec, err := jobspec.Parse(values, os.Getenv, cfg)
+	return spec.Resources(cfg), err
 }

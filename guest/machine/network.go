@@ -3,7 +3,6 @@ package machine
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -24,7 +23,7 @@ const nicPatience = 30 * time.Second
 // A nic is an interface with an address.
 type nic struct {
 	*netlink.LinkAttrs
-	mac string
+	mac string // or its port's GUID
 	own *net.IPNet
 }
 
@@ -36,6 +35,9 @@ func (m *Machine) network(ctx context.Context, host string, nics []guest.NIC) er
 		return nil
 	}
 	m.modules(ctx, "virtio_net")
+	if slices.ContainsFunc(nics, func(n guest.NIC) bool { return n.GUID != "" }) {
+		m.modules(ctx, "ib_ipoib")
+	}
 	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("configure the network: %w", err)
@@ -43,7 +45,7 @@ func (m *Machine) network(ctx context.Context, host string, nics []guest.NIC) er
 	n := &nics4{Handle: handle, keep: keep, m: m}
 	for _, nic := range nics {
 		if err := n.configure(ctx, host, nic); err != nil {
-			return fmt.Errorf("configure network interface %s: %w", nic.MAC, err)
+			return fmt.Errorf("configure network interface %s: %w", nic.MAC+nic.GUID, err)
 		}
 	}
 	return nil
@@ -105,7 +107,7 @@ func (n *nics4) configure(ctx context.Context, host string, want guest.NIC) erro
 	}
 	n.m.mu.Lock()
 	defer n.m.mu.Unlock()
-	n.m.nics = append(n.m.nics, nic{link.Attrs(), want.MAC, own})
+	n.m.nics = append(n.m.nics, nic{link.Attrs(), want.MAC + want.GUID, own})
 	return nil
 }
 
@@ -137,10 +139,13 @@ func (n *nics4) static(_ context.Context, _ string, link netlink.Link, want gues
 
 // named finds the interface and, if it has another MAC address before, sets the wanted one.
 func (n *nics4) named(ctx context.Context, nic guest.NIC) (netlink.Link, error) {
-	if nic.Before == "" {
-		return n.find(ctx, nic.MAC)
+	if nic.GUID != "" {
+		return n.find(ctx, nic.GUID, "ib_ipoib")
 	}
-	link, err := n.find(ctx, nic.Before)
+	if nic.Before == "" {
+		return n.find(ctx, nic.MAC, "virtio_net")
+	}
+	link, err := n.find(ctx, nic.Before, "virtio_net")
 	if err != nil {
 		return nil, err
 	}
@@ -154,15 +159,15 @@ func (n *nics4) named(ctx context.Context, nic guest.NIC) (netlink.Link, error) 
 	return link, nil
 }
 
-// find waits for the interface with that MAC address. It also sets the loopback up, if it
-// is down.
-func (n *nics4) find(ctx context.Context, mac string) (netlink.Link, error) {
-	want, err := net.ParseMAC(mac)
+// find waits for the interface with that MAC address or port GUID. It also sets the loopback
+// up, if it is down.
+func (n *nics4) find(ctx context.Context, address, driver string) (netlink.Link, error) {
+	want, err := net.ParseMAC(address)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, nicPatience,
-		errors.New("the VM has no such interface; the image may lack its driver (virtio_net)"))
+		fmt.Errorf("the VM has no such interface; the image may lack its driver (%s)", driver))
 	defer cancel()
 	for {
 		links, err := netdump.Whole(n.LinkList)
@@ -173,7 +178,7 @@ func (n *nics4) find(ctx context.Context, mac string) (netlink.Link, error) {
 			if link.Attrs().Flags&(net.FlagLoopback|net.FlagUp) == net.FlagLoopback {
 				_ = n.LinkSetUp(link)
 			}
-			if bytes.Equal(link.Attrs().HardwareAddr, want) {
+			if isAt(link.Attrs().HardwareAddr, want) {
 				return link, nil
 			}
 		}
@@ -183,6 +188,15 @@ func (n *nics4) find(ctx context.Context, mac string) (netlink.Link, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// isAt reports whether an interface's hardware address is the wanted one. That of IP over
+// InfiniBand has 20 bytes, of which the last eight are the GUID of the port (RFC 4391, 9.1.1).
+func isAt(address, want net.HardwareAddr) bool {
+	if len(want) == 8 && len(address) == 20 {
+		address = address[12:]
+	}
+	return bytes.Equal(address, want)
 }
 
 // runningPatience is how long to wait until a link is running. Some links never are.

@@ -298,3 +298,46 @@ func serveDHCP(t *testing.T, options ...dhcpv4.Modifier) <-chan *dhcpv4.DHCPv4 {
 	t.Cleanup(func() { _ = server.Close() })
 	return asked
 }
+
+// IP over InfiniBand is found by the GUID in the end of its address.
+func TestHardwareAddresses(t *testing.T) {
+	const ipoib = "80:00:02:08:fe:80:00:00:00:00:00:00:02:50:00:01:07:90:00:81"
+	tests := map[string]struct {
+		address, want string
+		found         bool
+	}{
+		"its MAC":                       {"02:00:00:00:00:07", "02:00:00:00:00:07", true},
+		"another MAC":                   {"02:00:00:00:00:07", "02:00:00:00:00:08", false},
+		"its GUID":                      {ipoib, "02:50:00:01:07:90:00:81", true},
+		"another VF's GUID":             {ipoib, "02:50:00:01:07:90:00:80", false},
+		"its whole address":             {ipoib, ipoib, true},
+		"the GUID's first bytes":        {ipoib, "fe:80:00:00:00:00:00:00", false},
+		"a MAC in the end of a GUID":    {ipoib, "00:01:07:90:00:81", false},
+		"a GUID, and another interface": {"02:00:00:00:00:07", "00:00:02:00:00:00:00:07", false},
+		"the loopback":                  {"", "02:00:00:00:00:07", false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			address, _ := net.ParseMAC(tt.address)
+			want, err := net.ParseMAC(tt.want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if isAt(address, want) != tt.found {
+				t.Errorf("found: %v", !tt.found)
+			}
+		})
+	}
+}
+
+func TestAnIPoIBInterfaceThatIsNotThere(t *testing.T) {
+	n := inNetwork(t, newDouble(t, map[string]string{}))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("enough"))
+	defer cancel()
+	if err := n.configure(ctx, "vm7", guest.NIC{GUID: "02:50:00:01:07:90:00:81", Address: "172.29.0.8/16"}); err == nil || err.Error() != "enough" {
+		t.Errorf("error = %v", err)
+	}
+	if err := n.configure(t.Context(), "vm7", guest.NIC{GUID: "GUID"}); err == nil || !strings.Contains(err.Error(), "invalid MAC address") {
+		t.Errorf("error = %v", err)
+	}
+}

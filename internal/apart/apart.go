@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"github.com/slurm-v/slurm-v/internal/program"
@@ -22,6 +23,9 @@ const hasLeft = "left the step\n"
 func Start(args ...string) error {
 	self, err := os.Executable()
 	if err != nil {
+		return err
+	}
+	if err := keepDescriptors(); err != nil {
 		return err
 	}
 	c := exec.Command(self, args...)
@@ -38,6 +42,18 @@ func Start(args ...string) error {
 		return errors.Join(fmt.Errorf("slurmv-agent %s ended early", args[0]), c.Wait(), err)
 	}
 	return nil
+}
+
+// keepDescriptors lets no descriptor of this process but the standard ones reach the new
+// one. Whoever reads the status pipe of a hook's agent would wait for the new process.
+func keepDescriptors() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	return err
 }
 
 // Stand must be the first call of a program that [Start] has started.

@@ -86,7 +86,7 @@ var checks = []func(context.Context, *inspection) []Result{
 	configuration, directories, programs,
 	account, libvirt, qemu, uefi, driver, kvm, networks, vxlanPorts,
 	limits, hugepages, sharedMemory, vfs,
-	plugin, restarted, slurmSettings, resourceScript,
+	plugin, restarted, slurmSettings, resourceScript, fabricTags,
 }
 
 // Check examines the node.

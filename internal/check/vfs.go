@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/vfpool/device"
 	"github.com/slurm-v/slurm-v/vfpool/software"
 	"github.com/slurm-v/slurm-v/vfpool/sriov"
@@ -67,7 +68,7 @@ func bridges(i *inspection) []Result {
 	if i.cfgErr != nil || len(i.cfg.VF.Software) == 0 {
 		return nil
 	}
-	pfs, err := software.Open(i.cfg.VF).PFs()
+	pfs, err := software.Open(i.cfg.VF, i.cfg.Fabric.HasPool(config.TagVLAN)).PFs()
 	if err != nil {
 		return []Result{warning(name, err.Error(), "see [vf.software] of the configuration")}
 	}

@@ -14,12 +14,12 @@ type Layout struct {
 	VMsPerNode   int          //
 	VM           int          // index of this rank's VM on its node
 	Distribution Distribution // of a node's tasks over its VMs
-	Joined       func()       // called when a program has connected to its PMIx server; may be nil
+	Joined       func(bool)   // called when a program has connected to its PMIx server, with false when it has finalized; may be nil
 	Shared       *Shared      // memory that the VMs of a node share; nil if MPI has none
 }
 
-// pmixCommand is what slurmv-pmix says to the relay when the program has connected to it. It goes
-// no further and has no answer.
+// pmixCommand is what slurmv-pmix says to the relay when the program has connected to it (joined=1) and when it
+// has finalized (joined=0). It goes no further. Only the latter is answered: the program may end afterwards.
 const pmixCommand = "slurmv-pmix"
 
 const mappingKey = "PMI_process_mapping"
@@ -56,8 +56,12 @@ func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
 		return nil, nil, nil
 	}
 	if cmd, _ := field(PMI1, msg, "cmd"); cmd == pmixCommand && c.layout.Joined != nil {
-		c.layout.Joined()
-		return nil, nil, nil
+		joined, _ := field(PMI1, msg, "joined")
+		c.layout.Joined(joined == "1")
+		if joined == "1" {
+			return nil, nil, nil
+		}
+		return nil, []byte("cmd=" + pmixCommand + " rc=0\n"), nil
 	}
 	if c.dialect == 0 {
 		c.dialect = PMI1

@@ -124,7 +124,15 @@ bool pmi_barrier(void)
 	return say("cmd=barrier_in\n") && answer("barrier_out", line);
 }
 
-void pmi_tell(const char *what) { say("cmd=slurmv-pmix %s\n", what); }
+void pmi_joined(void) { say("cmd=slurmv-pmix joined=1\n"); }
+
+void pmi_left(void)
+{
+	char line[1024];
+
+	if (say("cmd=slurmv-pmix joined=0\n"))
+		answer("slurmv-pmix", line);
+}
 
 void pmi_abort(int code) { say("cmd=abort exitcode=%d\n", code); }
 

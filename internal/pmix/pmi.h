@@ -23,9 +23,11 @@ bool pmi_get(const char *key, char value[1024]);
 /* Returns when all ranks have called it, and have seen what the others put before. */
 bool pmi_barrier(void);
 
-/* Tells the relay of this rank; it does not answer. */
-void pmi_tell(const char *what);
-/* Ends all ranks. May be called while another thread waits in another function. */
+/* Tells the relay of this rank that the program has connected, or has finalized. pmi_left returns when the relay
+ * knows. */
+void pmi_joined(void);
+void pmi_left(void);
+/* Ends all ranks. This and pmi_joined may be called while another thread waits in another function. */
 void pmi_abort(int code);
 
 /* Waits until the connection ends, or wake can be read. Returns false at the end. */

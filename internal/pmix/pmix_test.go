@@ -50,6 +50,9 @@ type slurm struct {
 	heard   []string // other commands
 }
 
+// What the relay is told when a program has connected, and when it has finalized.
+const joins, leaves = "cmd=slurmv-pmix joined=1", "cmd=slurmv-pmix joined=0"
+
 func (s *slurm) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
@@ -83,6 +86,9 @@ func (s *slurm) answer(to io.Writer, line string) {
 		s.enter(to)
 	default:
 		s.heard = append(s.heard, line)
+		if line == leaves {
+			_, _ = io.WriteString(to, "cmd=slurmv-pmix rc=0\n")
+		}
 	}
 }
 
@@ -184,8 +190,11 @@ func TestRanksOfTwoVMsAreOneWorld(t *testing.T) {
 	if !slices.Equal(codes, []int{0, 0, 0, 0}) {
 		t.Errorf("the ranks ended with %v\n%s", codes, out)
 	}
-	if n := len(s.heard); n != 4 || s.heard[0] != "cmd=slurmv-pmix joined=1" {
-		t.Errorf("the relays heard %q, want that each rank has joined", s.heard)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.Sort(s.heard)
+	if want := slices.Concat(slices.Repeat([]string{leaves}, 4), slices.Repeat([]string{joins}, 4)); !slices.Equal(s.heard, want) {
+		t.Errorf("the relays heard %q, want that each rank has joined and left", s.heard)
 	}
 }
 
@@ -193,6 +202,18 @@ func TestExitStatusIsTheProgramsOwn(t *testing.T) {
 	server, client := build(t)
 	if out, codes := run(t, &slurm{mapping: "(vector,(0,2,2))"}, server, client, client, "9"); !slices.Equal(codes, []int{9, 9, 9, 9}) {
 		t.Errorf("the ranks ended with %v, want 9\n%s", codes, out)
+	}
+}
+
+// A program that ends without PMIx_Finalize has not left.
+func TestARankThatDoesNotFinalizeStays(t *testing.T) {
+	server, client := build(t)
+	s := &slurm{mapping: "(vector,(0,2,2))"}
+	out, codes := run(t, s, server, client, client, "exit")
+	s.mu.Lock() // the relays of such ranks are still there
+	defer s.mu.Unlock()
+	if !slices.Equal(s.heard, slices.Repeat([]string{joins}, 4)) || !slices.Equal(codes, []int{0, 0, 0, 0}) {
+		t.Errorf("%v, the relays heard %q, want that each rank has joined\n%s", codes, s.heard, out)
 	}
 }
 

@@ -20,9 +20,11 @@
 static const struct libpmix *pmix;
 static pmix_nspace_t job;
 
-/* A fence that the library has asked for, in its own thread. server_run does it. */
+/* What the library has asked for, in its own thread. server_run does it: a fence, or else to tell that the program has
+ * finalized. */
 struct request {
 	struct request *next;
+	pmix_op_cbfunc_t told;
 	bool gather;
 	char *data;
 	size_t size;
@@ -58,14 +60,21 @@ static struct request *dequeue(void)
 static pmix_status_t connected(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done, void *data)
 {
 	(void)proc, (void)object, (void)done, (void)data;
-	pmi_tell("joined=1");
+	pmi_joined();
 	return PMIX_OPERATION_SUCCEEDED;
 }
 
 static pmix_status_t finalized(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done, void *data)
 {
-	(void)proc, (void)object, (void)done, (void)data;
-	return PMIX_OPERATION_SUCCEEDED;
+	struct request *r;
+
+	(void)proc, (void)object;
+	if (!done) /* the program has ended without it, as some versions say so */
+		return PMIX_OPERATION_SUCCEEDED;
+	r = calloc(1, sizeof(*r));
+	*r = (struct request){.told = done, .done_data = data};
+	enqueue(r);
+	return PMIX_SUCCESS;
 }
 
 static pmix_status_t aborted(const pmix_proc_t *proc, void *object, int status, const char message[], pmix_proc_t procs[], size_t n,
@@ -310,7 +319,10 @@ static void perform(struct request *r)
 	size_t size;
 	char *all;
 
-	if (fence(r->gather, r->data, r->size, &all, &size))
+	if (r->told) {
+		pmi_left();
+		r->told(PMIX_SUCCESS, r->done_data);
+	} else if (fence(r->gather, r->data, r->size, &all, &size))
 		r->done(PMIX_SUCCESS, all, size, r->done_data, free, all);
 	else
 		r->done(PMIX_ERROR, NULL, 0, r->done_data, NULL, NULL);

@@ -147,10 +147,12 @@ func added(line string) bool {
 	})
 }
 
-// await waits for the job's end. It cancels a job for which it waits no longer.
+// await waits for the job's end. It cancels a job that still runs when it is asked after
+// the time for which await waits: Slurm's answers may be slow.
 func (p *Prover) await(ctx context.Context, job Job, dir string, done *watched) error {
 	cancelled := false
 	for end := time.Now().Add(p.Wait); ; {
+		late := time.Now().After(end)
 		if p.over(ctx, done) {
 			return nil
 		}
@@ -160,7 +162,7 @@ func (p *Prover) await(ctx context.Context, job Job, dir string, done *watched) 
 				return err
 			}
 		}
-		if time.Now().After(end) {
+		if late {
 			done.Refused = fmt.Sprintf("job %d is %s after %v: it was cancelled (--wait waits longer)", done.ID, done.State, p.Wait)
 			return p.stop(context.DeadlineExceeded, done.ID)
 		}

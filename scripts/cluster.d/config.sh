@@ -15,6 +15,12 @@ config_write() {
 	plugstack_text | config_put slurm/plugstack.conf
 	job_submit_text | config_put slurm/job_submit.lua
 	database_text | config_put database.sql
+	[[ -e $dir/etc/slurm-v/fabric.key ]] || fabric_key_text | config_put slurm-v/fabric.key 0640 root:slurm
+}
+
+# fabric_key_text: the key with which slurmctld's scripts seal the tags of jobs for the nodes.
+fabric_key_text() {
+	head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n'
 }
 
 # config_put FILE [MODE [OWNER]]: stdin becomes <cluster>/etc/FILE.
@@ -141,9 +147,19 @@ AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=ctl
 AccountingStorageTRES=gres/vf,gres/vfbw
 
+$(slurmctld_scripts_text)
 $(slurm_nodes_text)
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE DefMemPerCPU=500 State=UP
 END
+}
+
+# slurmctld_scripts_text: the scripts that give jobs their tags on the fabric. They do nothing for jobs
+# that want none. Without an installation there are none.
+slurmctld_scripts_text() {
+	local ours=$prefix/libexec/slurm-v
+	[[ -e $ours/prolog-slurmctld ]] || return 0
+	echo "PrologSlurmctld=$ours/prolog-slurmctld"
+	echo "EpilogSlurmctld=$ours/epilog-slurmctld"
 }
 
 # slurm_nodes_text: nodes that own the machine's CPUs, or that imagine more than there are.

@@ -81,12 +81,23 @@ addresses = "dhcp"
 type = "job"
 egress = ["ctl:7001-7009", "$lan.0/24:7011"]
 
+[fabric]
+key = "$dir/etc/slurm-v/fabric.key"
+cooling = 1
+
+[fabric.vlan]
+pool = "2000-2999"
+
+[fabric.vni]
+pool = "1024-1055"
+per_job = 0 # the nodes have no Slingshot cards; tests put a library there that says otherwise
+libcxi = "/run/libcxi/libcxi.so.1"
+
 [ivshmem]
 huge_page = "2M" # of which the machine has none unless somebody has reserved some
 
 [vf]
 reserve = 0
-vlans = "2000-2999"
 subnet = "172.29.0.0/16"
 requeue = true
 

@@ -39,7 +39,7 @@ func submitTimed(t *testing.T, lua, job string) []string {
 // it; and none may let the job pass without the resources of its VMs.
 func TestHostileRequests(t *testing.T) {
 	const refused = "user: slurm-v: SLURMV_REQUEST is not as Slurm-V writes it: "
-	const alphabet = refused + "it has something else than small letters, digits, colons and commas"
+	const alphabet = refused + "it has something else than small letters, digits, underscores, colons and commas"
 	tests := map[string]struct{ request, want string }{
 		"a wall of letters":             {`string.rep("a", 400000)`, refused + "it is 400000 bytes long; at most 200 are allowed"},
 		"thousands of items":            {`string.rep("cpus:1,", 60000)`, refused + "it is 420000 bytes long; at most 200 are allowed"},
@@ -55,6 +55,11 @@ func TestHostileRequests(t *testing.T) {
 		"a name twice":                  {`"cpus:1,mem:1,cpus:64"`, refused + `"cpus" is unknown, or there twice`},
 		"no memory":                     {`"cpus:4"`, refused + "it does not name both cpus and mem"},
 		"memory of nothing":             {`"cpus:4,mem:0"`, refused + "it does not name both cpus and mem"},
+		"VFs of no VM":                  {`"vf:1,lic_vni:1"`, refused + "it does not name both cpus and mem"},
+		"CPUs beside licences alone":    {`"cpus:4,lic_vni:1"`, refused + "it does not name both cpus and mem"},
+		"a licence of anything":         {`"lic_matlab:1"`, refused + `"lic_matlab" is unknown, or there twice`},
+		"a licence twice":               {`"lic_vni:1,lic_vni:1"`, refused + `"lic_vni" is unknown, or there twice`},
+		"a wall of underscores":         {`string.rep("_", 200)`, refused + `"` + strings.Repeat("_", 200) + `" is not a name and a number`},
 		"a number below zero":           {`"cpus:4,mem:-1"`, alphabet},
 		"bytes":                         {`"cpus:4\0,mem:1\255"`, alphabet},
 		"a format":                      {`"cpus:%d,mem:1"`, alphabet},
@@ -75,6 +80,7 @@ func TestHostileRequests(t *testing.T) {
 // Other texts beside an honest request may be long as well.
 func TestHostileSurroundings(t *testing.T) {
 	const vms = `spank_job_env = { [0] = "SLURMV_REQUEST=cpus:4,mem:2560,vf:2" }, `
+	const tags = `spank_job_env = { [0] = "SLURMV_REQUEST=lic_vni:2" }, `
 	const most = "999999999999"
 	given := []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=vf:2", "0"}
 	tests := map[string]struct {
@@ -93,6 +99,15 @@ func TestHostileSurroundings(t *testing.T) {
 			[]string{"user: slurm-v: the VMs need 2 of the GRES vf on each node and --gres gives 1; leave vf out of it or raise it", "-1"}},
 		"a GRES without end": {vms + `gres = "vf:" .. string.rep("9", 400) .. "p"`,
 			[]string{"pn_min_cpus=4", "min_mem_per_node=2560", "0"}},
+		"thousands of licences": {tags + `licenses = string.rep("slurmv_vni,", 50000)`,
+			[]string{"user: slurm-v: --licenses is 550000 bytes long; with tags on the fabric at most 1000 are allowed", "-1"}},
+		"as many licences as are allowed": {tags + `licenses = string.rep("a:", 500)`,
+			[]string{"licenses=" + strings.Repeat("a:", 500) + ",slurmv_vni:2", "0"}},
+		"a licence that is all spaces": {tags + `licenses = string.rep(" ", 1000)`,
+			[]string{"licenses=" + strings.Repeat(" ", 1000) + ",slurmv_vni:2", "0"}},
+		"a licence without end": {tags + `licenses = "slurmv_vni:" .. string.rep("9", 400)`, []string{"0"}},
+		"more tags than there are": {`spank_job_env = { [0] = "SLURMV_REQUEST=lic_vni:` + most + `" }`,
+			[]string{"licenses=slurmv_vni:" + most, "0"}},
 		"the largest numbers": {
 			`spank_job_env = { [0] = "SLURMV_REQUEST=cpus:` + most + `,mem:` + most + `,vf:` + most + `,vfbw:` + most + `" }, cpus_per_task = 65533, ntasks_per_node = 65533`,
 			[]string{"user: slurm-v: the VMs need 999999999999 CPUs on each node and --ntasks-per-node with --cpus-per-task gives 4294574089; " +

@@ -136,10 +136,43 @@ func TestJobSubmit(t *testing.T) {
 	const vms = `spank_job_env = { [0] = "_SLURM_SPANK_OPTION_slurmv_vm_per_node=2", "SLURMV_REQUEST=cpus:4,mem:2560" }, `
 	const vfs = `spank_job_env = { [0] = "SLURMV_REQUEST=cpus:4,mem:2560,vf:2" }, `
 	const reserved = `spank_job_env = { [0] = "SLURMV_REQUEST=cpus:4,mem:2560,vf:4,vfbw:80000" }, `
+	const tags = `spank_job_env = { [0] = "SLURMV_REQUEST=lic_vni:2" }, `
 	tests := map[string]struct {
 		job  string
 		want []string
 	}{
+		"tags of a job without VMs are licences": {
+			job: tags + `pn_min_cpus = 2`, want: []string{"licenses=slurmv_vni:2", "0"},
+		},
+		"and stand beside the user's own": {
+			job: tags + `licenses = "matlab:3,abaqus@server"`, want: []string{"licenses=matlab:3,abaqus@server,slurmv_vni:2", "0"},
+		},
+		"tags of VMs are licences, too": {
+			job:  `spank_job_env = { [0] = "SLURMV_REQUEST=cpus:4,mem:2560,vf:2,lic_vlan:1,lic_pkey:1,lic_vni:4" }`,
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "gres=vf:2", "licenses=slurmv_vlan:1,slurmv_pkey:1,slurmv_vni:4", "0"},
+		},
+		"enough licences of the user's own stay": {
+			job: tags + `licenses = "slurmv_vni:1;matlab;slurmv_vni"`, want: []string{"0"},
+		},
+		"a licence of a longer name is another one": {
+			job: tags + `licenses = "slurmv_vnis:9"`, want: []string{"licenses=slurmv_vnis:9,slurmv_vni:2", "0"},
+		},
+		"too few licences": {
+			job: tags + `licenses = "slurmv_vni"`, want: []string{"user: slurm-v: the job needs 2 of the licence slurmv_vni and " +
+				"--licenses gives 1; leave slurmv_vni out of it or raise it", "-1"},
+		},
+		"alternatives": {
+			job: tags + `licenses = "matlab|octave"`, want: []string{"user: slurm-v: --licenses has alternatives (|), and the licences of the " +
+				"job's tags on the fabric cannot be added to them; write one of them, or --vm-fabric=off", "-1"},
+		},
+		"alternatives of a job without tags are its own": {
+			job: `spank_job_env = { [0] = "SLURMV_REQUEST=cpus:4,mem:2560" }, licenses = "matlab|octave"`, want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "0"},
+		},
+		"no tags": {job: `spank_job_env = { [0] = "SLURMV_REQUEST=lic_vni:0" }`, want: []string{"0"}},
+		"the first component of a heterogeneous job has the licences": {
+			job: tags + `het_job_offset = 0`, want: []string{"licenses=slurmv_vni:2", "0"},
+		},
+		"and the others have none": {job: tags + `het_job_offset = 1`, want: []string{"0"}},
 		"a job without VMs is not touched": {
 			job:  `spank_job_env = { [0] = "_SLURM_SPANK_OPTION_other_x=SLURMV_REQUEST=cpus:4,mem:1" }, pn_min_cpus = 2`,
 			want: []string{"0"},
@@ -257,6 +290,21 @@ func TestCLIFilter(t *testing.T) {
 			options: vms + `gres = "gres:gpu:1"`, slurmv: "echo cpus:4,mem:2560,vf:4,vfbw:80000",
 			want: []string{"mincpus=4", "mem=2560M", "gres=gpu:1,vf:4,vfbw:80000", "0"},
 		},
+		"tags of a job without VMs are licences": {
+			options: `spank = { slurmv = { ["vm-fabric"] = "vni:2,bulk" } }, licenses = "matlab"`,
+			slurmv:  `[ "$*" = "resources --vm-fabric=vni:2,bulk" ] && echo lic_vni:2`,
+			want:    []string{"licenses=matlab,slurmv_vni:2", "0"},
+		},
+		"tags that nobody counts": {
+			options: `spank = { slurmv = { ["vm-fabric"] = "off" } }`, slurmv: "echo nothing", want: []string{"0"},
+		},
+		"a step that inherits tags is not touched": {
+			options: `spank = { slurmv = { ["vm-fabric"] = "off" } }, type = "srun"`, slurmv: "exit 1", want: []string{"0"},
+		},
+		"a command that does not know of tags": {
+			options: `spank = { slurmv = { ["vm-fabric"] = "vni:1" } }`, slurmv: "exit 1",
+			want: []string{"user: slurm-v: what the job needs is unknown, since this command does not print it: slurmv resources --vm-fabric='vni:1'", "-1"},
+		},
 		"JSON reaches the command whole": {
 			options: `spank = { slurmv = { ["vm-per-node"] = "2", sriov = '[{"min_tx_rate":15000, "max_tx_rate":20000},{}]' } }`,
 			slurmv:  `[ "$3" = '--sriov=[{"min_tx_rate":15000, "max_tx_rate":20000},{}]' ] && echo cpus:1,mem:2`,
@@ -288,12 +336,12 @@ func TestCLIFilter(t *testing.T) {
 		},
 		"a command that does not know": {
 			options: vms, slurmv: "exit 1",
-			want: []string{"user: slurm-v: the CPUs and memory of the VMs are unknown, since this command does not print them: " +
+			want: []string{"user: slurm-v: what the job needs is unknown, since this command does not print it: " +
 				"slurmv resources --vm-per-node='2'", "-1"},
 		},
 		"a command that prints something else": {
 			options: vms, slurmv: "echo cpus:4,mem:2560,swap:1",
-			want: []string{"user: slurm-v: the CPUs and memory of the VMs are unknown, since this command does not print them: " +
+			want: []string{"user: slurm-v: what the job needs is unknown, since this command does not print it: " +
 				"slurmv resources --vm-per-node='2'", "-1"},
 		},
 		"memory of more digits than any": {

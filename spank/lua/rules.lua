@@ -1,14 +1,15 @@
 -- The rules of job_submit.lua and cli_filter.lua: how much Slurm must give to each node of
--- the job, beside what the user has asked for. If the user gave a value that is too small,
+-- the job, and which licences to the job, beside what the user has asked for. If the user gave a value that is too small,
 -- the rules do not change it but refuse the job.
 --
 -- slurmctld holds its locks while the rules run, and users write the texts. So the length
 -- of each text is bounded before it is searched, every search is linear, and every number
 -- has at most 12 digits, because string.format refuses infinity.
 --
--- need  {cpus, mem in MiB, vf, vfbw in Mb/s}
--- has   {cpus_per_task, ntasks_per_node, mincpus, mem, mem_per_cpu in MiB, gres}, where
---       nil is not given, and tasks, the least number of tasks of each node
+-- need  {cpus, mem in MiB, vf, vfbw in Mb/s} of each node, where cpus is nil for a job
+--       without VMs, and {lic_vlan, lic_pkey, lic_vni}, the job's tags on the fabric
+-- has   {cpus_per_task, ntasks_per_node, mincpus, mem, mem_per_cpu in MiB, gres, licenses},
+--       where nil is not given, and tasks, the least number of tasks of each node
 --
 -- Each rule returns the value to set, or nil and a sentence; fit returns all values.
 
@@ -103,7 +104,69 @@ local function fit_vfs(need, has)
 	return string.sub(more, 2)
 end
 
-local function fit(need, has)
+-- The count of a licence in a text like "matlab:2,slurmv_vni", or nil.
+local function count_license(licenses, name)
+	local count
+	for item in string.gmatch(licenses, "[^,;]+") do
+		if string.match(item, "^ *([^:=@ ]+)") == name then
+			local number = string.match(item, "[:=](%d+) *$")
+			count = (count or 0) + (number and math.min(tonumber(number), 10 ^ 12) or 1)
+		end
+	end
+	return count
+end
+
+-- Returns what is to be added to the text licenses for the needed count of a licence, ""
+-- if that is there already.
+local function missing_license(licenses, name, need)
+	if need == 0 then
+		return ""
+	end
+	local count = count_license(licenses, name)
+	if count and count < need then
+		return nil, string.format("the job needs %d of the licence %s and --licenses gives %d; "
+			.. "leave %s out of it or raise it", need, name, count, name)
+	end
+	return count and "" or string.format(",%s:%d", name, need)
+end
+
+local tags = { "vlan", "pkey", "vni" }
+local longest_licenses = 1000 -- bytes
+
+-- Why licences cannot be added to the text, or nil. Slurm takes a list of alternatives,
+-- such as "a|b", only by itself.
+local function unfit_licenses(licenses)
+	if #licenses > longest_licenses then
+		return string.format("--licenses is %d bytes long; with tags on the fabric at most %d are allowed", #licenses, longest_licenses)
+	end
+	if string.find(licenses, "|", 1, true) then
+		return "--licenses has alternatives (|), and the licences of the job's tags on the fabric cannot be added to them; "
+			.. "write one of them, or --vm-fabric=off"
+	end
+end
+
+-- Returns the text with the licences of the job's tags, "" if it stays as it is.
+local function fit_licenses(need, has)
+	local licenses, more = has.licenses or "", ""
+	if need.lic_vlan + need.lic_pkey + need.lic_vni == 0 then
+		return ""
+	end
+	local why = unfit_licenses(licenses)
+	for _, tag in ipairs(why and {} or tags) do
+		local missing
+		missing, why = missing_license(licenses, "slurmv_" .. tag, need["lic_" .. tag])
+		if not missing then
+			break
+		end
+		more = more .. missing
+	end
+	if why then
+		return nil, why
+	end
+	return more == "" and "" or licenses == "" and string.sub(more, 2) or licenses .. more
+end
+
+local function fit_vms(need, has)
 	local mincpus, mem, gres, why
 	mincpus, why = fit_cpus(need, has)
 	if mincpus then
@@ -115,12 +178,24 @@ local function fit(need, has)
 	return gres and { mincpus = mincpus, mem = mem, gres = gres }, why
 end
 
+local function fit(need, has)
+	local fitting, why = {}, nil
+	if need.cpus then
+		fitting, why = fit_vms(need, has)
+	end
+	if not fitting then
+		return nil, why
+	end
+	fitting.licenses, why = fit_licenses(need, has)
+	return fitting.licenses and fitting, why
+end
+
 local longest_need = 200 -- bytes
-local kinds = { cpus = true, mem = true, vf = true, vfbw = true }
+local kinds = { cpus = true, mem = true, vf = true, vfbw = true, lic_vlan = true, lic_pkey = true, lic_vni = true }
 
 -- Adds one item to need, or returns what is wrong with the item.
 local function read_item(need, item)
-	local kind, count = string.match(item, "^([a-z]+):([0-9]+)$")
+	local kind, count = string.match(item, "^([a-z_]+):([0-9]+)$")
 	if not kind then
 		return string.format('"%s" is not a name and a number', item)
 	end
@@ -133,14 +208,14 @@ local function read_item(need, item)
 	need[kind] = tonumber(count)
 end
 
--- Reads "cpus:4,mem:2560,vf:4,vfbw:80000", or returns nil and what is wrong with it. Texts
+-- Reads "cpus:4,mem:2560,vf:4,vfbw:80000,lic_vni:1", or returns nil and what is wrong with it. Texts
 -- from the plugin are always right.
 local function parse_need(flat)
 	if #flat > longest_need then
 		return nil, string.format("it is %d bytes long; at most %d are allowed", #flat, longest_need)
 	end
-	if string.find(flat, "[^a-z0-9:,]") then
-		return nil, "it has something else than small letters, digits, colons and commas"
+	if string.find(flat, "[^a-z0-9_:,]") then
+		return nil, "it has something else than small letters, digits, underscores, colons and commas"
 	end
 	local need = {}
 	for item in string.gmatch(flat .. ",", "([^,]*),") do
@@ -149,10 +224,15 @@ local function parse_need(flat)
 			return nil, wrong
 		end
 	end
-	if (need.cpus or 0) == 0 or (need.mem or 0) == 0 then
+	local vms = need.cpus or need.mem or need.vf or need.vfbw
+	if vms and ((need.cpus or 0) == 0 or (need.mem or 0) == 0) then
 		return nil, "it does not name both cpus and mem"
 	end
-	need.vf, need.vfbw = need.vf or 0, need.vfbw or 0
+	for kind in pairs(kinds) do
+		if kind ~= "cpus" and kind ~= "mem" then
+			need[kind] = need[kind] or 0
+		end
+	end
 	return need
 end
 

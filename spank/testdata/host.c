@@ -7,7 +7,7 @@
  *     arg:TEXT       an argument of the plugin's line in plugstack.conf
  *     --NAME=VALUE   the user gives an option
  *     HOOK           slurm_spank_HOOK is called, its value is printed
- *     environ        the variables that Slurm's commands pass on are printed
+ *     environ        the variables that Slurm's commands pass on are printed, and some about tags
  *     signals        the blocked and ignored signals are printed
  *
  * Variables of this program with the prefix JOB: are the job's environment.
@@ -88,6 +88,23 @@ spank_err_t spank_getenv(spank_t sp, const char *name, char *text, int size)
 	return snprintf(text, size, "%s", value) < size ? ESPANK_SUCCESS : ESPANK_NOSPACE;
 }
 
+spank_err_t spank_setenv(spank_t sp, const char *name, const char *value, int overwrite)
+{
+	char before[2];
+
+	if (!overwrite && spank_getenv(sp, name, before, sizeof(before)) != ESPANK_ENV_NOEXIST)
+		return ESPANK_ENV_EXISTS;
+	printf("setenv: %s=%s\n", name, value);
+	return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_unsetenv(spank_t sp, const char *name)
+{
+	(void)sp;
+	printf("unsetenv: %s\n", name);
+	return ESPANK_SUCCESS;
+}
+
 /* The program of the step and its arguments. */
 static void get_argv(va_list args)
 {
@@ -115,7 +132,7 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 	va_start(args, item);
 	switch (item) {
 	case S_JOB_ID: *va_arg(args, uint32_t *) = 4217; break;
-	case S_JOB_STEPID: *va_arg(args, uint32_t *) = 3; break;
+	case S_JOB_STEPID: *va_arg(args, uint32_t *) = from_environ("HOST_STEP", 3); break;
 	case S_JOB_UID: *va_arg(args, uid_t *) = 1000; break;
 	case S_JOB_GID: *va_arg(args, gid_t *) = 100; break;
 	case S_JOB_NNODES: *va_arg(args, uint32_t *) = 2; break;
@@ -147,7 +164,7 @@ static void give_option(const char *text)
 static void print_environ(void)
 {
 	for (char **v = environ; *v; v++)
-		if (strstr(*v, "SLURM_SPANK"))
+		if (strstr(*v, "SLURM_SPANK") || strstr(*v, "SLINGSHOT") || strstr(*v, "UCX"))
 			printf("environ: %s\n", *v);
 }
 

@@ -2,6 +2,15 @@ package main
 
 var agentMutants = []Mutant{
 	{
+		Name:    "background-keeps-no-pipe",
+		Defence: "An epilog does not wait for what goes on in the background.",
+		File:    "internal/apart/apart.go",
+		Old:     "fd > 2 {",
+		New:     "fd > 1<<20 {",
+		Package: "internal/apart",
+		Test:    "TestDescriptorsAreKept",
+	},
+	{
 		Name:    "socket-is-the-owners",
 		Defence: "The kernel keeps other users off an agent's socket.",
 		File:    "vmlaunch/serve/door.go",

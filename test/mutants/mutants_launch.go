@@ -249,7 +249,7 @@ var launchMutants = []Mutant{
 	{
 		Name:    "programs-are-the-owners",
 		Defence: "Whatever a relay asks for, a program in a VM is the owner's.",
-		File:    "vmlaunch/serve/serve.go",
+		File:    "vmlaunch/serve/programs.go",
 		Old:     "h.Command.UID, h.Command.GID, h.Command.Groups = s.plan.Owner.UID",
 		New:     "_, h.Command.GID, h.Command.Groups = s.plan.Owner.UID",
 		Package: "vmlaunch/serve",

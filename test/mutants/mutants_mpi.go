@@ -2,6 +2,33 @@ package main
 
 var mpiMutants = []Mutant{
 	{
+		Name:    "a-rank-that-is-gone-ends-the-others",
+		Defence: "Ranks of Open MPI do not wait for ever for one that has failed or was killed.",
+		File:    "vmstep/srun.go",
+		Old:     `"--kill-on-bad-exit=1") //`,
+		New:     `"--kill-on-bad-exit=0") //`,
+		Package: "vmstep",
+		Test:    "TestProgramCommand",
+	},
+	{
+		Name:    "a-rank-finalizes",
+		Defence: "A rank that ends well before MPI_Finalize does not leave the others waiting.",
+		File:    "vmstep/relay/relay.go",
+		Old:     "case t.within.Load() &&",
+		New:     "case false &&",
+		Package: "vmstep/relay",
+		Test:    "TestWrongStart",
+	},
+	{
+		Name:    "open-mpi-that-fails-alone-is-advised",
+		Defence: "Open MPI's advice about Slurm's PMI, which does not help here, is not the last word.",
+		File:    "vmstep/relay/relay.go",
+		Old:     "isOpenMPI(library) && !t.PMIx && alone()",
+		New:     "false && isOpenMPI(library) && !t.PMIx && alone()",
+		Package: "vmstep/relay",
+		Test:    "TestWrongStart",
+	},
+	{
 		Name:    "neighbours-need-the-library",
 		Defence: "A rank that cannot see the files of other VMs is not told that their ranks are its neighbours.",
 		File:    "internal/pmi/conversation.go",

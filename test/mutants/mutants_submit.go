@@ -14,7 +14,7 @@ var submitMutants = []Mutant{
 		Name:    "request-has-few-characters",
 		Defence: "A request has no characters but those that the plugin writes.",
 		File:    "spank/lua/rules.lua",
-		Old:     `if string.find(flat, "[^a-z0-9:,]") then`,
+		Old:     `if string.find(flat, "[^a-z0-9_:,]") then`,
 		New:     "if false then",
 		Package: "spank/lua",
 		Test:    "TestHostileRequests",

@@ -101,13 +101,4 @@ var vfMutants = []Mutant{
 		Package: "vfpool/sriov",
 		Test:    "TestOneJob",
 	},
-	{
-		Name:    "one-job-in-a-vlan",
-		Defence: "Of two jobs whose numbers give them one VLAN, the later has no VMs.",
-		File:    "vmlaunch/entitle/vlan.go",
-		Old:     "if id == job || vlan(id) != vlan(job) {",
-		New:     "if true {",
-		Package: "vmlaunch/entitle",
-		Test:    "TestEarlierOn",
-	},
 }

@@ -134,8 +134,8 @@ func (l lab) launch(t *testing.T, spec jobspec.Spec) *agent {
 		program: filepath.Join(os.Getenv("SRIOVNODE_BUILD"), "slurmv-agent"), config: filepath.Join(dir, "slurmv.toml"), state: l.state,
 		socket: nodeagent.SocketPath(filepath.Join(dir, "run"), 7, 0), log: filepath.Join(dir, "log"), began: time.Now(),
 	}
-	config := fmt.Sprintf("[paths]\nstate = %q\nrun = %q\n[vf]\nvlans = \"100-199\"\nsubnet = \"172.29.0.0/16\"\n", l.state, filepath.Join(dir, "run"))
-	if err := os.WriteFile(a.config, []byte(config), 0o644); err != nil {
+	config := fmt.Sprintf("[paths]\nstate = %q\nrun = %q\n[vf]\nsubnet = \"172.29.0.0/16\"\n", l.state, filepath.Join(dir, "run"))
+	if err := os.WriteFile(a.config, []byte(config+reserve(t, dir)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{dir, filepath.Dir(l.state)} { // QEMU, as the owner, passes through

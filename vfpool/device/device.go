@@ -64,11 +64,19 @@ func (r Reason) String() string {
 type Caps struct {
 	MAC, VLAN, SpoofCheck, Trust, LinkState bool
 
+	GUID      bool // node GUID and port GUID, by netlink (mlx5 on InfiniBand)
+	PKeyIndex bool // which P_Keys of the port the VF has, and its port GUID, by sysfs (mlx4 on InfiniBand)
+
 	MinRate, MaxRate bool
 	MinIsWeight      bool   // minima are weights for sharing, not guaranteed rates (mlx5)
 	MaxNeedsLink     bool   // set only while the link is up
 	MaxRateFrom      uint32 // the smallest maximum that it takes
 	MaxRateTo        uint32 // the largest maximum that it takes; 0 is the speed of the link
+
+	// Services says that CXI services keep the VFs of jobs apart, so that no VLAN is asked
+	// of them, and that a VF reaches its PF by vsock: its VM needs a vhost-vsock device
+	// (cass_sriov.c of shs-cxi-driver).
+	Services bool
 }
 
 // LinkState is the state of the link that a VF reports to its VM.
@@ -91,6 +99,18 @@ type Settings struct {
 	SpoofCheck bool      `json:"spoof_check"`
 	Trust      bool      `json:"trust"`
 	Link       LinkState `json:"link,omitempty"`
+
+	// For VFs of InfiniBand PFs. GUIDs are in the form of ip-link(8), "02:50:00:01:07:90:00:81";
+	// "" leaves them.
+	NodeGUID string `json:"node_guid,omitempty"`
+	PortGUID string `json:"port_guid,omitempty"`
+	PKey     uint16 `json:"pkey,omitempty"` // the job's partition, as full members write it, 0x8001 …; 0 is none
+
+	// PKeyMap says which P_Keys of a port a VF has, if its PF decides that: "1/0=3 1/1=0" means
+	// that the first in the VF's table for port 1 is the fourth of the port's, and the second
+	// is the port's first. "none" is no P_Key, and "" leaves the table. Those who want a PKey
+	// leave it.
+	PKeyMap string `json:"pkey_map,omitempty"`
 }
 
 // A State is everything that a VF is restored to.

@@ -17,14 +17,16 @@ package place
 
 import "github.com/slurm-v/slurm-v/jobspec"
 
-// A VFRequest is one VF that a VM asks for. [Place] reads VM, NUMA and VF; Index and MAC
-// are for the lease and the settings of the VF that the request gets.
+// A VFRequest is one VF that a VM asks for. [Place] reads VM, NUMA and VF; Index, MAC and the
+// GUIDs are for the lease and the settings of the VF that the request gets.
 type VFRequest struct {
 	VM    int // on the node
 	Index int // among the VFs of the VM
 	NUMA  int // node of the VM's CPUs; -1 if they have none or several
 	MAC   string
 	VF    jobspec.VF
+
+	NodeGUID, PortGUID string // of a VF on InfiniBand, "02:50:00:01:07:90:00:81"; "" leaves them
 }
 
 // Free is what a PF has left.

@@ -27,7 +27,7 @@ func BenchmarkAttachAndRestore(b *testing.B) {
 // measures this in more detail.
 func BenchmarkSharing(b *testing.B) {
 	l := newLab(b)
-	l.pool = Open(config.VF{Software: map[string]config.SoftwarePF{"soft0": {Bridge: "br0", Rate: 100, VFs: 4}}})
+	l.pool = Open(config.VF{Software: map[string]config.SoftwarePF{"soft0": {Bridge: "br0", Rate: 100, VFs: 4}}}, true)
 	far, err := netlab.NewNode()
 	if err != nil {
 		b.Fatal(err)

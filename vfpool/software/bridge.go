@@ -95,7 +95,7 @@ func connect(bridge, uplink netlink.Link, tag uint16) error {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return nil
 	case errors.Is(err, unix.EEXIST):
-		return fmt.Errorf("VLAN %d of %s is taken by another device; set vlans in [vf] to tags which the node does not use: %w",
+		return fmt.Errorf("VLAN %d of %s is taken by another device; set pool in [fabric.vlan] to tags which the node does not use: %w",
 			tag, uplink.Attrs().Name, err)
 	case err != nil:
 		return err

@@ -30,7 +30,7 @@ var account = owner.IDs{UID: 1000, GID: 1001}
 
 // declared returns two PFs on one bridge; the second has a long name.
 func declared() config.VF {
-	return config.VF{Reserve: 5, VLANs: "2000-2999", Software: map[string]config.SoftwarePF{
+	return config.VF{Reserve: 5, Software: map[string]config.SoftwarePF{
 		"soft0":        {Bridge: "br0", Rate: 100, VFs: 4, NUMA: 1},
 		"software-two": {Bridge: "br0", Rate: 1000, VFs: 2, NUMA: -1},
 	}}
@@ -49,7 +49,7 @@ func newLab(t testing.TB) *lab {
 	if err := node.Bridge("br0"); err != nil {
 		t.Fatal(err)
 	}
-	return &lab{t: t, node: node, pool: Open(declared())}
+	return &lab{t: t, node: node, pool: Open(declared(), true)}
 }
 
 func (l *lab) do(f func() error) {

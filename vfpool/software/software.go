@@ -41,15 +41,17 @@ import (
 
 // Bridges are the bridges that the configuration declares to be PFs, the software PFs.
 type Bridges struct {
-	cfg config.VF
+	cfg   config.VF
+	vlans bool // the site's jobs have VLANs
 
 	mu      sync.Mutex
 	applied map[string]device.Settings // by name of the tap
 }
 
-// Open returns the PFs that the configuration declares.
-func Open(cfg config.VF) *Bridges {
-	return &Bridges{cfg: cfg, applied: map[string]device.Settings{}}
+// Open returns the PFs that the configuration declares. With vlans, jobs have VLANs, and
+// the PFs say what their bridges lack for these.
+func Open(cfg config.VF, vlans bool) *Bridges {
+	return &Bridges{cfg: cfg, vlans: vlans, applied: map[string]device.Settings{}}
 }
 
 // PFs returns the PFs, ordered by name, each with all VFs that it may have: a VF is only
@@ -62,7 +64,7 @@ func (b *Bridges) PFs() ([]device.PF, error) {
 		if err != nil {
 			return nil, fmt.Errorf("software PF %s: %w", name, err)
 		}
-		if described.Unusable.Seen == "" && b.cfg.VLANs != "" {
+		if described.Unusable.Seen == "" && b.vlans {
 			if described.Notes, err = p.vlanNotes(); err != nil {
 				return nil, fmt.Errorf("software PF %s: %w", name, err)
 			}

@@ -592,7 +592,7 @@ func TestRestoreFromAnyHalfState(t *testing.T) {
 func TestRestoreWhatIsNotDeclaredAnyMore(t *testing.T) {
 	l := newLab(t)
 	l.attach(vf(0), settings(0))
-	l.pool = Open(Open(declared()).cfg)
+	l.pool = Open(declared(), true)
 	l.pool.cfg.Software = nil
 	l.restore(vf(0))
 	l.empty()

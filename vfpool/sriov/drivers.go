@@ -5,18 +5,18 @@ import "github.com/slurm-v/slurm-v/vfpool/device"
 // ethernet is what nearly all drivers of Ethernet cards can set. Rates are not among it.
 var ethernet = device.Caps{MAC: true, VLAN: true, SpoofCheck: true, Trust: true, LinkState: true}
 
-// driverCaps lists what the drivers of PFs set for a VF by rtnetlink. It was read from
+// driverCaps lists what the drivers of PFs set for a VF, by rtnetlink or, mlx4, by sysfs. It was read from
 // the sources of Linux 6.12, cxi's from HPE's. The key is the driver, with the link layer
 // where that makes a difference.
 var driverCaps = map[string]device.Caps{
 	// The minima are weights: a VF's share is its minimum over the sum of all minima in
 	// use.
 	"mlx5_core":            with(ethernet, device.Caps{MinRate: true, MinIsWeight: true, MaxRate: true}),
-	"mlx5_core infiniband": {LinkState: true},
+	"mlx5_core infiniband": {LinkState: true, GUID: true},
 
 	// The driver stores a maximum, but applies it only to VLANs with certain priorities.
 	"mlx4_core":            {MAC: true, VLAN: true, SpoofCheck: true, LinkState: true},
-	"mlx4_core infiniband": {}, // P_Keys and GUIDs by sysfs only
+	"mlx4_core infiniband": {PKeyIndex: true},
 
 	"ice":     with(ethernet, device.Caps{MinRate: true, MaxRate: true}),
 	"bnxt_en": with(ethernet, device.Caps{MinRate: true, MaxRate: true}),
@@ -25,9 +25,10 @@ var driverCaps = map[string]device.Caps{
 	"ixgbe": with(ethernet, device.Caps{MaxRate: true, MaxNeedsLink: true, MaxRateFrom: 11, MaxRateTo: 10000}),
 	"igb":   {MAC: true, VLAN: true, SpoofCheck: true, Trust: true, MaxRate: true, MaxNeedsLink: true},
 
-	// HPE Slingshot: CXI services isolate VFs, not VLANs.
-	"cxi_core": {MAC: true, SpoofCheck: true, Trust: true, LinkState: true},
-	"cxi_ss1":  {MAC: true, SpoofCheck: true, Trust: true, LinkState: true},
+	// HPE Slingshot. Without a MAC that its PF has set, an untrusted VF gets no address at
+	// all.
+	"cxi_core": {MAC: true, SpoofCheck: true, Trust: true, LinkState: true, Services: true},
+	"cxi_ss1":  {MAC: true, SpoofCheck: true, Trust: true, LinkState: true, Services: true},
 
 	"netdevsim": with(ethernet, device.Caps{MinRate: true, MaxRate: true, MaxRateTo: 65535}),
 }

@@ -45,7 +45,7 @@ func cause(err error) string {
 // An UnsupportedError says that a driver cannot set what was asked for.
 type UnsupportedError struct {
 	PF, Driver string
-	Attribute  string // "vlan", "min_tx_rate" or "max_tx_rate"
+	Attribute  string // "vlan", "pkey", "min_tx_rate" or "max_tx_rate"
 }
 
 func (e *UnsupportedError) Error() string {

@@ -34,7 +34,7 @@ func TestPFs(t *testing.T) {
 		},
 	}, {
 		Name: "ib0", Kind: device.SRIOV, PCI: "0000:05:00.0", Driver: "mlx5_core", LinkLayer: "infiniband", Speed: 100000, Up: true, NUMA: 1, TotalVFs: 1,
-		Caps:     device.Caps{LinkState: true},
+		Caps:     device.Caps{LinkState: true, GUID: true},
 		VFs:      []device.VF{{PF: "ib0", Index: 0, Kind: device.SRIOV, PCI: "0000:05:10.0", Device: "0000:05:10.0", NUMA: 1, Group: -1, Unusable: off}},
 		Unusable: device.Reason{Seen: "no VF can be used; for VF 0, it has no IOMMU group", Advice: advice},
 		Notes: []device.Reason{{

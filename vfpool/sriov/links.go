@@ -17,11 +17,15 @@ const (
 	Trust      Attribute = "trust"
 	Rates      Attribute = "rate"  // the kernel takes both at once
 	LinkState  Attribute = "state" // of the VF's link
+
+	NodeGUID Attribute = "node_guid"
+	PortGUID Attribute = "port_guid"
+	PKeyMap  Attribute = "pkey_idx" // a directory of sysfs, not of ip-link(8)
 )
 
 // attributes are in the order in which they are set. The link is last: until then the VF
 // is cut off, if the driver can do that.
-var attributes = []Attribute{MAC, VLAN, SpoofCheck, Trust, Rates, LinkState}
+var attributes = []Attribute{MAC, VLAN, SpoofCheck, Trust, NodeGUID, PortGUID, PKeyMap, Rates, LinkState}
 
 // Links is the kernel's rtnetlink and devlink. Its errors are errnos.
 type Links interface {

@@ -39,9 +39,21 @@ func (rtnetlink) Set(pf string, vf int, a Attribute, s device.Settings) error {
 		return netlink.LinkSetVfTrust(link, vf, s.Trust)
 	case Rates:
 		return netlink.LinkSetVfRate(link, vf, int(s.MinRate), int(s.MaxRate))
+	case NodeGUID:
+		return setGUID(netlink.LinkSetVfNodeGUID, link, vf, s.NodeGUID)
+	case PortGUID:
+		return setGUID(netlink.LinkSetVfPortGUID, link, vf, s.PortGUID)
 	default:
 		return netlink.LinkSetVfState(link, vf, linkStates[s.Link])
 	}
+}
+
+func setGUID(set func(netlink.Link, int, net.HardwareAddr) error, link netlink.Link, vf int, text string) error {
+	guid, err := parseGUID(text)
+	if err != nil {
+		return err
+	}
+	return set(link, vf, guid)
 }
 
 var linkStates = map[device.LinkState]uint32{

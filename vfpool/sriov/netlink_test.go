@@ -3,6 +3,7 @@ package sriov
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -49,8 +50,15 @@ func vfInfo(vf uint32, padding int) []byte {
 		encode(nl.IFLA_VF_SPOOFCHK, words(vf, 1)),
 		encode(nl.IFLA_VF_LINK_STATE, words(vf, nl.IFLA_VF_LINK_STATE_DISABLE)),
 		encode(nl.IFLA_VF_TRUST, words(vf, 0xffffffff)), // the driver does not report it
+		encode(nl.IFLA_VF_IB_NODE_GUID, guidInfo(vf, 0x0260000107900080)),
+		encode(nl.IFLA_VF_IB_PORT_GUID, guidInfo(vf, 0x0250000107900080)),
 		encode(nl.IFLA_VF_STATS|unix.NLA_F_NESTED, encode(0, make([]byte, padding))),
 	)
+}
+
+// guidInfo is a struct ifla_vf_guid.
+func guidInfo(vf uint32, guid uint64) []byte {
+	return binary.NativeEndian.AppendUint64(words(vf, 0), guid+uint64(vf))
 }
 
 func newLink(vfs ...[]byte) []byte {
@@ -62,7 +70,10 @@ func newLink(vfs ...[]byte) []byte {
 
 func settingsOf(vf uint32) device.Settings {
 	mac := []string{"02:00:00:00:00:00", "02:00:00:00:00:01", "02:00:00:00:00:02"}
-	return device.Settings{MAC: mac[vf], VLAN: uint16(100 + vf), QoS: 5, MinRate: 10, MaxRate: 20, SpoofCheck: true, Link: device.LinkDisable}
+	return device.Settings{
+		MAC: mac[vf], VLAN: uint16(100 + vf), QoS: 5, MinRate: 10, MaxRate: 20, SpoofCheck: true, Link: device.LinkDisable,
+		NodeGUID: fmt.Sprintf("02:60:00:01:07:90:00:8%d", vf), PortGUID: fmt.Sprintf("02:50:00:01:07:90:00:8%d", vf),
+	}
 }
 
 func TestParseLink(t *testing.T) {
@@ -73,6 +84,7 @@ func TestParseLink(t *testing.T) {
 		"two VFs":                        {newLink(vfInfo(0, 8), vfInfo(1, 8)), map[int]device.Settings{0: settingsOf(0), 1: settingsOf(1)}},
 		"one that is left out, in reset": {newLink(vfInfo(0, 8), vfInfo(2, 8)), map[int]device.Settings{0: settingsOf(0), 2: settingsOf(2)}},
 		"no VFs":                         {newLink(), map[int]device.Settings{}},
+		"a GUID that is cut short":       {newLink(encode(nl.IFLA_VF_INFO, encode(nl.IFLA_VF_IB_PORT_GUID, words(3, 0, 1)))), map[int]device.Settings{3: {Link: device.LinkAuto}}},
 		"nothing":                        {nil, nil},
 	}
 	for name, tt := range tests {

@@ -32,6 +32,12 @@ func (o setter) can(a Attribute) bool {
 		return c.Trust
 	case Rates:
 		return c.MinRate || c.MaxRate
+	case NodeGUID:
+		return c.GUID
+	case PortGUID:
+		return c.GUID || c.PKeyIndex
+	case PKeyMap:
+		return c.PKeyIndex
 	default:
 		return c.LinkState
 	}
@@ -43,6 +49,8 @@ func (o setter) refuse(want device.Settings) error {
 	switch {
 	case want.VLAN != 0 && !c.VLAN:
 		return o.unsupported("vlan")
+	case want.PKey != 0 && !c.GUID && !c.PKeyIndex:
+		return o.unsupported("pkey")
 	case want.MinRate != 0 && !c.MinRate:
 		return o.unsupported("min_tx_rate")
 	case want.MaxRate != 0 && !c.MaxRate:
@@ -73,7 +81,7 @@ func (o setter) unsupported(attribute string) error {
 // setting sets one attribute if the driver supports it.
 func (o setter) setting(a Attribute, s device.Settings) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if !o.can(a) || a == MAC && s.MAC == "" {
+		if !o.can(a) || isLeft(a, s) {
 			return nil
 		}
 		if a == Rates {
@@ -87,7 +95,19 @@ func (o setter) setting(a Attribute, s device.Settings) func(context.Context) er
 	}
 }
 
+// isLeft reports whether s leaves an attribute as it is.
+func isLeft(a Attribute, s device.Settings) bool {
+	switch a {
+	case MAC, NodeGUID, PortGUID, PKeyMap:
+		return value(a, s) == ""
+	}
+	return false
+}
+
 func (o setter) tell(ctx context.Context, a Attribute, s device.Settings) error {
+	if o.pf.Caps.PKeyIndex {
+		return o.tellTables(ctx, a, s)
+	}
 	set := func() error { return o.links.Set(o.pf.Name, o.vf.Index, a, s) }
 	err := o.retry(ctx, set)
 	if a == MAC && isZero(s.MAC) && err != nil && !busy(err) && !o.gone() {
@@ -112,6 +132,12 @@ func value(a Attribute, s device.Settings) string {
 		return onOff(s.Trust)
 	case Rates:
 		return fmt.Sprintf("min_tx_rate %d max_tx_rate %d", s.MinRate, s.MaxRate)
+	case NodeGUID:
+		return s.NodeGUID
+	case PortGUID:
+		return s.PortGUID
+	case PKeyMap:
+		return s.PKeyMap
 	default:
 		return string(s.Link)
 	}
@@ -128,6 +154,9 @@ func onOff(on bool) string {
 func (o setter) read(ctx context.Context) (s device.Settings, err error) {
 	if o.pf.Caps == (device.Caps{}) {
 		return device.Settings{}, nil // such a PF may not even have a network interface
+	}
+	if o.pf.Caps.PKeyIndex {
+		return o.readTables()
 	}
 	err = o.retry(ctx, func() error {
 		s, err = o.links.Settings(o.pf.Name, o.vf.Index)
@@ -186,6 +215,10 @@ func (o setter) same(a Attribute, want, got device.Settings) bool {
 	case Rates:
 		c := o.pf.Caps
 		return (!c.MinRate || want.MinRate == got.MinRate) && (!c.MaxRate || want.MaxRate == got.MaxRate)
+	case NodeGUID, PortGUID:
+		return sameGUID(value(a, want), value(a, got))
+	case PKeyMap:
+		return isLeft(a, want) || want.PKeyMap == got.PKeyMap
 	default:
 		return value(a, want) == value(a, got)
 	}

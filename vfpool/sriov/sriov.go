@@ -57,7 +57,7 @@ func (c *Cards) State(ctx context.Context, vf device.VF) (device.State, error) {
 // settings. It takes the VF from its driver first: nobody may use the VF while it
 // changes.
 //
-// If the driver cannot set a VLAN or a rate that want has, Apply changes nothing and
+// If the driver cannot set a VLAN, a P_Key or a rate that want has, Apply changes nothing and
 // returns an [*UnsupportedError]. It omits other settings that the driver does not
 // support.
 func (c *Cards) Apply(ctx context.Context, vf device.VF, want device.Settings) error {
@@ -70,6 +70,9 @@ func (c *Cards) Apply(ctx context.Context, vf device.VF, want device.Settings) e
 		want.Link = device.LinkAuto
 	}
 	if err := set.refuse(want); err != nil {
+		return err
+	}
+	if want, err = set.chooseKeys(ctx, want); err != nil {
 		return err
 	}
 	steps := []action{

@@ -39,6 +39,12 @@ func everything(c device.Caps) device.Settings {
 	if c.MaxRate {
 		s.MaxRate = 2000
 	}
+	if c.GUID || c.PKeyIndex {
+		s.PortGUID, s.PKey = "02:50:00:01:07:90:00:81", 0x9004
+	}
+	if c.GUID {
+		s.NodeGUID = "02:60:00:01:07:90:00:81"
+	}
 	return s
 }
 
@@ -130,6 +136,9 @@ func checkAttached(t *testing.T, node *sriov.Cards, pf device.PF, vf device.VF, 
 	if pf.Caps.LinkState && s.Link != device.LinkAuto {
 		t.Errorf("the VF's link is left in state %s", s.Link)
 	}
+	if s.NodeGUID != want.NodeGUID || s.PortGUID != want.PortGUID || pf.Caps.PKeyIndex != (s.PKeyMap == "1/0=3 1/1=1") {
+		t.Errorf("GUIDs %s, %s, P_Keys %q, want %+v", s.NodeGUID, s.PortGUID, s.PKeyMap, want)
+	}
 }
 
 // use does what a VM does to a VF between its start and its end.
@@ -142,11 +151,13 @@ func use(t *testing.T, fake *sriovtest.Node, vf device.VF) {
 	release()
 }
 
-// clean returns the node's snapshot. If a driver refuses the zero MAC, its VFs have the
-// substitute for it.
+// clean returns the node's snapshot. If a driver refuses the zero MAC or the zero GUID, its
+// VFs have the substitute for it.
 func clean(fake *sriovtest.Node, t *testing.T) string {
-	return strings.ReplaceAll(fake.Snapshot(t), "02:00:00:00:00:00", "00:00:00:00:00:00")
+	return substitutes.Replace(fake.Snapshot(t))
 }
+
+var substitutes = strings.NewReplacer("02:00:00:00:00:00", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff:ff:ff", "00:00:00:00:00:00:00:00")
 
 func TestTheTableAgreesWithTheModels(t *testing.T) {
 	asked := map[string]func(*device.Settings){
@@ -313,6 +324,8 @@ var matrixCards = map[string]sriovtest.Card{
 	"igb bound to igbvf":           {Driver: "igb", HostDriver: "igbvf"},
 	"i40e bound to vfio-pci":       {Driver: "i40e", HostDriver: "vfio-pci"},
 	"an old ixgbe that is unbound": {Driver: "ixgbe", NoZeroMAC: true},
+	"mlx5 on InfiniBand":           {Driver: "mlx5_core", InfiniBand: true, HostDriver: "mlx5_core"},
+	"mlx4 on InfiniBand":           {Driver: "mlx4_core", InfiniBand: true, HostDriver: "vfio-pci"},
 }
 
 // eachEffect makes a call once for everything that it asks of the kernel, with an

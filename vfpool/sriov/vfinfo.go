@@ -100,6 +100,10 @@ func parseVFAttr(a attr, s *device.Settings) bool {
 		s.Trust = value == 1
 	case nl.IFLA_VF_LINK_STATE:
 		s.Link = linkStateOf(value)
+	case nl.IFLA_VF_IB_NODE_GUID:
+		s.NodeGUID = guidOf(a)
+	case nl.IFLA_VF_IB_PORT_GUID:
+		s.PortGUID = guidOf(a)
 	default:
 		return false
 	}
@@ -112,6 +116,15 @@ func third(a attr) uint32 {
 		return 0
 	}
 	return binary.NativeEndian.Uint32(a.value[8:])
+}
+
+// guidOf reads struct ifla_vf_guid: the VF's number, padding, and the GUID as a number. Kernels
+// before 5.5 do not send it.
+func guidOf(a attr) string {
+	if len(a.value) < 16 {
+		return ""
+	}
+	return textOfGUID(binary.NativeEndian.Uint64(a.value[8:]))
 }
 
 func linkStateOf(value uint32) device.LinkState {

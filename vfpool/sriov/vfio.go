@@ -32,6 +32,7 @@ func (o binding) state(ctx context.Context) (device.State, error) {
 	if err != nil {
 		return device.State{}, o.fail("settings", "", err, "")
 	}
+	now = card.restorable(now)
 	s := device.State{Settings: now, Driver: o.driver(), Override: o.sys.override(o.vf.PCI)}
 	owner, mode, err := o.Kernel.Owner(o.groupFile())
 	if err == nil && s.Driver == vfioPCI {

@@ -28,6 +28,20 @@ func If(ctx context.Context, c slurm.Client, node string, job uint32, failed []e
 	return asAdministrator(c).Drain(ctx, node, fmt.Sprintf("%s job %d left something; see 'slurmv clean --node-name %s'", reason, job, node))
 }
 
+// For drains the node for a reason that somebody removes, who then calls [Over].
+func For(ctx context.Context, c slurm.Client, node, why string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), slurm.Patience)
+	defer cancel()
+	return asAdministrator(c).Drain(ctx, node, reason+" "+why)
+}
+
+// Over returns the node to service if it is still drained for that reason.
+func Over(ctx context.Context, c slurm.Client, node, why string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), slurm.Patience)
+	defer cancel()
+	return asAdministrator(c).Resume(ctx, node, reason+" "+why)
+}
+
 // must reports whether one of the errors is about more than files.
 func must(failed []error) bool {
 	return slices.ContainsFunc(failed, func(err error) bool { return !errors.Is(err, vmlaunch.ErrFiles) })

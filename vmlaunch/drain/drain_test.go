@@ -61,6 +61,18 @@ func TestDrainAndResume(t *testing.T) {
 	if err := Resume(t.Context(), c, "n1"); err != nil || told() != "update nodename=n1 state=resume\n" {
 		t.Errorf("clean: %q, %v", told(), err)
 	}
+	const why = "job 7's VNI 1027 is still in use on cxi1"
+	c, told = scontrolSays(t, "NodeName=n1 State=IDLE+DRAIN ThreadsPerCore=1 Reason=slurm-v: job 7 left something [root@2026-01-02]")
+	if err := Over(t.Context(), c, "n1", why); err != nil || told() != "" {
+		t.Errorf("drained for something else of ours: %q, %v", told(), err)
+	}
+	if err := For(t.Context(), c, "n1", "x"); err != nil || told() != "update nodename=n1 state=drain reason=slurm-v: x\n" {
+		t.Errorf("for x: %q, %v", told(), err)
+	}
+	c, told = scontrolSays(t, "NodeName=n1 State=IDLE+DRAIN ThreadsPerCore=1 Reason=slurm-v: x [root@2026-01-02]")
+	if err := Over(t.Context(), c, "n1", "x"); err != nil || told() != "update nodename=n1 state=resume\n" {
+		t.Errorf("x is over: %q, %v", told(), err)
+	}
 	others, told := scontrolSays(t, "NodeName=n1 State=IDLE+DRAIN ThreadsPerCore=1 Reason=bad disk [root@2026-01-02]")
 	if err := Resume(t.Context(), others, "n1"); err != nil || told() != "" {
 		t.Errorf("drained by somebody else: %q, %v", told(), err)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric/node"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
@@ -42,6 +43,19 @@ func FromPlugin(env func(string) string) (plan.Job, error) {
 		return plan.Job{}, fmt.Errorf("the job's VM options: %w", err)
 	}
 	job.Spec = spec
+	return job, e.err
+}
+
+// TagsFromPlugin reads the plugin's variables about a job whose tags on the fabric are to be
+// set up. As with FromPlugin, only the restart count may be the user's.
+func TagsFromPlugin(env func(string) string) (node.Job, error) {
+	e := environment{get: env}
+	job := node.Job{
+		ID:   journal.ID{Job: e.number("SLURMV_JOB"), Restart: e.number("SLURMV_RESTART")},
+		Step: e.number("SLURMV_STEP"), UID: e.number("SLURMV_UID"), GID: e.number("SLURMV_GID"),
+		Cores: int(e.number("SLURMV_CPUS")),
+	}
+	e.text("SLURMV_NODE")
 	return job, e.err
 }
 

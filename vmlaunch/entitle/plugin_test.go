@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric/node"
 	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/slurm/cgroup"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
@@ -29,6 +31,25 @@ func asPlaced(t *testing.T) (proc string) {
 		t.Fatal(err)
 	}
 	return filepath.Dir(dir)
+}
+
+func TestTagsFromPlugin(t *testing.T) {
+	env := map[string]string{"SLURMV_JOB": "7", "SLURMV_RESTART": "1", "SLURMV_STEP": "3", "SLURMV_UID": "1000", "SLURMV_GID": "100", "SLURMV_CPUS": "8", "SLURMV_NODE": "n1"}
+	want := node.Job{ID: journal.ID{Job: 7, Restart: 1}, Step: 3, UID: 1000, GID: 100, Cores: 8}
+	if got, err := TagsFromPlugin(func(name string) string { return env[name] }); err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name := range env {
+		_, err := TagsFromPlugin(func(asked string) string {
+			if asked == name {
+				return ""
+			}
+			return env[asked]
+		})
+		if err == nil {
+			t.Errorf("without %s there is no error", name)
+		}
+	}
 }
 
 func TestCheckOwnPlace(t *testing.T) {

@@ -102,6 +102,20 @@ func TestDomainHasItsVFs(t *testing.T) {
 	}
 }
 
+// A VF of a Slingshot card reaches the driver of its PF by vsock.
+func TestDomainWithSlingshotHasAVSock(t *testing.T) {
+	p := plantest.WithVFs(t)
+	vf := vfpool.Grant{VF: device.VF{Kind: device.SRIOV, PCI: "0000:81:10.3"}}
+	if d := Describe(p, p.VMs[0], []vfpool.Grant{vf}); d.Devices.VSock != nil {
+		t.Errorf("a VM without Slingshot has %+v", d.Devices.VSock)
+	}
+	vf.Slingshot = "0000:81:00.0"
+	text, err := Describe(p, p.VMs[0], []vfpool.Grant{vf, vf}).Marshal()
+	if want := `<vsock model="virtio">`; err != nil || strings.Count(text, want) != 1 || !strings.Contains(text, `<cid auto="yes"></cid>`) {
+		t.Errorf("%s is not there once in\n%s (%v)", want, text, err)
+	}
+}
+
 // UEFI's program is one for all VMs; each VM writes only to variables of its own.
 func TestDomainBootsByUEFI(t *testing.T) {
 	p := plantest.Plan(t)

@@ -14,6 +14,7 @@ import (
 // The pool has already set and attached them. libvirt's <interface type='hostdev'> is not
 // used, because it would reset the VLAN and cannot set rates.
 func addVFs(d *libvirtxml.Domain, vfs []vfpool.Grant) {
+	addVSock(d, vfs)
 	for _, g := range vfs {
 		if g.VF.Kind == device.Software {
 			d.Devices.Interfaces = append(d.Devices.Interfaces, onTap(g.VF.Device, g.Settings.MAC))
@@ -27,6 +28,14 @@ func addVFs(d *libvirtxml.Domain, vfs []vfpool.Grant) {
 			},
 			ROM: &libvirtxml.DomainROM{Enabled: "no"},
 		})
+	}
+}
+
+// addVSock adds the device through which the driver of a Slingshot card's VF, in the guest,
+// reaches that of its PF. libvirt finds a CID that is free, and opens the device itself.
+func addVSock(d *libvirtxml.Domain, vfs []vfpool.Grant) {
+	if slices.ContainsFunc(vfs, func(g vfpool.Grant) bool { return g.Slingshot != "" }) {
+		d.Devices.VSock = &libvirtxml.DomainVSock{Model: "virtio", CID: &libvirtxml.DomainVSockCID{Auto: "yes"}}
 	}
 }
 

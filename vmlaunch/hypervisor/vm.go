@@ -63,6 +63,9 @@ func (d *Domain) PlugVFs(vfs []vfpool.Grant) error {
 	described := &libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{}}
 	addVFs(described, vfs)
 	var devices []libvirtxml.Document
+	if described.Devices.VSock != nil {
+		devices = append(devices, described.Devices.VSock)
+	}
 	for i := range described.Devices.Interfaces {
 		devices = append(devices, &described.Devices.Interfaces[i])
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
 )
@@ -25,6 +26,8 @@ type Job struct {
 	VFs    int    // that the job owns on this node, where Slurm counts them
 	VFMbps uint32 // of their bandwidth that it owns
 	Spec   jobspec.Spec
+
+	Reservation fabric.Reservation // of tags on the fabric; the zero value if it has none
 
 	// Requested is when the user asked for the VM step, as the user's keeper says; zero if
 	// it does not say.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/owner"
@@ -32,7 +33,8 @@ type Plan struct {
 	NetName   string // what --vm-network calls Network
 	Hardware  Hardware
 	QEMU      config.QEMU
-	VLAN      uint16 // of the job's VFs; 0 is none
+	VLAN      uint16 // of the job's VFs on Ethernet; 0 is none
+	PKey      uint16 // of the job's VFs on InfiniBand, as full members write it; 0 is none
 	VFSubnet  string // in which VFs have addresses; "" is none
 	Unpinned  string // why the VMs have no CPUs to themselves; "" if they have
 	Cold      string // why the VMs can only be booted; "" if they can be restored from a template
@@ -74,11 +76,16 @@ type VM struct {
 	Channel string // socket of the guest agent's port
 }
 
-// A VF is the guest's end of a virtual function.
+// A VF is the guest's end of a virtual function. It has the MAC on Ethernet, and the GUIDs on
+// InfiniBand.
 type VF struct {
 	MAC     string
+	GUIDs   GUIDs
 	Address netip.Prefix // invalid where the site gives VFs none
 }
+
+// GUIDs are the names of a VF on InfiniBand, in the form of ip-link(8).
+type GUIDs struct{ Node, Port string }
 
 // New decides what node will do for job. It touches nothing.
 func New(cfg config.Config, job Job, who owner.Owner, hw Hardware) (Plan, error) {
@@ -97,7 +104,7 @@ func New(cfg config.Config, job Job, who owner.Owner, hw Hardware) (Plan, error)
 	p := Plan{
 		Job: job, Owner: who, Image: image, Catalogue: images.InCatalogue(cfg.Images, image), Network: network, NetName: job.Spec.Network,
 		Firmware: images.WantedFirmware(cfg.Images, image, job.Spec.Firmware),
-		Hardware: hw, QEMU: cfg.QEMU, VLAN: cfg.VF.VLAN(job.ID.Job), VFSubnet: cfg.VF.Subnet,
+		Hardware: hw, QEMU: cfg.QEMU, VLAN: tagOf(job.Reservation, fabric.VLAN), PKey: pkeyOf(job.Reservation), VFSubnet: cfg.VF.Subnet,
 		PageSizes: pageSizes(cfg.Limits.HugePages, job.Spec),
 		Programs:  cfg.Limits.ProgramsPerVM, Images: cfg.Images, Launch: cfg.Launch, Measure: cfg.Measure, Warm: cfg.Warm,
 		RegionPage: cfg.IVShmem.HugePage, RegionLimit: cfg.Limits.IVShmemPerNode,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/internal/vmnet"
 )
@@ -21,6 +22,22 @@ func (p Plan) vfHosts(number int) ([]guest.Host, error) {
 	return hosts, err
 }
 
+// tagOf returns the tag of a kind that the job's VFs have; 0 for none.
+func tagOf(r fabric.Reservation, kind fabric.Kind) uint16 {
+	if tags := r.Tags(kind); len(tags) > 0 {
+		return uint16(tags[0])
+	}
+	return 0
+}
+
+// pkeyOf returns the job's P_Key as full members write it; 0 for none.
+func pkeyOf(r fabric.Reservation) uint16 {
+	if pkey := tagOf(r, fabric.PKey); pkey != 0 {
+		return pkey | fabric.FullMember
+	}
+	return 0
+}
+
 // vfs returns the addresses of a VM's VFs. They depend only on the job and on the VM's
 // number in it, so every node can compute them.
 func (p Plan) vfs(number int) ([]VF, error) {
@@ -28,6 +45,7 @@ func (p Plan) vfs(number int) ([]VF, error) {
 	vfs := make([]VF, len(wanted))
 	for i := range wanted {
 		vfs[i].MAC = vmnet.VFMAC(p.Job.ID.Job, number, i).String()
+		vfs[i].GUIDs = GUIDs{fabric.NodeGUID(p.Job.ID.Job, number, i).String(), fabric.PortGUID(p.Job.ID.Job, number, i).String()}
 		if p.VFSubnet == "" {
 			continue
 		}

@@ -72,7 +72,7 @@ func playAgent(t *testing.T, text string) {
 	p.Job.ID.Job, p.Job.Nodes, p.Network.Type = part.Job, part.Nodes, config.NetworkJob
 	set := machine.NewSet(p, machine.StartStopwatch(time.Time{}), func(vmstep.Progress) {})
 	set.Machines = nil
-	s := New(set, func(context.Context, []nodeagent.NodeVMs) error { return nil }, nil)
+	s := New(set, func(context.Context, []nodeagent.NodeVMs) error { return nil }, nil, func(_ *machine.Machine, env []string) []string { return env })
 	s.proc = part.Proc
 	putInJob(t, part.Proc, os.Getpid(), part.Job)
 	err := s.Serve(t.Context(), func() {

@@ -153,7 +153,7 @@ func claimServer(devices, rank int) *Server {
 
 // serverOf serves VMs of which none runs, and has nothing to wipe.
 func serverOf(p plan.Plan) *Server {
-	return New(machine.NewSet(p, machine.StartStopwatch(time.Time{}), nil), nil, func(int) error { return nil })
+	return New(machine.NewSet(p, machine.StartStopwatch(time.Time{}), nil), nil, func(int) error { return nil }, func(_ *machine.Machine, env []string) []string { return env })
 }
 
 // claimFrom asks a node for a claim. ended is closed when the node has done with it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
@@ -61,5 +62,18 @@ func (p *programs) finish(ctx context.Context) {
 	select {
 	case <-done:
 	case <-ctx.Done():
+	}
+}
+
+// inVM makes a program run as the job's owner, whatever its relay asked for, and with the
+// variables about what the job has in the VM.
+func (s *Server) inVM(m *machine.Machine) func(h *guest.Header) error {
+	return func(h *guest.Header) error {
+		if h.Command == nil {
+			return nil
+		}
+		h.Command.Env = s.environ(m, h.Command.Env)
+		h.Command.UID, h.Command.GID, h.Command.Groups = s.plan.Owner.UID, s.plan.Owner.GID, s.plan.Owner.GroupIDs()
+		return nil
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
 )
 
@@ -17,11 +18,12 @@ func TestProgramsAreTheOwners(t *testing.T) {
 	p := plantest.Plan(t)
 	p.Owner.Groups = []owner.Group{{Name: "a", GID: 6001}, {Name: "b", GID: 7001}}
 	s := serverOf(p)
-	h := guest.Header{Command: &guest.Command{UID: 0, GID: 0, Groups: []uint32{0, 27}}}
-	if err := s.asOwner(&h); err != nil {
+	h := guest.Header{Command: &guest.Command{UID: 0, GID: 0, Groups: []uint32{0, 27}, Env: []string{"A=1"}}}
+	s.environ = func(m *machine.Machine, env []string) []string { return append(env, "VM="+m.Plan.Name) }
+	if err := s.inVM(s.set.Machines[1])(&h); err != nil {
 		t.Fatal(err)
 	}
-	want := guest.Command{UID: 6001, GID: 6001, Groups: []uint32{6001, 7001}}
+	want := guest.Command{UID: 6001, GID: 6001, Groups: []uint32{6001, 7001}, Env: []string{"A=1", "VM=" + s.set.Machines[1].Plan.Name}}
 	if diff := cmp.Diff(want, *h.Command); diff != "" {
 		t.Errorf("the command differs (-want +got):\n%s", diff)
 	}

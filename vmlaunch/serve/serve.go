@@ -28,6 +28,7 @@ type Server struct {
 	claims   *claims
 	devices  *devices
 	programs *programs
+	environ  func(m *machine.Machine, env []string) []string
 
 	mapOnce sync.Once
 	mapped  chan struct{} // closed when every VM knows the others
@@ -40,12 +41,14 @@ type Server struct {
 
 // New returns the server of the running VMs of set. The server calls connect at most once,
 // with the map of the job's VMs: connect makes those of set known to the others. wipe
-// zeroes the shared memory of the IVShmem device with that number.
-func New(set *machine.Set, connect func(context.Context, []nodeagent.NodeVMs) error, wipe func(device int) error) *Server {
+// zeroes the shared memory of the IVShmem device with that number. environ returns the
+// environment of a program in a VM, made from what its relay sends.
+func New(set *machine.Set, connect func(context.Context, []nodeagent.NodeVMs) error, wipe func(device int) error,
+	environ func(m *machine.Machine, env []string) []string) *Server {
 	p := set.Plan
 	count := p.Job.Spec.IVShmem.Devices
 	return &Server{
-		set: set, plan: p, connect: connect, programs: newPrograms(p), mapped: make(chan struct{}), proc: "/proc",
+		set: set, plan: p, connect: connect, environ: environ, programs: newPrograms(p), mapped: make(chan struct{}), proc: "/proc",
 		claims: newClaims(count, p.Job.Step), devices: newDevices(count, len(p.VMs), wipe),
 	}
 }
@@ -267,7 +270,7 @@ func (s *Server) runProgram(ctx context.Context, conn *nodeagent.Conn, m *machin
 	if err != nil {
 		return nil, nil
 	}
-	if lost = guest.Proxy(ctx, relay, m.Session(), s.asOwner); lost != nil {
+	if lost = guest.Proxy(ctx, relay, m.Session(), s.inVM(m)); lost != nil {
 		s.set.Log.Info("program ended", "vm", m.Plan.Name, "error", lost)
 	}
 	return lost, nil
@@ -307,14 +310,6 @@ func (s *Server) awaitMap(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("the VMs of job %d have ended", s.plan.Job.ID.Job)
 	}
-}
-
-// asOwner makes a program run as the job's owner, whatever its relay asked for.
-func (s *Server) asOwner(h *guest.Header) error {
-	if h.Command != nil {
-		h.Command.UID, h.Command.GID, h.Command.Groups = s.plan.Owner.UID, s.plan.Owner.GID, s.plan.Owner.GroupIDs()
-	}
-	return nil
 }
 
 func (s *Server) serveConsole(conn *nodeagent.Conn, r nodeagent.Request) error {

@@ -40,6 +40,8 @@ type Task struct {
 
 	// Shared is memory that MPI may use; nil if it has none.
 	Shared *SharedMemory
+
+	within atomic.Bool // the program has connected to its PMIx server and not finalized
 }
 
 // confirmation bounds how long the task waits for the guest to confirm that nothing of the
@@ -108,7 +110,10 @@ func (t *Task) talk(p *guest.Process) (alone func() bool, broken chan error) {
 	}
 	server := &listener{ReadWriter: t.PMI}
 	var joined atomic.Bool
-	t.Rank.Joined = func() { joined.Store(true) }
+	t.Rank.Joined = func(now bool) {
+		t.within.Store(now)
+		joined.Store(joined.Load() || now)
+	}
 	go func() {
 		err := pmi.Relay(server, p.PMI, t.Rank)
 		_ = p.PMI.Close()
@@ -153,14 +158,18 @@ func (t *Task) asked() string {
 	return "Slurm's PMI"
 }
 
-// rightStart says how programs with that MPI library are started. Open MPI has counted its
-// library from 20 on since version 2.0; libraries with MPICH's binary interface are libmpi.so.12.
+// isOpenMPI goes by the library's number: Open MPI has counted from 20 on since version 2.0; libraries with MPICH's
+// binary interface are libmpi.so.12.
+func isOpenMPI(library string) bool {
+	return strings.HasPrefix(library, "libmpi.so.") && library != "libmpi.so.12"
+}
+
+// rightStart says how programs with that MPI library are started.
 func (t *Task) rightStart(library string) string {
-	openMPI := strings.HasPrefix(library, "libmpi.so.") && library != "libmpi.so.12"
 	switch {
-	case openMPI && !t.PMIx:
+	case isOpenMPI(library) && !t.PMIx:
 		return "Open MPI starts with: slurm-v-run --mpi=pmix …"
-	case openMPI:
+	case isOpenMPI(library):
 		return "Open MPI starts otherwise with: slurm-v-run --launcher=ssh mpirun …"
 	case t.PMIx:
 		return "Leave out --mpi=pmix: libraries other than Open MPI ask Slurm's PMI"
@@ -168,17 +177,25 @@ func (t *Task) rightStart(library string) string {
 	return "This library was not built for PMI-1 or PMI-2 of Slurm; start it with: slurm-v-run --launcher=ssh mpirun …"
 }
 
-// initPatience is how long a program may compute before its MPI speaks.
-const initPatience = 30 * time.Second
+// How long a program may compute before its MPI speaks. Open MPI opens a hundred files before, which took more than 30 s
+// in emulated VMs of a busy machine.
+const (
+	initPatience = 30 * time.Second
+	pmixPatience = 2 * time.Minute
+)
 
 // warn warns of a wrong start while the program runs. It ends nothing, because a program may
 // read its input before it starts MPI.
 func (t *Task) warn(p *guest.Process, alone func() bool, done <-chan struct{}) {
+	patience := initPatience
+	if t.PMIx {
+		patience = pmixPatience
+	}
 	for {
 		select {
 		case <-done:
 			return
-		case <-time.After(initPatience):
+		case <-time.After(patience):
 		}
 		if !alone() {
 			return
@@ -190,14 +207,30 @@ func (t *Task) warn(p *guest.Process, alone func() bool, done <-chan struct{}) {
 	}
 }
 
-// judge makes a program fail that has ended well although it was started wrongly.
+// judge makes a program fail that has ended well although it was started wrongly, or has left ranks behind that wait
+// for it: srun ends them when a task fails.
 func (t *Task) judge(exit guest.Exit, p *guest.Process, alone func() bool) guest.Exit {
 	sentence := t.wrongStart(p, alone)
-	if sentence == "" || exit != (guest.Exit{}) {
+	switch {
+	case exit != (guest.Exit{}):
+		t.hint(p, alone)
+		return exit
+	case sentence != "":
+		fmt.Fprintln(t.Stderr, "slurm-v: wrong start:", sentence)
+	case t.within.Load() && t.Rank.Ranks > 1:
+		fmt.Fprintln(t.Stderr, "slurm-v: the program has ended without MPI_Finalize, and the other ranks may wait for it")
+	default:
 		return exit
 	}
-	fmt.Fprintln(t.Stderr, "slurm-v: wrong start:", sentence)
 	return guest.Exit{Code: 1}
+}
+
+// hint says how Open MPI is started to those whose program has failed, perhaps for that: Open MPI 4 sees Slurm's
+// variables and refuses to compute alone, but names no way that there is here.
+func (t *Task) hint(p *guest.Process, alone func() bool) {
+	if library := p.MPI(); isOpenMPI(library) && !t.PMIx && alone() {
+		fmt.Fprintf(t.Stderr, "slurm-v: wrong start: the program uses %s, which does not ask Slurm's PMI. %s\n", library, t.rightStart(library))
+	}
 }
 
 // explain prints why the PMI conversation broke, if the program failed too: MPI itself

@@ -228,6 +228,8 @@ func TestWrongStart(t *testing.T) {
 	openMPI, mpich := t.TempDir(), t.TempDir()
 	alone := filetest.MPIProgram(t, openMPI, "libmpi.so.40")
 	other := filetest.MPIProgram(t, mpich, "libmpich.so.12")
+	const joins = "echo cmd=slurmv-pmix joined=1 >&$PMI_FD; echo cmd=init >&$PMI_FD; read -r answer <&$PMI_FD\n" // an answer: it has been heard
+	const leaves = "echo cmd=slurmv-pmix joined=0 >&$PMI_FD; read -r answer <&$PMI_FD; [ \"$answer\" = 'cmd=slurmv-pmix rc=0' ] || exit 9\n"
 	tests := map[string]struct {
 		args  []string
 		ranks int
@@ -236,12 +238,18 @@ func TestWrongStart(t *testing.T) {
 	}{
 		"Open MPI, alone":           {[]string{alone}, 2, guest.Exit{Code: 1}, "uses libmpi.so.40, which has not asked Slurm's PMI for the other ranks: each of the 2 tasks computes alone. Open MPI starts with: slurm-v-run --mpi=pmix"},
 		"Open MPI does not join":    {[]string{alone, "asks"}, 2, guest.Exit{Code: 1}, "which has not asked PMIx for the other ranks: each of the 2 tasks computes alone. Open MPI starts otherwise with: slurm-v-run --launcher=ssh mpirun"},
-		"Open MPI joins":            {[]string{"/bin/sh", "-c", `echo cmd=slurmv-pmix joined=1 >&$PMI_FD; exec "$0"`, alone}, 2, guest.Exit{}, ""},
+		"Open MPI joins":            {[]string{"/bin/sh", "-c", `` + joins + leaves + `exec "$0"`, alone}, 2, guest.Exit{}, ""},
+		"Open MPI joins, twice":     {[]string{"/bin/sh", "-c", joins + leaves + joins + `exec "$0"`, alone}, 2, guest.Exit{Code: 1}, "the program has ended without MPI_Finalize"},
+		"it joins and stays":        {[]string{"/bin/sh", "-c", joins}, 2, guest.Exit{Code: 1}, "the program has ended without MPI_Finalize"},
+		"it joins and stays, alone": {[]string{"/bin/sh", "-c", joins}, 1, guest.Exit{}, ""},
+		"it joins and fails":        {[]string{"/bin/sh", "-c", joins + "exit 5"}, 2, guest.Exit{Code: 5}, ""},
 		"MPICH without Slurm's PMI": {[]string{other}, 8, guest.Exit{Code: 1}, "libmpich.so.12, which has not asked Slurm's PMI for the other ranks: each of the 8 tasks computes alone. This library was not built for PMI-1 or PMI-2"},
 		"MPICH with Slurm's PMI":    {[]string{other, "asks"}, 2, guest.Exit{}, ""},
 		"one task":                  {[]string{alone}, 1, guest.Exit{}, ""},
 		"no MPI":                    {[]string{"/bin/echo", "hello"}, 2, guest.Exit{}, ""},
-		"its own code is kept":      {[]string{alone, "", "", "7"}, 2, guest.Exit{Code: 7}, ""},
+		"Open MPI fails, alone":     {[]string{alone, "", "", "7"}, 2, guest.Exit{Code: 7}, "wrong start: the program uses libmpi.so.40, which does not ask Slurm's PMI. Open MPI starts with: slurm-v-run --mpi=pmix"},
+		"Open MPI fails, one task":  {[]string{alone, "", "", "7"}, 1, guest.Exit{Code: 7}, "Open MPI starts with: slurm-v-run --mpi=pmix"},
+		"its own code is kept":      {[]string{other, "", "", "7"}, 2, guest.Exit{Code: 7}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -105,7 +105,7 @@ func (e experiment) lay() (b bed, err error) {
 	b.mac, err = b.near.Connect(bridge, b.far, netip.PrefixFrom(farAddr, 24))
 	b.vfs = software.Open(config.VF{Software: map[string]config.SoftwarePF{
 		pf: {Bridge: bridge, Rate: e.link, VFs: len(senders), NUMA: -1},
-	}})
+	}}, false)
 	return b, err
 }
 

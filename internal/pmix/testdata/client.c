@@ -67,6 +67,8 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	if (argc > 1 && !strcmp(argv[1], "abort") && me.rank == 1)
 		PMIx_Abort(7, "", NULL, 0);
+	if (argc > 1 && !strcmp(argv[1], "exit"))
+		return 0;
 	put();
 	fence(true);
 	for (unsigned rank = 0; rank < ranks; rank++)

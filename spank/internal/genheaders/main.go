@@ -41,7 +41,8 @@ func mark() string {
 // maxName is SPANK_OPTION_MAXLEN of slurm/spank.h.
 const maxName = 75
 
-// writeOptions writes a header that defines options[] and OPTION_COUNT. The file that
+// writeOptions writes a header that defines options[], OPTION_COUNT, and FABRIC_OPTION, the
+// name of the option that does not need VMs. The file that
 // includes the header must declare keep_option before; Slurm calls it with the position of
 // an option in the table.
 func writeOptions(w io.Writer, options []jobspec.Option) error {
@@ -56,7 +57,8 @@ func writeOptions(w io.Writer, options []jobspec.Option) error {
 		fmt.Fprintf(w, "\t{%s, %s, %s, 1, %d, keep_option},\n",
 			strconv.Quote(option.Name), strconv.Quote(option.Arg), strconv.Quote(option.Usage), i)
 	}
-	fmt.Fprint(w, "};\n\nenum { OPTION_COUNT = sizeof(options) / sizeof(*options) };\n")
+	fmt.Fprintf(w, "};\n\n#define FABRIC_OPTION %s\n\n", strconv.Quote(jobspec.FabricOption))
+	fmt.Fprint(w, "enum { OPTION_COUNT = sizeof(options) / sizeof(*options) };\n")
 	return nil
 }
 

@@ -73,7 +73,7 @@ func writeJSON(path string, value any) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(file, "%-400s", text)
+	_, err = fmt.Fprintf(file, "%-600s", text)
 	return firstError(err, file.Close())
 }
 

@@ -29,6 +29,9 @@ type kernel struct{ *Node }
 // Write is what the kernel does when something is written to sysfs.
 func (n kernel) Write(path, value string) error {
 	file := filepath.Base(path)
+	if in := filepath.Base(filepath.Dir(path)); in == "pkey_idx" || in == "admin_guids" {
+		file = in
+	}
 	if err := n.effect("write " + file); err != nil {
 		return &fs.PathError{Op: "write", Path: path, Err: err}
 	}
@@ -36,6 +39,8 @@ func (n kernel) Write(path, value string) error {
 		return err
 	}
 	switch file {
+	case "pkey_idx", "admin_guids":
+		return n.writeTable(file, path, value)
 	case "driver_override":
 		return n.overrideTo(path, value)
 	case "reset":

@@ -32,9 +32,9 @@ func (c Card) model() string {
 
 var models = map[string]model{
 	"mlx5_core":            ethernet(yes, model{}),
-	"mlx5_core infiniband": {set: map[sriov.Attribute]rule{sriov.LinkState: yes}},
+	"mlx5_core infiniband": {set: map[sriov.Attribute]rule{sriov.LinkState: yes, sriov.NodeGUID: guid, sriov.PortGUID: guid}},
 	"mlx4_core":            ethernet(noMinimum(unix.EPROTONOSUPPORT, yes), model{}, sriov.Trust),
-	"mlx4_core infiniband": {},
+	"mlx4_core infiniband": {}, // by the files of tables.go
 	"ice":                  ethernet(iceRate, model{afterFLR: unix.EBUSY}),
 	"bnxt_en":              ethernet(upToSpeed, model{}),
 	"i40e":                 ethernet(noMinimum(unix.EINVAL, upToSpeed), model{afterFLR: unix.EAGAIN}),
@@ -61,6 +61,17 @@ func yes(*Node, Card, int, *device.Settings) error { return nil }
 func mac(_ *Node, c Card, _ int, s *device.Settings) error {
 	if s.MAC == zeroMAC && c.NoZeroMAC {
 		return unix.EINVAL
+	}
+	return nil
+}
+
+// guid is what ib-sriov-cni says of mlx5: it sets all GUIDs but zero.
+func guid(_ *Node, c Card, _ int, s *device.Settings) error {
+	if s.NodeGUID == zeroGUID || s.PortGUID == zeroGUID {
+		return unix.EINVAL
+	}
+	if c.DropsGUIDs {
+		s.NodeGUID, s.PortGUID = zeroGUID, zeroGUID
 	}
 	return nil
 }
@@ -165,6 +176,10 @@ func (v *vf) take(a sriov.Attribute, s device.Settings) {
 		v.Settings.Trust = s.Trust
 	case sriov.Rates:
 		v.Settings.MinRate, v.Settings.MaxRate = s.MinRate, s.MaxRate
+	case sriov.NodeGUID:
+		v.Settings.NodeGUID = s.NodeGUID
+	case sriov.PortGUID:
+		v.Settings.PortGUID = s.PortGUID
 	default:
 		v.Settings.Link = s.Link
 	}
@@ -185,6 +200,9 @@ func (n rtnetlink) Settings(pf string, index int) (device.Settings, error) {
 	v, err := n.load(c.VF(index))
 	if err != nil {
 		return device.Settings{}, unix.EAGAIN // the kernel leaves it out
+	}
+	if c.HidesGUIDs {
+		v.Settings.NodeGUID, v.Settings.PortGUID = "", ""
 	}
 	return v.Settings, nil
 }

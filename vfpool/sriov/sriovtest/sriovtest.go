@@ -40,6 +40,10 @@ type Card struct {
 	Unreadable bool // the kernel cannot list its VFs
 	DCB        bool // data centre bridging is on, with which ice takes no minimum
 	NoZeroMAC  bool // an old driver, which refuses the zero MAC
+	HidesGUIDs bool // a kernel before 5.5, which does not report GUIDs
+	DropsGUIDs bool // a driver that takes them and does nothing
+
+	PKeys []uint16 // of the port, for mlx4; nil is those of usualPKeys
 
 	PCI string // given by New, in the order of the cards
 }
@@ -123,7 +127,7 @@ func (n *Node) describe(pci string) string {
 	override, _ := os.ReadFile(n.device(pci, "driver_override"))
 	driver, _ := os.Readlink(n.device(pci, "driver"))
 	group, _ := os.ReadFile(n.groupFile(pci))
-	return fmt.Sprintf("%+v dirty=%v driver=%q override=%q group=%s", v.Settings, v.Dirty, filepath.Base(driver), override, bytes.TrimSpace(group))
+	return fmt.Sprintf("%+v dirty=%v driver=%q override=%q group=%s%s", v.Settings, v.Dirty, filepath.Base(driver), override, bytes.TrimSpace(group), n.describeTables(pci))
 }
 
 // VF is the PCI address of a card's VF.

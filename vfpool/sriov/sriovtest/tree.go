@@ -12,6 +12,9 @@ import (
 // zeroMAC is the address of a VF that was not given one.
 const zeroMAC = "00:00:00:00:00:00"
 
+// zeroGUID is what the kernel reports of a VF that was not given one.
+const zeroGUID = "00:00:00:00:00:00:00:00"
+
 func (n *Node) build() error {
 	err := firstError(
 		n.write("", "sys/bus/pci/drivers_probe"),
@@ -50,7 +53,8 @@ func (n *Node) buildPF(c Card) error {
 		n.write(kind+"\n", net, "type"),
 		n.write("0\n", net, "dev_port"),
 		n.buildLink(c, net),
-		n.buildPort(c, dir+"/infiniband/mlx_0/ports/1"))
+		n.buildPort(c, dir+"/infiniband/mlx_0/ports/1"),
+		n.buildTables(c))
 }
 
 // buildLink writes the link's files as the kernel does: a link that is down has no speed.
@@ -107,5 +111,9 @@ func (n *Node) buildVF(c Card, index, group int) error {
 
 // fresh returns the settings of a new VF.
 func fresh(c Card) device.Settings {
-	return device.Settings{MAC: zeroMAC, SpoofCheck: models[c.model()].set["spoofchk"] != nil, Link: device.LinkAuto}
+	s := device.Settings{MAC: zeroMAC, SpoofCheck: models[c.model()].set["spoofchk"] != nil, Link: device.LinkAuto}
+	if models[c.model()].set["port_guid"] != nil {
+		s.NodeGUID, s.PortGUID = zeroGUID, zeroGUID
+	}
+	return s
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
@@ -48,8 +49,9 @@ func On(t testing.TB, hw plan.Hardware, vms int) plan.Plan {
 func WithVFs(t testing.TB) plan.Plan {
 	t.Helper()
 	cfg := config.Default()
-	cfg.VF.VLANs, cfg.VF.Subnet = "2000-2999", "172.29.0.0/16"
+	cfg.VF.Subnet = "172.29.0.0/16"
 	job := Job()
+	job.Reservation = fabric.Reservation{Job: job.ID, Grants: []fabric.Grant{{Pool: "vlan", Kind: fabric.VLAN, Tags: []fabric.Tag{2042}}}}
 	job.Spec.SRIOV.VFs = []jobspec.VF{{MinMbps: 100}, {}}
 	return New(t, cfg, job, plan.Hardware{Accel: config.AccelTCG, NUMA: 1})
 }

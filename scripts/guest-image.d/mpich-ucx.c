@@ -1,7 +1,8 @@
 /*
- * Keeps MPI_Finalize of MPICH 4.0 over UCX from waiting for ever.
+ * Two things that MPICH 4.0 over UCX needs in these guests. The library is loaded before
+ * libmpich.
  *
- * There each rank first closes its connections, which takes an answer from the
+ * It keeps MPI_Finalize from waiting for ever. There each rank first closes its connections, which takes an answer from the
  * other side, and then waits in a PMI barrier, where it answers nobody any more.
  * A rank that closes late by more than the network's delay waits for ranks that
  * have stopped to listen; in VMs that is the rule. MPICH 4.1.2 has it mended
@@ -11,12 +12,18 @@
  *
  * UCX is not called by two threads at once: from then on every call that MPICH
  * still makes takes a lock.
+ *
+ * It lets a rank that waits sleep, if the guest is emulated. MPICH asks UCX for
+ * news without a pause. Many emulated VMs share the host's few processors, so the
+ * ranks that wait would take them from those that compute, for which they wait.
  */
 #define _GNU_SOURCE
+#include <cpuid.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <string.h>
 #include <time.h>
 
 static pthread_mutex_t ucx = PTHREAD_MUTEX_INITIALIZER;
@@ -47,9 +54,43 @@ static void *next(void **symbol, const char *name)
 	result; \
 })
 
+static const struct timespec nap = { .tv_nsec = 1000000 };
+
+/* The leaf in which a hypervisor names itself, as KVM's documentation of CPUID has it. */
+static bool emulated(void)
+{
+	unsigned int leaf, name[3];
+
+	__cpuid(0x40000000, leaf, name[0], name[1], name[2]);
+	return !memcmp(name, "TCGTCGTCGTCG", sizeof(name));
+}
+
+/*
+ * Sleeps from the thousandth look without news on: some milliseconds after the last
+ * message, so that an exchange of messages never sleeps.
+ */
+static void rest(unsigned int news)
+{
+	static _Thread_local unsigned int looks;
+	static _Thread_local bool known, pause;
+
+	looks = news ? 0 : looks + 1;
+	if (looks < 1000)
+		return;
+	if (!known) {
+		pause = emulated();
+		known = true;
+	}
+	if (pause)
+		nanosleep(&nap, NULL);
+}
+
 unsigned ucp_worker_progress(void *w)
 {
-	return LOCKED(CALL(ucp_worker_progress, w));
+	unsigned int news = LOCKED(CALL(ucp_worker_progress, w));
+
+	rest(news);
+	return news;
 }
 
 int ucp_request_is_completed(void *request)
@@ -72,7 +113,6 @@ int ucp_worker_create(void *context, const void *params, void **created)
 
 static void *answer(void *unused)
 {
-	const struct timespec nap = { .tv_nsec = 1000000 };
 	while (atomic_load(&answering)) {
 		ucp_worker_progress(worker);
 		nanosleep(&nap, NULL);

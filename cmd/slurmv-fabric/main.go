@@ -1,0 +1,100 @@
+// Command slurmv-fabric is what PrologSlurmctld and EpilogSlurmctld run for jobs with tags on
+// the fabric: `slurmv-fabric reserve` and `slurmv-fabric release`.
+//
+// It does what slurmv fabric reserve and release do. It is a program of its own because
+// slurmctld waits for it: it starts in half the time of slurmv, which has much more in it.
+// Where the site has a manager that is asked by HTTP, it becomes slurmv.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric/controller"
+	"github.com/slurm-v/slurm-v/internal/program"
+)
+
+func main() {
+	sweeps := len(os.Args) > 1 && os.Args[1] == "sweep"
+	if os.Getenv(controller.WishVariable) == "" && !sweeps {
+		return
+	}
+	if err := run(os.Args[1:]); err != nil {
+		warn(err.Error())
+		os.Exit(1)
+	}
+}
+
+func warn(sentence string) { fmt.Fprintln(os.Stderr, "slurmv-fabric:", sentence) }
+
+func run(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if len(args) == 0 {
+		return errors.New("usage: slurmv-fabric reserve|release|sweep [--config FILE]")
+	}
+	flags := flag.NewFlagSet("slurmv-fabric", flag.ContinueOnError)
+	path := flags.String("config", config.Path, "read the configuration from `file`")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	cfg, err := config.Load(*path)
+	if err != nil {
+		return err
+	}
+	if controller.AsksByHTTP(cfg.Fabric) {
+		return becomeSlurmv(args[0], *path)
+	}
+	return serve(ctx, controller.Script{Config: cfg, Warn: warn}, args[0], *path)
+}
+
+// memory bounds what the program uses before it collects garbage, in bytes. It lives for
+// milliseconds, a tenth of which a collection would take.
+const memory = 256 << 20
+
+func serve(ctx context.Context, script controller.Script, what, path string) error {
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(memory)
+	switch what {
+	case "reserve":
+		return script.Prolog(ctx)
+	case "release":
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		return script.Epilog(ctx, []string{self, "sweep", "--config", path})
+	case "sweep":
+		c, err := controller.Open(ctx, script.Config, warn)
+		if err != nil {
+			return err
+		}
+		return c.SweepUntilQuiet(ctx)
+	}
+	return fmt.Errorf("%q is none of reserve, release and sweep", what)
+}
+
+// becomeSlurmv replaces this program by slurmv, which is in the bin directory beside libexec.
+func becomeSlurmv(what, path string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	slurmv, err := program.Find(filepath.Join(filepath.Dir(self), "../../bin"), "slurmv")
+	if err != nil {
+		return err
+	}
+	line := []string{slurmv, "fabric", what, "--config", path}
+	if what == "sweep" {
+		line = append(line, "--until-quiet")
+	}
+	return fmt.Errorf("run %s: %w", slurmv, syscall.Exec(slurmv, line, os.Environ()))
+}

@@ -1,0 +1,309 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/fabric/ledger"
+	"github.com/slurm-v/slurm-v/fabric/letter"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
+)
+
+// A bench is a controller with a cluster that does not exist.
+type bench struct {
+	*Controller
+	t        *testing.T
+	slurm    string // the directory of Slurm's commands
+	now      time.Time
+	warnings []string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, slurm: cluster(t), now: time.Unix(1_800_000_000, 0)}
+	dir := t.TempDir()
+	f := site()
+	f.Key = filepath.Join(dir, "key")
+	if err := os.WriteFile(f.Key, []byte(letter.NewKey()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.Controller = &Controller{
+		Site: f, Slurm: slurm.Client{Bin: b.slurm, Env: []string{"GORACE=atexit_sleep_ms=0"}}, Cluster: "c", Instance: "boot 1 1", Dir: dir,
+		Warn: func(s string) { b.warnings = append(b.warnings, s) },
+		Now:  func() time.Time { return b.now },
+	}
+	return b
+}
+
+func (b *bench) change(do func(*world)) world { return change(b.t, b.slurm, do) }
+
+// start makes a job that has nodes, and reserves for it.
+func (b *bench) start(run slurm.RunID, wish string) (fabric.Reservation, error) {
+	b.t.Helper()
+	b.change(func(w *world) {
+		j := w.Jobs[run.Job]
+		j.Restart, j.State, j.Nodes = run.Restart, "CONFIGURING", "n[1-2]"
+		w.Jobs[run.Job] = j
+	})
+	return b.reserve(run, wish)
+}
+
+func (b *bench) reserve(run slurm.RunID, wish string) (fabric.Reservation, error) {
+	b.t.Helper()
+	w, err := fabric.ParseWish(wish)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return b.Reserve(context.Background(), hook(run), w)
+}
+
+func hook(run slurm.RunID) slurm.Hook {
+	return slurm.Hook{Cluster: "c", Record: run, Job: run, Name: fmt.Sprint(run.Job), UID: 1000, Partition: "main", Nodes: []string{"n1", "n2"}}
+}
+
+// mustStart is start for a job that gets its tags.
+func (b *bench) mustStart(run slurm.RunID, wish string) fabric.Reservation {
+	b.t.Helper()
+	r, err := b.start(run, wish)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}
+
+func (b *bench) end(run slurm.RunID) {
+	b.t.Helper()
+	b.change(func(w *world) { delete(w.Jobs, run.Job) })
+	if err := b.Release(context.Background(), hook(run)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// state returns the node's statement that it has released these runs.
+func (b *bench) state(node string, runs ...journal.ID) {
+	b.t.Helper()
+	key, err := b.key()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	text, err := letter.Seal(key, letter.NodeSubject("c", node), letter.Statement{Node: node, Released: runs})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.change(func(w *world) {
+		n := w.Nodes[node]
+		words := map[string]string{"n1": "rack 3"}[node] // n2 has nothing but the letter
+		n.Comment = letter.PutBlock(words, text)
+		w.Nodes[node] = n
+	})
+}
+
+func (b *bench) sweep() {
+	b.t.Helper()
+	if _, err := b.Sweep(context.Background()); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) entries() []ledger.Entry {
+	b.t.Helper()
+	entries, err := b.Entries(context.Background(), 0)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return entries
+}
+
+// comment opens the letter in a job's record.
+func (b *bench) comment(run slurm.RunID) (r fabric.Reservation, text string, err error) {
+	b.t.Helper()
+	text = b.change(func(*world) {}).Jobs[run.Job].AdminComment
+	key, err := b.key()
+	if err == nil {
+		err = letter.Find(key, letter.ReservationSubject("c", idOf(run)), text, &r)
+	}
+	return r, text, err
+}
+
+func run(job, restart uint32) slurm.RunID { return slurm.RunID{Job: job, Restart: restart} }
+
+func vnis(r fabric.Reservation) []fabric.Tag { return r.Tags(fabric.VNI) }
+
+func TestReserveTellsTheJobsRecord(t *testing.T) {
+	b := newBench(t)
+	b.change(func(w *world) { w.Jobs[7] = job{AdminComment: "of the site | x"} })
+	r := b.mustStart(run(7, 0), "vni:2")
+	if !slices.Equal(vnis(r), []fabric.Tag{1024, 1025}) {
+		t.Errorf("%+v", r)
+	}
+	told, text, err := b.comment(run(7, 0))
+	if err != nil || !slices.Equal(vnis(told), vnis(r)) || told.UID != 1000 {
+		t.Errorf("the record says %+v, %v", told, err)
+	}
+	if !strings.HasPrefix(text, "of the site | x ") || strings.Contains(text, "1024") {
+		t.Errorf("comment %q", text)
+	}
+	if again, err := b.reserve(run(7, 0), "vni:2"); err != nil || !slices.Equal(vnis(again), vnis(r)) {
+		t.Errorf("a repeated call gives %v, %v", vnis(again), err)
+	}
+	if len(b.warnings) > 0 {
+		t.Errorf("warnings %q", b.warnings)
+	}
+}
+
+func TestARequeuedJobGetsOtherTags(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	b.change(func(w *world) {
+		w.Jobs[7] = job{Restart: 1, State: "COMPLETING", Nodes: "n[1-2]", AdminComment: w.Jobs[7].AdminComment}
+	})
+	if err := b.Release(context.Background(), hook(run(7, 1))); err != nil { // as Slurm counts
+		t.Fatal(err)
+	}
+	r := b.mustStart(run(7, 1), "vni:1")
+	if !slices.Equal(vnis(r), []fabric.Tag{1025}) {
+		t.Errorf("the second run has %v", vnis(r))
+	}
+	e := b.entries()
+	if len(e) != 2 || e[0].Ended.IsZero() || !e[1].Ended.IsZero() {
+		t.Errorf("%+v", e)
+	}
+	if _, text, err := b.comment(run(7, 1)); err != nil || strings.Count(text, letter.Prefix) != 1 {
+		t.Errorf("%q, %v: want one letter", text, err)
+	}
+}
+
+func TestTheRunBeforeEndsWithoutItsEpilog(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	b.mustStart(run(7, 1), "vni:1")
+	if e := b.entries(); len(e) != 2 || e[0].Ended.IsZero() || !e[1].Ended.IsZero() {
+		t.Errorf("%+v", e)
+	}
+}
+
+// An EpilogSlurmctld that has outlived its slurmctld comes when the next run has begun.
+func TestALateEpilogDoesNotEndTheNextRun(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	b.mustStart(run(7, 1), "vni:1")
+	if err := b.Release(context.Background(), hook(run(7, 1))); err != nil {
+		t.Fatal(err)
+	}
+	if e := b.entries(); !e[1].Ended.IsZero() {
+		t.Error("a running job has ended")
+	}
+	b.end(run(7, 1))
+	if e := b.entries(); e[1].Ended.IsZero() {
+		t.Error("a job that is over has not ended")
+	}
+}
+
+func TestTagsComeBackWhenAllNodesHaveConfirmed(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:4")
+	b.end(run(7, 0))
+	b.state("n1", id(7, 0))
+	b.sweep()
+	if e := b.entries(); len(e) != 1 || !slices.Equal(e[0].Nodes, []string{"n2"}) {
+		t.Fatalf("%+v", e)
+	}
+	b.state("n2", id(7, 1), id(6, 0)) // other runs
+	b.sweep()
+	if e := b.entries(); len(e) != 1 || !slices.Equal(e[0].Nodes, []string{"n2"}) {
+		t.Fatalf("%+v", e)
+	}
+	b.state("n2", id(7, 0))
+	b.sweep()
+	if e := b.entries(); len(e) != 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestAForgedStatementConfirmsNothing(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	b.end(run(7, 0))
+	b.state("n1", id(7, 0))
+	b.change(func(w *world) { w.Nodes["n2"] = node{Comment: w.Nodes["n1"].Comment} }) // n1's words
+	b.sweep()
+	if e := b.entries(); len(e) != 1 || !slices.Equal(e[0].Nodes, []string{"n2"}) {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestARebootConfirms(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	b.end(run(7, 0))
+	b.change(func(w *world) {
+		w.Nodes["n1"] = node{Boot: b.now.Add(time.Hour).Unix()}
+		w.Nodes["n2"] = node{Boot: b.now.Add(-time.Hour).Unix()}
+	})
+	b.now = b.now.Add(2 * time.Hour)
+	b.sweep()
+	if e := b.entries(); len(e) != 1 || !slices.Equal(e[0].Nodes, []string{"n2"}) {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestSweepEndsJobsThatSlurmDoesNotHave(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	b.mustStart(run(8, 0), "vni:1")
+	b.change(func(w *world) { delete(w.Jobs, 7) })
+	b.change(func(w *world) { w.Down = true })
+	if _, err := b.Sweep(context.Background()); err == nil {
+		t.Error("no error, and slurmctld does not answer")
+	}
+	b.change(func(w *world) { w.Down = false })
+	if e := b.entries(); !e[0].Ended.IsZero() || !e[1].Ended.IsZero() {
+		t.Fatalf("jobs have ended because slurmctld does not answer: %+v", e)
+	}
+	b.sweep()
+	if e := b.entries(); e[0].Ended.IsZero() || !e[1].Ended.IsZero() {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestAnEmptyPool(t *testing.T) {
+	for name, mode := range map[string]config.Exhausted{"fails": config.ExhaustedFail, "goes on without": config.ExhaustedEmpty} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.Site.Exhausted = mode
+			b.mustStart(run(6, 0), "vni:4")
+			r, err := b.start(run(7, 0), "vni:3")
+			_, text, letterErr := b.comment(run(7, 0))
+			if mode == config.ExhaustedEmpty {
+				if err != nil || letterErr != nil || len(vnis(r)) != 0 || !slices.ContainsFunc(r.Grants, func(g fabric.Grant) bool { return strings.Contains(g.Why, "2") }) {
+					t.Errorf("%+v, %v, %v", r, err, letterErr)
+				}
+				return
+			}
+			if !errors.Is(err, ledger.ErrExhausted) || !strings.Contains(text, failureBegin+"reserve tags for job 7.0: ") {
+				t.Errorf("%v; the record says %q", err, text)
+			}
+			if w := b.change(func(*world) {}); len(w.Notified) != 1 || !strings.HasPrefix(w.Notified[0], "7 slurm-v: reserve tags for job 7.0: ") {
+				t.Errorf("the owner reads %q", w.Notified)
+			}
+			b.change(func(w *world) { delete(w.Jobs, 6) })
+			b.Site.Cooling = 0
+			b.state("n1", id(6, 0))
+			b.state("n2", id(6, 0))
+			b.mustStart(run(7, 1), "vni:3") // by its own sweep
+			if _, text, err := b.comment(run(7, 1)); err != nil || strings.Contains(text, failureBegin) {
+				t.Errorf("%q, %v", text, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,259 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/fabric/ledger"
+	"github.com/slurm-v/slurm-v/fabric/letter"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
+)
+
+// patience is how much longer than the cooling time a job waits for its tags.
+const patience = 5 * time.Second
+
+// A NoPoolError says that a job wants tags of which its partition has none.
+type NoPoolError struct {
+	Kind      fabric.Kind
+	Want      int
+	Partition string
+}
+
+func (e *NoPoolError) Error() string {
+	return fmt.Sprintf("%d %ss wanted, and jobs of partition %s have none; submit without --vm-fabric=vni, or add a pool to [fabric] of slurmv.toml", e.Want, e.Kind.Word(), e.Partition)
+}
+
+// requestOf returns what the ledger is asked for. missing are empty grants for the kinds of
+// which the partition has no pool. A job that has named a number of VNIs, and cannot have
+// any, gets a [*NoPoolError], unless the site lets jobs go on without.
+func requestOf(site config.Fabric, h slurm.Hook, w fabric.Wish) (q ledger.Request, missing []fabric.Grant, err error) {
+	classes, err := classesOf(site, w)
+	if err != nil {
+		return q, nil, err
+	}
+	vms, vfs, err := portsOf(len(h.Nodes), w)
+	if err != nil {
+		return q, nil, err
+	}
+	q = ledger.Request{Nodes: h.Nodes, Reservation: fabric.Reservation{
+		Cluster: h.Cluster, Job: idOf(h.Job), UID: h.UID, Classes: classes, VMs: vms, VFs: vfs,
+	}}
+	pools := fabric.PoolsOf(site, h.Partition)
+	for _, p := range pools {
+		count, why := w.Count(p)
+		q.Wants = append(q.Wants, ledger.Want{Pool: p, Count: count, Why: why})
+	}
+	for _, kind := range w.Kinds() {
+		if slices.ContainsFunc(pools, func(p fabric.Pool) bool { return p.Kind == kind }) {
+			continue
+		}
+		none := &NoPoolError{Kind: kind, Want: w.Tags[kind], Partition: h.Partition}
+		if kind == fabric.VNI && none.Want > 0 && site.Exhausted == config.ExhaustedFail {
+			return q, nil, none
+		}
+		missing = append(missing, fabric.Grant{Kind: kind, Why: "jobs of partition " + h.Partition + " have none"})
+	}
+	return q, missing, nil
+}
+
+// classesOf returns the traffic classes of a job: those that it wants and the site allows.
+// Users can forge the wish.
+func classesOf(site config.Fabric, w fabric.Wish) ([]fabric.Class, error) {
+	allowed := fabric.ClassesOf(site)
+	if len(w.Classes) == 0 {
+		return allowed, nil
+	}
+	for _, class := range w.Classes {
+		if !slices.Contains(allowed, class) {
+			return nil, fmt.Errorf("jobs may not use the traffic class %s: change --vm-fabric, or classes in [fabric.vni] of slurmv.toml", class)
+		}
+	}
+	return w.Classes, nil
+}
+
+func idOf(run slurm.RunID) journal.ID { return journal.ID{Job: run.Job, Restart: run.Restart} }
+
+// The largest numbers of VMs of a job, and of VFs of a VM, for which there are GUIDs.
+const (
+	maxVMs = 1 << 14
+	maxVFs = 1 << 6
+)
+
+// portsOf returns how many VMs on so many nodes have VFs, and how many each.
+func portsOf(nodes int, w fabric.Wish) (vms, vfs int, err error) {
+	vms, vfs = nodes*w.VMs, w.VFs
+	if vfs == 0 {
+		return 0, 0, nil
+	}
+	if vms > maxVMs || vfs > maxVFs {
+		return 0, 0, fmt.Errorf("%d VMs with %d VFs each: there are GUIDs for %d with %d", vms, vfs, maxVMs, maxVFs)
+	}
+	return vms, vfs, nil
+}
+
+// wantsCollectives reports whether the job gets multicast addresses.
+func wantsCollectives(site config.Collectives, r fabric.Reservation, nodes int) bool {
+	return site.URL != "" && len(r.Tags(fabric.VNI)) > 0 && nodes >= site.MinNodes
+}
+
+// nextTry returns when it is worth to ask again for tags, after a sweep has changed nothing.
+// states are the pools'. It is not, if even all tags that jobs are giving back do not
+// suffice, or if they will not be there before the deadline.
+func nextTry(err error, states []ledger.PoolState, now, deadline time.Time) (at time.Time, worth bool) {
+	var exhausted *ledger.ExhaustedError
+	if !errors.As(err, &exhausted) {
+		return at, false
+	}
+	if at = exhausted.Next; !at.IsZero() && at.Before(deadline) {
+		return at, true
+	}
+	at = now.Add(time.Second)
+	return at, at.Before(deadline) && exhausted.Want <= exhausted.Free+returning(exhausted.Pool, states)
+}
+
+// returning counts the tags of a pool that will be free if all nodes confirm.
+func returning(pool string, states []ledger.PoolState) (n int) {
+	for _, s := range states {
+		if s.Pool.Name != pool {
+			continue
+		}
+		for _, t := range s.Taken {
+			if t.State == ledger.Releasing || t.State == ledger.Cooling {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// endedBy returns the runs that have ended if EpilogSlurmctld runs for a record. Before the
+// script of a job that is being requeued starts, Slurm counts the restart: so the older run
+// is meant if it has not ended.
+func endedBy(entries []ledger.Entry, at journal.ID) (ended []journal.ID) {
+	for _, e := range entries {
+		if e.Ended.IsZero() && e.Reservation.Job.Restart < at.Restart {
+			ended = append(ended, e.Reservation.Job)
+		}
+	}
+	if len(ended) == 0 {
+		ended = []journal.ID{at}
+	}
+	return ended
+}
+
+// stale returns the runs that have not ended in the ledger and are none of slurmctld's.
+// entries must be older than active: a run may begin in between.
+func stale(entries []ledger.Entry, active []slurm.RunID) (ended []journal.ID) {
+	lives := map[journal.ID]bool{}
+	for _, run := range active {
+		lives[idOf(run)] = true
+	}
+	for _, e := range entries {
+		if e.Ended.IsZero() && !lives[e.Reservation.Job] {
+			ended = append(ended, e.Reservation.Job)
+		}
+	}
+	return ended
+}
+
+// silent returns the nodes that ended jobs wait for, in order.
+func silent(entries []ledger.Entry) (nodes []string) {
+	for _, e := range entries {
+		if !e.Ended.IsZero() {
+			nodes = append(nodes, e.Nodes...)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// confirmations returns what the statement of a node confirms of what the ledger waits for.
+func confirmations(entries []ledger.Entry, node string, s letter.Statement) (c []ledger.Confirmation) {
+	for _, e := range entries {
+		if slices.Contains(e.Nodes, node) && slices.Contains(s.Released, e.Reservation.Job) {
+			c = append(c, ledger.Confirmation{Job: e.Reservation.Job, Node: node})
+		}
+	}
+	return c
+}
+
+// confirmedBy returns the confirmations of one job by these nodes.
+func confirmedBy(nodes []string, job journal.ID) (c []ledger.Confirmation) {
+	for _, node := range nodes {
+		c = append(c, ledger.Confirmation{Job: job, Node: node})
+	}
+	return c
+}
+
+// abandoned returns the P_Keys of an ended job of which the subnet manager must remove all
+// members. A P_Key that another job has, too, after a conflict, keeps its members.
+func abandoned(of ledger.Entry, entries []ledger.Entry) (pkeys []fabric.Tag) {
+	for _, tag := range of.Reservation.Tags(fabric.PKey) {
+		shared := slices.ContainsFunc(entries, func(e ledger.Entry) bool {
+			return e.Ended.IsZero() && e.Reservation.Job != of.Reservation.Job && slices.Contains(e.Reservation.Tags(fabric.PKey), tag)
+		})
+		if !shared {
+			pkeys = append(pkeys, tag)
+		}
+	}
+	return pkeys
+}
+
+// lacking returns the jobs of slurmctld whose runs the ledger does not have.
+func lacking(entries []ledger.Entry, jobs []slurm.NotedJob) []slurm.NotedJob {
+	has := map[journal.ID]bool{}
+	for _, e := range entries {
+		has[e.Reservation.Job] = true
+	}
+	return slices.DeleteFunc(slices.Clone(jobs), func(job slurm.NotedJob) bool { return has[runOf(job)] })
+}
+
+func runOf(job slurm.NotedJob) journal.ID { return journal.ID{Job: job.Job, Restart: job.Restart} }
+
+func runsOf(jobs []slurm.NotedJob) (runs []slurm.RunID) {
+	for _, job := range jobs {
+		runs = append(runs, slurm.RunID{Job: job.Job, Restart: job.Restart})
+	}
+	return runs
+}
+
+// Redacted returns the reservation without what only the job's own programs may know.
+func Redacted(r fabric.Reservation) fabric.Reservation {
+	if r.Collectives != nil {
+		c := *r.Collectives
+		c.Token = ""
+		r.Collectives = &c
+	}
+	return r
+}
+
+// waiting reports whether an ended job waits for a node or a manager.
+func waiting(entries []ledger.Entry) bool {
+	return slices.ContainsFunc(entries, func(e ledger.Entry) bool {
+		return !e.Ended.IsZero() && (len(e.Nodes) > 0 || e.Manager || e.Reservation.Collectives != nil)
+	})
+}
+
+func jobsOf(entries []ledger.Entry) (jobs []journal.ID) {
+	for _, e := range entries {
+		jobs = append(jobs, e.Reservation.Job)
+	}
+	return jobs
+}
+
+// goingOn returns the reservations of the jobs that had theirs before, token included, and
+// have not ended since.
+func goingOn(before, after []ledger.Entry) (live []fabric.Reservation) {
+	for _, e := range before {
+		still := slices.ContainsFunc(after, func(a ledger.Entry) bool { return a.Reservation.Job == e.Reservation.Job && a.Ended.IsZero() })
+		if still && told(e.Reservation) {
+			live = append(live, e.Reservation)
+		}
+	}
+	return live
+}

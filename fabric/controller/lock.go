@@ -1,0 +1,67 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The files whose locks say that a process sweeps, or goes on sweeping after a job's end.
+const (
+	sweepLock  = "slurm-v-fabric.sweep"
+	lingerLock = "slurm-v-fabric.linger"
+)
+
+// lock waits until no other process sweeps.
+func (c *Controller) lock(ctx context.Context) (unlock func(), err error) {
+	for {
+		unlock, taken, err := c.tryLock(sweepLock)
+		if err != nil || !taken {
+			return unlock, err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for another process that looks after the fabric's ledger: %w", ctx.Err())
+		}
+	}
+}
+
+// tryLock takes a lock unless another process has it. The files belong to SlurmUser, also
+// if root is first.
+func (c *Controller) tryLock(name string) (unlock func(), taken bool, err error) {
+	f, err := os.OpenFile(filepath.Join(c.Dir, name), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, false, fmt.Errorf("lock the fabric's ledger: %w", err)
+	}
+	if err := c.own(f); err != nil {
+		f.Close()
+		return nil, false, fmt.Errorf("lock the fabric's ledger: %w", err)
+	}
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
+	case nil:
+		return func() { f.Close() }, false, nil
+	case unix.EWOULDBLOCK:
+		f.Close()
+		return nil, true, nil
+	default:
+		f.Close()
+		return nil, false, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+}
+
+// own gives root's file to the owner of its directory.
+func (c *Controller) own(f *os.File) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	var stat unix.Stat_t
+	if err := unix.Stat(c.Dir, &stat); err != nil {
+		return fmt.Errorf("stat %s: %w", c.Dir, err)
+	}
+	return f.Chown(int(stat.Uid), int(stat.Gid))
+}

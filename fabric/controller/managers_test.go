@@ -1,0 +1,225 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/fabric/ledger"
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+// A subnet is a subnet manager that may be down.
+type subnet struct {
+	members map[fabric.Tag][]fabric.GUID
+	down    error
+}
+
+func (s *subnet) Join(_ context.Context, pkey fabric.Tag, ports []fabric.GUID) error {
+	if s.down == nil {
+		s.members[pkey] = append(s.members[pkey], ports...)
+	}
+	return s.down
+}
+
+func (s *subnet) Leave(_ context.Context, pkey fabric.Tag, ports []fabric.GUID) error {
+	if s.down == nil {
+		s.members[pkey] = slices.DeleteFunc(s.members[pkey], func(g fabric.GUID) bool { return slices.Contains(ports, g) })
+	}
+	return s.down
+}
+
+func withPKeys(b *bench) *subnet {
+	b.Site.PKey.Pool = config.Tags{{First: 0x1000, Last: 0x1000}}
+	s := &subnet{members: map[fabric.Tag][]fabric.GUID{}}
+	b.Subnet = s
+	return s
+}
+
+func TestPKeysNeedTheSubnetManager(t *testing.T) {
+	b := newBench(t)
+	b.Site.Cooling = 0
+	s := withPKeys(b)
+	b.mustStart(run(7, 0), "pkey:1,vms:2,vfs:1")
+	if len(s.members[0x1000]) != 4 {
+		t.Fatalf("members %v", s.members)
+	}
+	b.end(run(7, 0))
+	b.state("n1", id(7, 0))
+	b.state("n2", id(7, 0))
+	s.down = errors.New("OpenSM does not answer")
+	if _, err := b.Sweep(context.Background()); err == nil || !strings.Contains(err.Error(), "0x9000") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := b.start(run(8, 0), "pkey:1,vms:1,vfs:1"); !errors.Is(err, ledger.ErrExhausted) {
+		t.Errorf("a P_Key with members is given again: %v", err)
+	}
+	s.down = nil
+	b.mustStart(run(8, 1), "pkey:1,vms:1,vfs:1")
+	if len(s.members[0x1000]) != 2 {
+		t.Errorf("members %v", s.members)
+	}
+}
+
+func TestAJobWhoseMembershipIsNotConfirmedDoesNotStart(t *testing.T) {
+	b := newBench(t)
+	s := withPKeys(b)
+	s.down = errors.New("OpenSM does not answer")
+	_, err := b.start(run(7, 0), "pkey:1,vms:2,vfs:1")
+	if err == nil {
+		t.Fatal("it starts")
+	}
+	if _, _, err := b.comment(run(7, 0)); err == nil {
+		t.Error("its nodes have a letter")
+	}
+	e := b.entries()
+	if len(e) != 1 || e[0].Ended.IsZero() || len(e[0].Nodes) > 0 || !e[0].Manager {
+		t.Fatalf("%+v: want only the subnet manager to confirm", e)
+	}
+	s.down = nil
+	b.sweep()
+	if e := b.entries(); len(e) > 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestAJobThatCannotBeToldIsReleasedByItsNodes(t *testing.T) {
+	b := newBench(t)
+	w, _ := fabric.ParseWish("vni:1")
+	if _, err := b.Reserve(context.Background(), hook(run(7, 0)), w); err == nil {
+		t.Fatal("no error, and slurmctld does not have the job")
+	}
+	e := b.entries()
+	if len(e) != 1 || e[0].Ended.IsZero() || len(e[0].Nodes) != 2 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A manager is a fabric manager that may be down.
+type manager struct {
+	sessions map[string]bool
+	down     error
+}
+
+func (*manager) Session(cluster string, job journal.ID) string { return cluster + "-" + job.String() }
+
+func (m *manager) Reserve(_ context.Context, session string) (*fabric.Collectives, error) {
+	if m.down != nil {
+		return nil, m.down
+	}
+	m.sessions[session] = true
+	return &fabric.Collectives{Session: session, Token: "token of " + session, Addrs: 23}, nil
+}
+
+func (m *manager) Release(_ context.Context, session string) error {
+	if m.down == nil {
+		delete(m.sessions, session)
+	}
+	return m.down
+}
+
+func (m *manager) List(context.Context) (all []string, err error) {
+	for session := range m.sessions {
+		all = append(all, session)
+	}
+	return all, m.down
+}
+
+func (m *manager) Stale(cluster string, listed []string, live []journal.ID) (stale []string) {
+	for _, session := range listed {
+		if strings.HasPrefix(session, cluster+"-") && !slices.ContainsFunc(live, func(job journal.ID) bool { return m.Session(cluster, job) == session }) {
+			stale = append(stale, session)
+		}
+	}
+	return stale
+}
+
+func (m *manager) Missing(listed []string, live []fabric.Reservation) (missing []journal.ID) {
+	for _, r := range live {
+		if !slices.Contains(listed, r.Collectives.Session) {
+			missing = append(missing, r.Job)
+		}
+	}
+	return missing
+}
+
+func withCollectives(b *bench) *manager {
+	m := &manager{sessions: map[string]bool{}}
+	b.Fabric = m
+	b.Site.Collectives = config.Collectives{URL: "https://fm", AddrsPerJob: 23, MinNodes: 2, Timeout: 1}
+	return m
+}
+
+func TestCollectives(t *testing.T) {
+	b := newBench(t)
+	m := withCollectives(b)
+	b.mustStart(run(7, 0), "vni:1")
+	told, _, err := b.comment(run(7, 0))
+	if err != nil || told.Collectives == nil || told.Collectives.Token != "token of c-7.0" || !m.sessions["c-7.0"] {
+		t.Fatalf("%+v, %v, %v", told.Collectives, err, m.sessions)
+	}
+	if e := b.entries(); e[0].Reservation.Collectives.Token != "" {
+		t.Error("an entry shows the token")
+	}
+	m.down = errors.New("does not answer")
+	b.mustStart(run(8, 0), "vni:1")
+	if told, _, err := b.comment(run(8, 0)); err != nil || told.Collectives != nil || len(b.warnings) != 1 {
+		t.Errorf("%+v, %v, %q", told.Collectives, err, b.warnings)
+	}
+	b.end(run(7, 0))
+	if _, err := b.Sweep(context.Background()); err == nil {
+		t.Error("no error, and the fabric manager does not answer")
+	}
+	m.down = nil
+	b.sweep()
+	if m.sessions["c-7.0"] {
+		t.Error("the ended job still has its multicast addresses")
+	}
+}
+
+func TestSessionsAreCompared(t *testing.T) {
+	b := newBench(t)
+	m := withCollectives(b)
+	b.mustStart(run(7, 0), "vni:1")
+	m.sessions["c-5.0"], m.sessions["other-5.0"] = true, true
+	b.sweep()
+	if m.sessions["c-5.0"] || !m.sessions["other-5.0"] || !m.sessions["c-7.0"] {
+		t.Errorf("left are %v", m.sessions)
+	}
+	if len(b.warnings) > 0 {
+		t.Errorf("%q", b.warnings)
+	}
+	delete(m.sessions, "c-7.0")
+	b.sweep()
+	if len(b.warnings) != 1 || !strings.Contains(b.warnings[0], "job 7.0") {
+		t.Errorf("%q", b.warnings)
+	}
+}
+
+// A dying manager makes the session, and the answer is lost.
+type dying struct{ *manager }
+
+func (d dying) Reserve(ctx context.Context, session string) (*fabric.Collectives, error) {
+	d.sessions[session] = true
+	return nil, errors.New("the answer is lost")
+}
+
+func TestTheLedgerKnowsOfASessionFirst(t *testing.T) {
+	b := newBench(t)
+	m := withCollectives(b)
+	b.Fabric = dying{m}
+	b.mustStart(run(7, 0), "vni:1")
+	e := b.entries()
+	if len(e) != 1 || e[0].Reservation.Collectives == nil || e[0].Reservation.Collectives.Session != "c-7.0" {
+		t.Fatalf("%+v", e)
+	}
+	b.end(run(7, 0))
+	b.sweep()
+	if len(m.sessions) > 0 {
+		t.Errorf("left is %v", m.sessions)
+	}
+}

@@ -1,0 +1,98 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/fabric/opensm"
+)
+
+func withPool() config.Fabric {
+	f := config.Default().Fabric
+	f.PKey.Pool = config.Tags{{First: 0x1000, Last: 0x1fff}}
+	return f
+}
+
+func TestReadOrder(t *testing.T) {
+	text := func(o Order) string {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	ours, others := fabric.PortGUID(7, 0, 0), fabric.GUID(0x0002c9030001e240)
+	tests := map[string]struct {
+		text string
+		want string // "" for none
+	}{
+		"members of a job":               {text(Order{PKey: 0x1000, Join: []fabric.GUID{ours}}), ""},
+		"a P_Key of the site's own":      {text(Order{PKey: 0x0042, Join: []fabric.GUID{ours}}), "P_Key 0x8042 is in no pool"},
+		"a port of a node that joins":    {text(Order{PKey: 0x1000, Join: []fabric.GUID{others}}), "is not of a job's VF"},
+		"a port of a node that leaves":   {text(Order{PKey: 0x1000, Leave: []fabric.GUID{others}}), "is not of a job's VF"},
+		"text that is none":              {"Default=0x7fff:ALL=full;", "standard input"},
+		"nothing, and so the zero P_Key": {"{}", "is in no pool"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := ReadOrder(withPool(), strings.NewReader(tt.text))
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestOrderChange(t *testing.T) {
+	a, b, c := fabric.PortGUID(7, 0, 0), fabric.PortGUID(7, 1, 0), fabric.PortGUID(8, 0, 0)
+	p := opensm.Partitions{0x1000: {a}, 0x1001: {c}}
+	for _, step := range []struct {
+		order Order
+		want  opensm.Partitions
+	}{
+		{Order{PKey: 0x1000, Join: []fabric.GUID{a, b}}, opensm.Partitions{0x1000: {a, b}, 0x1001: {c}}},
+		{Order{PKey: 0x1000, Leave: []fabric.GUID{a}}, opensm.Partitions{0x1000: {b}, 0x1001: {c}}},
+		{Order{PKey: 0x1000, Leave: []fabric.GUID{a, b}}, opensm.Partitions{0x1001: {c}}},
+	} {
+		if err := step.order.change(p); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(step.want, p); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", step.order, diff)
+		}
+	}
+}
+
+func TestTheCommandGetsTheOrder(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "tell")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\ncat >"+dir+"/order\n[ \"$1\" != fail ] || { echo the port still has it; exit 1; }\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m := openSM{site: config.PKeyPool{OpenSMCommand: []string{script}}}
+	ports := []fabric.GUID{fabric.PortGUID(7, 0, 0)}
+	if err := m.Join(context.Background(), 0x1000, ports); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.Open(filepath.Join(dir, "order"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer text.Close()
+	got, err := ReadOrder(withPool(), text)
+	if diff := cmp.Diff(Order{PKey: 0x1000, Join: ports}, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	m.site.OpenSMCommand = append(m.site.OpenSMCommand, "fail")
+	if err := m.Leave(context.Background(), 0x1000, ports); err == nil || !strings.Contains(err.Error(), "still has it") {
+		t.Errorf("error %v", err)
+	}
+}

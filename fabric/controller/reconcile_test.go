@@ -1,0 +1,166 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/fabric/ledger"
+	"github.com/slurm-v/slurm-v/slurm"
+)
+
+func TestANewSlurmctldReconciles(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	old, err := os.ReadFile(b.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.mustStart(run(8, 0), "vni:1") // 1025
+	if err := os.WriteFile(b.Path(), old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.change(func(w *world) { delete(w.Jobs, 7) })
+	b.Instance = "boot 2 2"
+	b.mustStart(run(9, 0), "vni:1")
+	told, _, err := b.comment(run(9, 0))
+	if err != nil || !slices.Equal(vnis(told), []fabric.Tag{1026}) {
+		t.Errorf("%v, %v: job 8 runs with 1025", vnis(told), err)
+	}
+	e := b.entries()
+	if len(e) != 3 || e[0].Ended.IsZero() || !e[1].Ended.IsZero() || !slices.Equal(vnis(e[1].Reservation), []fabric.Tag{1025}) {
+		t.Errorf("%+v", e)
+	}
+	if len(b.warnings) > 0 {
+		t.Errorf("%q", b.warnings)
+	}
+}
+
+func TestWithoutSlurmctldNothingIsGiven(t *testing.T) {
+	b := newBench(t)
+	b.change(func(w *world) { w.Down = true })
+	if _, err := b.reserve(run(7, 0), "vni:1"); err == nil {
+		t.Fatal("the ledger is given out unseen")
+	}
+	if e := b.entries(); len(e) > 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestReserveAsksSlurmOnceAfterItsFirstCall(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	b.change(func(w *world) { w.Calls = nil })
+	b.mustStart(run(8, 0), "vni:1")
+	if calls := b.change(func(*world) {}).Calls; len(calls) != 2 {
+		t.Errorf("slurmctld waits for %q", calls)
+	}
+}
+
+func TestAComponentHasTheLeadersTags(t *testing.T) {
+	b := newBench(t)
+	b.change(func(w *world) {
+		w.Jobs[7] = job{State: "CONFIGURING", Nodes: "n1"}
+		w.Jobs[8] = job{State: "CONFIGURING", Nodes: "n2"}
+	})
+	w, _ := fabric.ParseWish("vni:1")
+	component := hook(run(8, 0))
+	component.Job, component.Nodes = run(7, 0), []string{"n2"}
+	leader := hook(run(7, 0))
+	leader.Nodes = []string{"n1"}
+	for _, h := range []slurm.Hook{component, leader} {
+		if _, err := b.Reserve(context.Background(), h, w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, _, err1 := b.comment(run(7, 0))
+	c, _, err2 := b.comment(run(8, 0))
+	if err := errors.Join(err1, err2); err != nil || !slices.Equal(vnis(a), vnis(c)) || c.Job != id(7, 0) {
+		t.Errorf("%+v, %+v, %v", a, c, err)
+	}
+	if err := b.Release(context.Background(), component); err != nil {
+		t.Fatal(err)
+	}
+	e := b.entries()
+	if len(e) != 1 || !e[0].Ended.IsZero() || !slices.Equal(e[0].Nodes, []string{"n1", "n2"}) {
+		t.Fatalf("%+v", e)
+	}
+	if err := b.Release(context.Background(), leader); err != nil {
+		t.Fatal(err)
+	}
+	if e := b.entries(); e[0].Ended.IsZero() {
+		t.Error("the leader has ended, and the job has not")
+	}
+}
+
+func TestForce(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	if err := b.Force(context.Background(), id(7, 0)); !errors.Is(err, ledger.ErrRunning) {
+		t.Errorf("a running job: %v", err)
+	}
+	b.end(run(7, 0))
+	if err := b.Force(context.Background(), id(7, 0)); err != nil || len(b.entries()) > 0 {
+		t.Errorf("%v, %v", err, b.entries())
+	}
+}
+
+func TestSweepUntilQuiet(t *testing.T) {
+	b := newBench(t)
+	b.Now = time.Now
+	b.mustStart(run(7, 0), "vni:1")
+	b.end(run(7, 0))
+	done := make(chan error)
+	go func() { done <- b.SweepUntilQuiet(context.Background()) }()
+	time.Sleep(200 * time.Millisecond)
+	if unlock, err := b.lockLinger(context.Background()); unlock != nil || err != nil {
+		t.Errorf("two processes go on sweeping: %v", err)
+	}
+	b.state("n1", id(7, 0))
+	b.state("n2", id(7, 0))
+	if err := <-done; err != nil || len(b.entries()) > 0 {
+		t.Errorf("%v, %v", err, b.entries())
+	}
+}
+
+func TestInstanceOf(t *testing.T) {
+	root := t.TempDir()
+	write := func(path, text string) {
+		path = filepath.Join(root, "proc", path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stat := func(pid, parent int, name string) {
+		write(fmt.Sprintf("%d/stat", pid), fmt.Sprintf("%d (%s) S %d 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 %d00 0", pid, name, parent, pid))
+	}
+	write("sys/kernel/random/boot_id", "b-1\n")
+	stat(1, 0, "init")
+	stat(5, 1, "slurmctld")
+	stat(6, 5, "slurmscriptd")
+	stat(7, 6, "a) S 1 (script")
+	stat(8, 1, "sh")
+	tests := map[string]struct {
+		parent int
+		want   string
+	}{
+		"below slurmscriptd":            {6, "b-1 6 600"},
+		"with a script in between":      {7, "b-1 6 600"},
+		"below slurmctld":               {5, "b-1 5 500"},
+		"started by an administrator":   {8, ""},
+		"a parent that is already gone": {9, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := instanceOf(root, tt.parent); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,269 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/fabric/ledger"
+	"github.com/slurm-v/slurm-v/fabric/letter"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
+)
+
+// Reserve gives a job its tags before it starts, and writes the sealed reservation into its
+// record. It may be repeated. If it fails, the job must not start: what it had got is being
+// released, and its owner can read why in its record.
+func (c *Controller) Reserve(ctx context.Context, h slurm.Hook, w fabric.Wish) (r fabric.Reservation, err error) {
+	comment := c.readComment(ctx, h)
+	if r, err = c.reserve(ctx, h, w, comment); err != nil {
+		c.explain(ctx, h, comment, err)
+	}
+	return r, err
+}
+
+func (c *Controller) reserve(ctx context.Context, h slurm.Hook, w fabric.Wish, comment func() said) (r fabric.Reservation, err error) {
+	key, err := c.key()
+	if err != nil {
+		return r, failed(h, err)
+	}
+	q, missing, err := requestOf(c.Site, h, w)
+	if err != nil {
+		return r, failed(h, err)
+	}
+	if r, err = c.commit(ctx, q); err != nil {
+		return r, hinted(err) // the ledger's words name the job
+	}
+	r, text, err := c.prepare(ctx, h, r, missing, key)
+	if err != nil {
+		c.giveUp(ctx, r.Job, h.Nodes)
+		return r, failed(h, err)
+	}
+	if err = c.tell(ctx, comment(), text); err != nil {
+		c.giveUp(ctx, r.Job, nil)
+		return r, failed(h, err)
+	}
+	return r, nil
+}
+
+func failed(h slurm.Hook, err error) error {
+	return fmt.Errorf("reserve tags for job %s: %w", h.Name, err)
+}
+
+// hinted says what to do about an empty pool.
+func hinted(err error) error {
+	if errors.Is(err, ledger.ErrExhausted) {
+		return fmt.Errorf("%w; submit again later, or ask the administrator, to whom slurmv fabric pool shows who", err)
+	}
+	return err
+}
+
+// A said is a job with its AdminComment. Reading it goes on while the ledger works.
+type said struct {
+	job slurm.NotedJob
+	err error
+}
+
+// readComment begins to read, and returns the function that waits for the answer.
+func (c *Controller) readComment(ctx context.Context, h slurm.Hook) func() said {
+	answer := make(chan said, 1)
+	go func() {
+		job, err := c.Slurm.AdminComment(ctx, h.Record.Job)
+		answer <- said{job, err}
+	}()
+	var s *said
+	return func() said {
+		if s == nil {
+			got := <-answer
+			s = &got
+		}
+		return *s
+	}
+}
+
+// commit gets the tags from the ledger. If too few are free it sweeps, and waits as long as
+// others are being given back.
+func (c *Controller) commit(ctx context.Context, q ledger.Request) (r fabric.Reservation, err error) {
+	deadline := c.Now().Add(c.cooling() + patience)
+	for {
+		r, err = c.tryReserve(ctx, q, c.options())
+		if !errors.Is(err, ledger.ErrExhausted) {
+			return r, err
+		}
+		again, waitErr := c.awaitTags(ctx, q, err, deadline)
+		if waitErr != nil {
+			c.warn("look for tags that are free again: %v", waitErr)
+		}
+		if !again {
+			break
+		}
+	}
+	if c.Site.Exhausted == config.ExhaustedEmpty {
+		o := c.options()
+		o.EmptyIfExhausted = true
+		return c.tryReserve(ctx, q, o)
+	}
+	return r, err
+}
+
+func (c *Controller) tryReserve(ctx context.Context, q ledger.Request, o ledger.Options) (r fabric.Reservation, err error) {
+	err = c.with(ctx, func(l *ledger.Ledger) error {
+		if err := c.reconcileOnce(ctx, l, true); err != nil {
+			return err
+		}
+		if err := c.endOlder(l, q.Reservation.Job); err != nil {
+			return err
+		}
+		r, err = l.Reserve(q, o, c.Now())
+		return err
+	})
+	return r, err
+}
+
+// endOlder ends the earlier runs of a job that was requeued: their EpilogSlurmctld may have
+// been killed.
+func (c *Controller) endOlder(l *ledger.Ledger, job journal.ID) error {
+	if job.Restart == 0 {
+		return nil
+	}
+	entries, err := l.Entry(job.Job)
+	for _, e := range entries {
+		if err == nil && e.Ended.IsZero() && e.Reservation.Job.Restart < job.Restart {
+			err = l.End(e.Reservation.Job, c.Now())
+		}
+	}
+	return err
+}
+
+// awaitTags sweeps, and then waits until it is worth to ask the ledger again.
+func (c *Controller) awaitTags(ctx context.Context, q ledger.Request, exhausted error, deadline time.Time) (again bool, err error) {
+	freed, err := c.Sweep(ctx)
+	if err != nil {
+		return false, err
+	}
+	var pools []ledger.PoolState
+	for _, want := range q.Wants {
+		state, err := c.Pools(ctx, []fabric.Pool{want.Pool})
+		if err != nil {
+			return false, err
+		}
+		pools = append(pools, state...)
+	}
+	at, worth := nextTry(exhausted, pools, c.Now(), deadline)
+	if !worth {
+		return freed > 0 && c.Now().Before(deadline), nil
+	}
+	err = sleep(ctx, at.Sub(c.Now()))
+	return err == nil, err
+}
+
+// Pools returns the state of pools.
+func (c *Controller) Pools(ctx context.Context, pools []fabric.Pool) (states []ledger.PoolState, err error) {
+	err = c.with(ctx, func(l *ledger.Ledger) error {
+		states, err = l.Pools(pools, c.cooling(), c.Now())
+		return err
+	})
+	return states, err
+}
+
+// prepare tells the managers of the tags, and returns the letter for the job's record.
+func (c *Controller) prepare(ctx context.Context, h slurm.Hook, r fabric.Reservation, missing []fabric.Grant, key letter.Key) (fabric.Reservation, string, error) {
+	if err := c.join(ctx, r); err != nil {
+		return r, "", err
+	}
+	var err error
+	if r.Collectives, err = c.collectives(ctx, r, len(h.Nodes)); err != nil {
+		return r, "", err
+	}
+	r.Grants = append(r.Grants, missing...)
+	text, err := letter.Seal(key, letter.ReservationSubject(c.Cluster, idOf(h.Record)), r)
+	return r, text, err
+}
+
+// tell writes the letter into the job's record. From then on the job's nodes can begin.
+func (c *Controller) tell(ctx context.Context, old said, text string) error {
+	if old.err != nil {
+		return old.err
+	}
+	return c.Slurm.SetAdminComment(ctx, old.job, withLetter(old.job.AdminComment, text))
+}
+
+// join makes the job's VFs members of its P_Keys.
+func (c *Controller) join(ctx context.Context, r fabric.Reservation) error {
+	ports := r.Ports()
+	if c.Subnet == nil || len(ports) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, managerWait)
+	defer cancel()
+	for _, pkey := range r.Tags(fabric.PKey) {
+		if err := c.Subnet.Join(ctx, pkey, ports); err != nil {
+			return fmt.Errorf("make its ports members of P_Key %s: %w", pkey.Text(fabric.PKey), err)
+		}
+	}
+	return nil
+}
+
+// collectives reserves multicast addresses. Without them a job runs, only slower: what the
+// fabric manager does not answer in time is a warning. The ledger knows of the session before
+// the fabric manager does, so that a crash leaves none behind.
+func (c *Controller) collectives(ctx context.Context, r fabric.Reservation, nodes int) (*fabric.Collectives, error) {
+	site := c.Site.Collectives
+	if c.Fabric == nil || told(r) || !wantsCollectives(site, r, nodes) {
+		return r.Collectives, nil
+	}
+	asked := &fabric.Collectives{Session: c.Fabric.Session(r.Cluster, r.Job), URL: site.URL, Addrs: site.AddrsPerJob, MinNodes: site.MinNodes}
+	if err := c.record(ctx, r.Job, asked); err != nil {
+		return nil, err
+	}
+	got, err := c.Fabric.Reserve(ctx, asked.Session)
+	if err != nil {
+		c.warn("job %s starts without hardware collectives: %v", r.Job, err)
+		return nil, nil
+	}
+	return got, c.record(ctx, r.Job, got)
+}
+
+// told reports whether the job has its token already.
+func told(r fabric.Reservation) bool { return r.Collectives != nil && r.Collectives.Token != "" }
+
+func (c *Controller) record(ctx context.Context, job journal.ID, to *fabric.Collectives) error {
+	return c.with(ctx, func(l *ledger.Ledger) error { return l.SetCollectives(job, to) })
+}
+
+// giveUp ends a reservation whose job does not start. untold are the nodes that cannot have
+// heard of it, because its letter was not written: nobody needs to wait for them. The members
+// of a P_Key are still to be removed, which the sweep does.
+func (c *Controller) giveUp(ctx context.Context, job journal.ID, untold []string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerWait)
+	defer cancel()
+	err := c.with(ctx, func(l *ledger.Ledger) error {
+		return errors.Join(l.End(job, c.Now()), l.Confirm(confirmedBy(untold, job), c.Now()))
+	})
+	if err != nil {
+		c.warn("end the reservation of job %s, which does not start: %v", job, err)
+	}
+}
+
+// explainWait bounds how long a failed call takes to say why.
+const explainWait = 15 * time.Second
+
+// explain shows the owner of a job why it does not start: on the terminal of srun or salloc,
+// and in the job's record.
+func (c *Controller) explain(ctx context.Context, h slurm.Hook, comment func() said, why error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainWait)
+	defer cancel()
+	if err := c.Slurm.Notify(ctx, h.Record.Job, "slurm-v: "+why.Error()); err != nil {
+		c.warn("%v", err)
+	}
+	old := comment()
+	if old.err != nil {
+		return
+	}
+	if err := c.Slurm.SetAdminComment(ctx, old.job, withFailure(old.job.AdminComment, why.Error())); err != nil {
+		c.warn("%v", err)
+	}
+}

@@ -1,0 +1,272 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/fabric/ledger"
+	"github.com/slurm-v/slurm-v/fabric/letter"
+	"github.com/slurm-v/slurm-v/slurm"
+)
+
+// Sweep finds out which jobs have ended without a word, which nodes have confirmed or
+// rebooted, and lets the managers forget ended jobs. It returns how many facts are new, and
+// the errors of those parts that did not work; the other parts have been done. Of several
+// processes one sweeps at a time: a P_Key may have got new members since an older look.
+func (c *Controller) Sweep(ctx context.Context) (news int, err error) {
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	entries, err := c.look(ctx)
+	if err != nil || len(entries) == 0 {
+		return 0, err
+	}
+	ended, err := c.endStale(ctx, entries)
+	if ended > 0 {
+		var again error
+		entries, again = c.look(ctx)
+		err = errors.Join(err, again)
+	}
+	confirmed, nodesErr := c.hearNodes(ctx, entries)
+	forgotten, managersErr := c.forget(ctx, entries)
+	return ended + confirmed + forgotten, errors.Join(err, nodesErr, managersErr, c.compareSessions(ctx, entries))
+}
+
+// look returns what is in the ledger, once it agrees with slurmctld.
+func (c *Controller) look(ctx context.Context) (entries []ledger.Entry, err error) {
+	err = c.with(ctx, func(l *ledger.Ledger) error {
+		if err := c.reconcileOnce(ctx, l, false); err != nil {
+			return err
+		}
+		entries, err = l.Entries()
+		return err
+	})
+	return entries, err
+}
+
+// endStale ends the runs that slurmctld does not have. entries are older than its answer.
+func (c *Controller) endStale(ctx context.Context, entries []ledger.Entry) (int, error) {
+	if len(stale(entries, nil)) == 0 {
+		return 0, nil
+	}
+	active, err := c.Slurm.ActiveRuns(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("ask which jobs run: %w", err)
+	}
+	ended := stale(entries, active)
+	if len(ended) == 0 {
+		return 0, nil
+	}
+	return len(ended), c.with(ctx, func(l *ledger.Ledger) error {
+		for _, job := range ended {
+			if err := l.End(job, c.Now()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// hearNodes records what the nodes confirm for which ended jobs wait.
+func (c *Controller) hearNodes(ctx context.Context, entries []ledger.Entry) (int, error) {
+	w, err := c.ask(ctx, entries)
+	if err != nil || w.none() {
+		return 0, err
+	}
+	return len(w.heard), c.with(ctx, func(l *ledger.Ledger) error { return c.believe(l, w) })
+}
+
+// A word is what nodes say: their confirmations, and when they have booted.
+type word struct {
+	heard []ledger.Confirmation
+	boots map[string]time.Time
+}
+
+func (w word) none() bool { return len(w.heard) == 0 && len(w.boots) == 0 }
+
+func (c *Controller) believe(l *ledger.Ledger, w word) error {
+	return errors.Join(l.Confirm(w.heard, c.Now()), l.Rebooted(w.boots, c.Now()))
+}
+
+// ask reads the statements of the nodes for which ended jobs wait.
+func (c *Controller) ask(ctx context.Context, entries []ledger.Entry) (w word, err error) {
+	nodes := silent(entries)
+	if len(nodes) == 0 {
+		return w, nil
+	}
+	key, err := c.key()
+	if err != nil {
+		return w, err
+	}
+	records, err := c.Slurm.NodeRecords(ctx, nodes)
+	if err != nil {
+		return w, fmt.Errorf("ask for the statements of nodes: %w", err)
+	}
+	return c.read(key, records, entries), nil
+}
+
+// read opens the nodes' statements. A node without one has released nothing yet.
+func (c *Controller) read(key letter.Key, records map[string]slurm.NodeRecord, entries []ledger.Entry) word {
+	w := word{boots: map[string]time.Time{}}
+	for _, r := range records {
+		if !r.Boot.IsZero() {
+			w.boots[r.Name] = r.Boot
+		}
+		var s letter.Statement
+		switch err := letter.Find(key, letter.NodeSubject(c.Cluster, r.Name), r.Comment, &s); {
+		case errors.Is(err, letter.ErrNone):
+		case err != nil:
+			c.warn("node %s: %v", r.Name, err)
+		case s.Node == r.Name:
+			w.heard = append(w.heard, confirmations(entries, r.Name, s)...)
+		}
+	}
+	return w
+}
+
+// forget lets the managers remove what they have of ended jobs.
+func (c *Controller) forget(ctx context.Context, entries []ledger.Entry) (news int, err error) {
+	for _, e := range entries {
+		if e.Ended.IsZero() {
+			continue
+		}
+		if e.Manager {
+			one := c.leave(ctx, e, entries)
+			err = errors.Join(err, one)
+			news += successes(one)
+		}
+		if e.Reservation.Collectives != nil {
+			one := c.releaseCollectives(ctx, e)
+			err = errors.Join(err, one)
+			news += successes(one)
+		}
+	}
+	return news, err
+}
+
+func successes(err error) int {
+	if err == nil {
+		return 1
+	}
+	return 0
+}
+
+// leave removes the members of a job's P_Keys, and records that the subnet manager has
+// confirmed it.
+func (c *Controller) leave(ctx context.Context, e ledger.Entry, entries []ledger.Entry) error {
+	ports := e.Reservation.Ports()
+	ctx, cancel := context.WithTimeout(ctx, managerWait)
+	defer cancel()
+	for _, pkey := range abandoned(e, entries) {
+		if c.Subnet == nil || len(ports) == 0 {
+			break
+		}
+		if err := c.Subnet.Leave(ctx, pkey, ports); err != nil {
+			return fmt.Errorf("job %s: remove the members of P_Key %s: %w", e.Reservation.Job, pkey.Text(fabric.PKey), err)
+		}
+	}
+	return c.with(context.WithoutCancel(ctx), func(l *ledger.Ledger) error { return l.ConfirmManager(e.Reservation.Job, c.Now()) })
+}
+
+func (c *Controller) releaseCollectives(ctx context.Context, e ledger.Entry) error {
+	if c.Fabric == nil {
+		return nil // an administrator has taken the fabric manager out of the configuration
+	}
+	if err := c.Fabric.Release(ctx, e.Reservation.Collectives.Session); err != nil {
+		return fmt.Errorf("job %s: release its multicast addresses: %w", e.Reservation.Job, err)
+	}
+	return c.record(ctx, e.Reservation.Job, nil)
+}
+
+// compareSessions releases the sessions of jobs that the ledger does not have any more, after
+// it was an old copy, and reports those of running jobs that have vanished. before are the
+// jobs from before the list; those from after it say what is stale.
+func (c *Controller) compareSessions(ctx context.Context, before []ledger.Entry) error {
+	if c.Fabric == nil {
+		return nil
+	}
+	listed, err := c.Fabric.List(ctx)
+	if err != nil {
+		return err
+	}
+	after, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	for _, job := range c.Fabric.Missing(listed, goingOn(before, after)) {
+		c.warn("the fabric manager has lost the multicast addresses of job %s, which goes on without hardware collectives", job)
+	}
+	for _, session := range c.Fabric.Stale(c.Cluster, listed, jobsOf(after)) {
+		err = errors.Join(err, c.Fabric.Release(ctx, session))
+	}
+	return err
+}
+
+// The pauses between the sweeps after a job's end grow from the first to the last. After
+// lingering, what has not been confirmed waits for the next job's end, or for one that needs
+// the tags.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+	lingering  = 10 * time.Minute
+)
+
+// SweepUntilQuiet sweeps until ended jobs wait for nobody. If another process does so
+// already, it returns.
+func (c *Controller) SweepUntilQuiet(ctx context.Context) error {
+	unlock, err := c.lockLinger(ctx)
+	if err != nil || unlock == nil {
+		return err
+	}
+	defer unlock()
+	begin := c.Now()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+		news, err := c.Sweep(ctx)
+		if err != nil {
+			c.warn("%v", err)
+		}
+		if news > 0 {
+			pause = firstPause / 2
+		}
+		if quiet, err := c.quiet(ctx); quiet || err != nil || c.Now().Sub(begin) > lingering {
+			return err
+		}
+	}
+}
+
+// lockLinger returns nil if another process goes on sweeping. That one may be about to stop
+// without having seen the end of our job: hence the second look.
+func (c *Controller) lockLinger(ctx context.Context) (unlock func(), err error) {
+	unlock, taken, err := c.tryLock(lingerLock)
+	if err != nil || !taken {
+		return unlock, err
+	}
+	if err := sleep(ctx, firstPause); err != nil {
+		return nil, err
+	}
+	unlock, _, err = c.tryLock(lingerLock)
+	return unlock, err
+}
+
+func sleep(ctx context.Context, long time.Duration) error {
+	select {
+	case <-time.After(long):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// quiet reports whether no ended job waits for anybody.
+func (c *Controller) quiet(ctx context.Context) (bool, error) {
+	entries, err := c.Entries(ctx, 0)
+	return err == nil && !waiting(entries), err
+}

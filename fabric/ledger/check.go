@@ -1,0 +1,102 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+)
+
+// check looks for records that contradict each other.
+func (m machine) check() error {
+	if err := m.checkRecords(); err != nil {
+		return err
+	}
+	if err := m.checkTags(); err != nil {
+		return err
+	}
+	return m.checkCooling()
+}
+
+// checkRecords checks that each job is a holder of its tags.
+func (m machine) checkRecords() (err error) {
+	wrong := m.records("", func(r *record) bool {
+		for t := range r.tags() {
+			var h holding
+			if h, _, err = m.holding(t); err == nil && slices.Contains(h.Jobs, r.job()) == r.Released {
+				err = contradiction("job %s has %s; released: %v; its holders: %v", r.job(), tagKey(t), r.Released, h.Jobs)
+			}
+			if err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	return firstOf(wrong, err)
+}
+
+// checkTags checks that each holder of a tag has it, that a tag with several is in
+// quarantine, and that one without any cools.
+func (m machine) checkTags() (err error) {
+	m.scan(tags, "", func(key string, value []byte) bool {
+		var h holding
+		if err = decode(tags, key, value, &h); err == nil {
+			err = m.checkHolding(key, h)
+		}
+		return err == nil
+	})
+	return err
+}
+
+func (m machine) checkHolding(key string, h holding) error {
+	if len(h.Jobs) == 0 && m.get(cooling, timeKey(h.Since)+" "+key) == nil {
+		return contradiction("%s cools since %v, but will not end", key, h.Since)
+	}
+	for _, id := range h.Jobs {
+		r, err := m.record(id)
+		if err != nil {
+			return err
+		}
+		if r == nil || !r.has(key) {
+			return contradiction("job %s holds %s, but has no record of it", id, key)
+		}
+		if len(h.Jobs) > 1 && r.Why == "" {
+			return contradiction("%s has the holders %v, but job %s is not in quarantine", key, h.Jobs, id)
+		}
+	}
+	return nil
+}
+
+func (r *record) has(key string) bool {
+	for t := range r.tags() {
+		if tagKey(t) == key {
+			return true
+		}
+	}
+	return false
+}
+
+// checkCooling checks that the tags that cool have no holder.
+func (m machine) checkCooling() error {
+	all, err := m.colds()
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		h, _, err := m.holding(c.tag)
+		if err != nil {
+			return err
+		}
+		if len(h.Jobs) > 0 || !h.Since.Equal(c.since) {
+			return contradiction("%s cools since %v, but its record says %v, holders %v", tagKey(c.tag), c.since, h.Since, h.Jobs)
+		}
+	}
+	return nil
+}
+
+func contradiction(format string, args ...any) error { return damaged(fmt.Errorf(format, args...)) }
+
+func firstOf(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,74 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/slurm-v/slurm-v/fabric"
+)
+
+// cool makes a tag, which nobody has any more, cool from now on.
+func (m machine) cool(t tag, now time.Time) error {
+	if err := m.write(tags, tagKey(t), holding{Since: now}); err != nil {
+		return err
+	}
+	return m.write(cooling, coolingKey(now, t), true)
+}
+
+// A cold is a tag that cools.
+type cold struct {
+	tag
+	since time.Time
+}
+
+// colds returns the tags that cool, beginning with the earliest.
+func (m machine) colds() (all []cold, err error) {
+	m.scan(cooling, "", func(key string, _ []byte) bool {
+		var c cold
+		c.since, c.tag, err = parseCoolingKey(key)
+		all = append(all, c)
+		return err == nil
+	})
+	return all, err
+}
+
+// thaw frees the tags that have cooled. A tag that cools since a time that is still to come
+// began to cool by a clock that was wrong: it begins again.
+func (m machine) thaw(cooling time.Duration, now time.Time) error {
+	all, err := m.colds()
+	for _, c := range all {
+		if err != nil {
+			return err
+		}
+		switch {
+		case c.since.After(now):
+			if err = m.warm(c); err == nil {
+				err = m.cool(c.tag, now)
+			}
+		case now.Sub(c.since) >= cooling:
+			err = m.warm(c)
+		}
+	}
+	return err
+}
+
+// warm ends the cooling of a tag. Without another holder it is free.
+func (m machine) warm(c cold) error {
+	if err := m.remove(tags, tagKey(c.tag)); err != nil {
+		return err
+	}
+	return m.remove(cooling, coolingKey(c.since, c.tag))
+}
+
+// next returns when n tags of a pool will have cooled; zero if fewer cool.
+func (m machine) next(p fabric.Pool, n int, cooling time.Duration) (time.Time, error) {
+	all, err := m.colds()
+	for _, c := range all {
+		if c.kind != p.Kind || !p.Has(c.number) {
+			continue
+		}
+		if n--; n == 0 {
+			return c.since.Add(cooling), err
+		}
+	}
+	return time.Time{}, err
+}

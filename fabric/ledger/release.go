@@ -1,0 +1,154 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+func (m machine) end(id journal.ID, now time.Time) error {
+	r, err := m.record(id)
+	if err != nil || r == nil || !r.Ended.IsZero() {
+		return err
+	}
+	r.Ended = now
+	return m.settle(r, now)
+}
+
+func (m machine) confirm(all []Confirmation, now time.Time) error {
+	nodes := map[journal.ID][]string{}
+	for _, c := range all {
+		nodes[c.Job] = append(nodes[c.Job], c.Node)
+	}
+	for id, names := range nodes {
+		if err := m.confirmNodes(id, names, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m machine) confirmNodes(id journal.ID, nodes []string, now time.Time) error {
+	r, err := m.record(id)
+	if err != nil || r == nil {
+		return err
+	}
+	waited := false
+	for _, n := range nodes {
+		waited = r.confirm(n) || waited
+	}
+	if !waited {
+		return nil
+	}
+	return m.settle(r, now)
+}
+
+func (m machine) rebooted(boots map[string]time.Time, now time.Time) error {
+	var all []Confirmation
+	err := m.records("", func(r *record) bool {
+		for _, n := range r.Nodes {
+			if boot, ok := boots[n]; ok && !r.Ended.IsZero() && boot.After(r.Ended.Add(ClockSkew)) {
+				all = append(all, Confirmation{Job: r.job(), Node: n})
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return m.confirm(all, now)
+}
+
+func (m machine) confirmManager(id journal.ID, now time.Time) error {
+	r, err := m.record(id)
+	if err != nil || r == nil || r.Ended.IsZero() || !r.Manager {
+		return err
+	}
+	r.Manager = false
+	return m.settle(r, now)
+}
+
+// settle saves a changed record. If nothing is missing any more, it gives up its tags.
+func (m machine) settle(r *record, now time.Time) error {
+	if r.Released || r.Ended.IsZero() || r.Why != "" || !r.confirmed() {
+		return m.save(r)
+	}
+	return m.release(r, now)
+}
+
+// release gives up the tags of a record, and the record if nothing else keeps it.
+func (m machine) release(r *record, now time.Time) error {
+	for t := range r.tags() {
+		if err := m.leave(t, r.job(), now); err != nil {
+			return err
+		}
+	}
+	r.Released, r.Why, r.Nodes, r.Manager = true, "", nil, false
+	if r.Reservation.Collectives != nil {
+		return m.save(r)
+	}
+	return m.remove(jobs, jobKey(r.job()))
+}
+
+// leave takes a tag from a job. It cools unless another job has it, too.
+func (m machine) leave(t tag, id journal.ID, now time.Time) error {
+	h, _, err := m.holding(t)
+	if err != nil || !slices.Contains(h.Jobs, id) {
+		return err
+	}
+	if h.Jobs = slices.DeleteFunc(h.Jobs, func(j journal.ID) bool { return j == id }); len(h.Jobs) > 0 {
+		return m.write(tags, tagKey(t), h)
+	}
+	return m.cool(t, now)
+}
+
+func (m machine) quarantine(id journal.ID, why string) error {
+	r, err := m.record(id)
+	if err != nil {
+		return err
+	}
+	if r == nil || r.Released {
+		return ErrUnknown
+	}
+	if why == "" {
+		return fmt.Errorf("%w: it says no reason", errRequest)
+	}
+	r.addWhy(why)
+	return m.save(r)
+}
+
+func (m machine) force(id journal.ID, now time.Time) error {
+	r, err := m.record(id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case r == nil || r.Released:
+		return ErrUnknown
+	case r.Ended.IsZero():
+		return ErrRunning
+	}
+	return m.release(r, now)
+}
+
+func (m machine) setCollectives(id journal.ID, c *fabric.Collectives) error {
+	r, err := m.record(id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case r == nil && c == nil:
+		return nil
+	case r == nil:
+		return ErrUnknown
+	case r.Released && c == nil:
+		return m.remove(jobs, jobKey(id))
+	case !r.Ended.IsZero() && c != nil:
+		return ErrEnded
+	}
+	r.Reservation.Collectives = c
+	return m.save(r)
+}

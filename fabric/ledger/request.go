@@ -1,0 +1,45 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+// A Request is for the tags of one run of a job.
+type Request struct {
+	Reservation fabric.Reservation // without Grants and Collectives
+	Nodes       []string           // of the job, all of which will have to confirm
+	Wants       []Want
+}
+
+// A Want is how many tags a job wants of a pool.
+type Want struct {
+	Pool  fabric.Pool
+	Count int
+	Why   string // if Count is 0: why the job wants none, for its owner to read
+}
+
+// Options are the site's.
+type Options struct {
+	// Cooling is the time from the last confirmation to the next use of a tag.
+	Cooling time.Duration
+	// EmptyIfExhausted gives a job no tags, and says why, when a pool has too few.
+	EmptyIfExhausted bool
+}
+
+// A Confirmation is a node's word that it has undone what it did for a run of a job, has
+// read the hardware back, and will do no more for it.
+type Confirmation struct {
+	Job  journal.ID
+	Node string
+}
+
+// MaxTags is how many tags of one kind a job has at most. It is the limit for VNIs
+// (CXI_SVC_MAX_VNIS of libcxi), and more than one VLAN or P_Key is rarely wanted.
+const MaxTags = 4
+
+// ClockSkew is how far apart the clocks of a node and the controller may be for a boot to
+// count, see [Ledger.Rebooted].
+const ClockSkew = time.Minute

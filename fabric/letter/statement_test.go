@@ -1,0 +1,89 @@
+package letter
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+const boot = "3f9e9d5a-0c4b-4f8b-9d55-6d1d2c1f7c11"
+
+func TestReleases(t *testing.T) {
+	a, b, c := journal.ID{Job: 1}, journal.ID{Job: 2}, journal.ID{Job: 1, Restart: 1}
+	tests := map[string]struct{ got, want []journal.ID }{
+		"the first":                        {Statement{}.With(a).Released, []journal.ID{a}},
+		"the newest last":                  {Statement{}.With(b).With(a).Released, []journal.ID{b, a}},
+		"a job twice":                      {Statement{}.With(a).With(b).With(a).Released, []journal.ID{b, a}},
+		"another run of a job":             {Statement{}.With(a).With(c).Released, []journal.ID{a, c}},
+		"a job that gets tags":             {Statement{}.With(a).With(c).Without(a).Released, []journal.ID{c}},
+		"a job that was not named":         {Statement{}.With(a).Without(b).Released, []journal.ID{a}},
+		"the statement before is the same": {before(a, b), []journal.ID{a, b}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, tt.got); diff != "" {
+				t.Errorf("releases differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// before returns the releases of a statement from which others were made.
+func before(ids ...journal.ID) []journal.ID {
+	s := Statement{Released: ids}
+	s.With(ids[0])
+	s.Without(ids[0])
+	return s.Released
+}
+
+func TestOldReleasesAreForgotten(t *testing.T) {
+	var s Statement
+	for i := range uint32(100) {
+		s = s.With(journal.ID{Job: i})
+	}
+	if n := len(s.Released); n != MaxReleased || s.Released[0].Job != 36 || s.Released[n-1].Job != 99 {
+		t.Errorf("%d releases: %v", n, s.Released)
+	}
+}
+
+func TestAStatementArrives(t *testing.T) {
+	key := newKey(t)
+	s := Statement{Node: "n1", Boot: boot}
+	for i := range uint32(MaxReleased) {
+		s = s.With(journal.ID{Job: math.MaxUint32 - i, Restart: i})
+	}
+	for _, want := range []Statement{s, {Node: "n1", Boot: boot}} {
+		text := seal(t, key, NodeSubject("deep", "n1"), want)
+		if len(text) > 1600 {
+			t.Errorf("the letter has %d characters", len(text))
+		}
+		var got Statement
+		if err := Open(key, NodeSubject("deep", "n1"), text, &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("statement differs (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestAStatementThatIsDamaged(t *testing.T) {
+	s := Statement{Node: "n2"}
+	for _, text := range []string{`{"released":"1.0 x"}`, `{"released":"1"}`, `{"released":"1.0 -1.0"}`, `{"released":["1.0"]}`, `[]`} {
+		if err := json.Unmarshal([]byte(text), &s); err == nil {
+			t.Errorf("%s is read as %v", text, s)
+		}
+	}
+	if diff := cmp.Diff(Statement{Node: "n2"}, s); diff != "" {
+		t.Errorf("the statement has changed:\n%s", diff)
+	}
+	err := json.Unmarshal([]byte(`{"released":"1.0 x"}`), &s)
+	if want := `a node's statement: "x" is not JOB.RESTART, such as 4217.0`; err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("error = %v, want %s", err, want)
+	}
+}

@@ -1,0 +1,66 @@
+package manager
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+// Stale returns the listed sessions of this cluster that belong to none of the live jobs.
+// live has to be read after the list, with the jobs whose session is just being made:
+// otherwise the session of a job that has just begun would look stale.
+func Stale(cluster string, listed []string, live []journal.ID) (stale []string) {
+	lives := map[journal.ID]bool{}
+	for _, job := range live {
+		lives[job] = true
+	}
+	for _, session := range listed {
+		if job, ok := parseSession(cluster, session); ok && !lives[job] {
+			stale = append(stale, session)
+		}
+	}
+	return stale
+}
+
+// Missing returns the jobs that have a session which is not listed. live has to be read
+// before the list, and the jobs that have ended since have to be left out.
+func Missing(listed []string, live []fabric.Reservation) (missing []journal.ID) {
+	there := map[string]bool{}
+	for _, session := range listed {
+		there[session] = true
+	}
+	for _, r := range live {
+		if r.Collectives != nil && !there[r.Collectives.Session] {
+			missing = append(missing, r.Job)
+		}
+	}
+	return missing
+}
+
+// Plan returns how many multicast addresses each job can have: of total ones, on a system
+// with this many nodes, if jobs of minNodes nodes or more have them and jobsPerNode jobs
+// share a node. It is HPE's recommendation, (M / (S / s)) / j, rounded down; for M = 4086,
+// S = 11136, s = 64 and j = 1 it is 23. It is 0 if a number is not positive, and total if
+// one job has the whole system.
+func Plan(total, systemNodes, minNodes, jobsPerNode int) int {
+	if slices.Min([]int{total, systemNodes, minNodes, jobsPerNode}) < 1 {
+		return 0
+	}
+	minNodes = min(minNodes, systemNodes)
+	return total * minNodes / (systemNodes * jobsPerNode)
+}
+
+// Environment returns the variables of libfabric's CXI provider for the tasks of a step, as
+// NAME=VALUE.
+func Environment(c fabric.Collectives, step string) []string {
+	return []string{
+		"FI_CXI_COLL_JOB_ID=" + c.Session,
+		"FI_CXI_COLL_JOB_STEP_ID=" + step,
+		"FI_CXI_COLL_MCAST_TOKEN=" + c.Token,
+		"FI_CXI_COLL_FABRIC_MGR_URL=" + c.URL + multicastsPath,
+		"FI_CXI_HWCOLL_ADDRS_PER_JOB=" + strconv.Itoa(c.Addrs),
+		"FI_CXI_HWCOLL_MIN_NODES=" + strconv.Itoa(c.MinNodes),
+	}
+}

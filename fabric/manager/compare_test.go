@@ -1,0 +1,81 @@
+package manager
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+func TestSessions(t *testing.T) {
+	for name, job := range map[string]journal.ID{"deep-4217": {Job: 4217}, "deep-4217.2": {Job: 4217, Restart: 2}} {
+		if got := Session("deep", job); got != name {
+			t.Errorf("session of %v = %s, want %s", job, got, name)
+		}
+		if got, ok := parseSession("deep", name); got != job || !ok {
+			t.Errorf("%s is of job %v, %v", name, got, ok)
+		}
+	}
+	for _, name := range []string{"", "deep", "deep-", "deep-x", "deep-007", "deep-7.0", "deep-7.1.2", "deep-7-1", "deep--7", "deep2-7", "dee-7", "deep-4294967296", "other-deep-7"} {
+		if job, ok := parseSession("deep", name); ok {
+			t.Errorf("%q is the session of %v", name, job)
+		}
+	}
+}
+
+func TestStale(t *testing.T) {
+	listed := []string{"deep-1", "deep-2", "deep-2.1", "deep2-3", "deep-by-hand", "deep-4"}
+	live := []journal.ID{{Job: 2, Restart: 1}, {Job: 4}, {Job: 5}}
+	if diff := cmp.Diff([]string{"deep-1", "deep-2"}, Stale("deep", listed, live)); diff != "" {
+		t.Errorf("stale sessions differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	with := func(job uint32) fabric.Reservation {
+		id := journal.ID{Job: job}
+		return fabric.Reservation{Job: id, Collectives: &fabric.Collectives{Session: Session("deep", id)}}
+	}
+	live := []fabric.Reservation{with(1), with(2), {Job: journal.ID{Job: 3}}, with(4)}
+	want := []journal.ID{{Job: 2}, {Job: 4}}
+	if diff := cmp.Diff(want, Missing([]string{"deep-1", "deep-9"}, live)); diff != "" {
+		t.Errorf("missing sessions differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	tests := map[string]struct{ total, system, least, sharing, want int }{
+		"HPE's example":                   {4086, 11136, 64, 1, 23},
+		"two jobs on each node":           {4086, 11136, 64, 2, 11},
+		"rounded down once":               {10, 7, 2, 1, 2},
+		"a small system":                  {4086, 64, 64, 1, 4086},
+		"jobs larger than the system":     {4086, 32, 64, 1, 4086},
+		"too little for each":             {10, 1000, 2, 1, 0},
+		"no addresses":                    {0, 10, 2, 1, 0},
+		"no nodes":                        {4086, 0, 2, 1, 0},
+		"no least size":                   {4086, 10, 0, 1, 0},
+		"no jobs":                         {4086, 10, 2, 0, 0},
+		"a number that must be a mistake": {4086, -10, 2, 1, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := Plan(tt.total, tt.system, tt.least, tt.sharing); got != tt.want {
+				t.Errorf("Plan = %d, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	c := fabric.Collectives{Session: "deep-4217", Token: "secret", URL: "https://fm:8443", Addrs: 23, MinNodes: 64}
+	want := []string{
+		"FI_CXI_COLL_JOB_ID=deep-4217", "FI_CXI_COLL_JOB_STEP_ID=3", "FI_CXI_COLL_MCAST_TOKEN=secret",
+		"FI_CXI_COLL_FABRIC_MGR_URL=https://fm:8443/fabric/collectives/multicasts",
+		"FI_CXI_HWCOLL_ADDRS_PER_JOB=23", "FI_CXI_HWCOLL_MIN_NODES=64",
+	}
+	if diff := cmp.Diff(want, Environment(c, "3")); diff != "" {
+		t.Errorf("variables differ (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,214 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/fabric/cxi"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
+)
+
+// Running returns the runs of jobs that have not given up the node yet.
+type Running func(ctx context.Context) (map[journal.ID]bool, error)
+
+// Cleaning says what Clean does.
+type Cleaning struct {
+	All      bool          // services with VNIs outside of the pools, too
+	DryRun   bool          // only say what would be done
+	Patience time.Duration // how long to wait for services that are in use
+}
+
+// Clean ends all jobs on the node that do not run, removes CXI services with a VNI of the
+// pools that belong to no running job, and repeats confirmations that slurmctld has not
+// got. It returns what it has done, a phrase each. If one thing fails, it still does the
+// others. It calls running at most once, after it has looked at the services: a job that
+// begins in between is then among the running ones.
+func (n *Node) Clean(ctx context.Context, c Cleaning, running Running, left Left) (done []string, err error) {
+	f, err := n.find(c)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", n.name, err)
+	}
+	if f.nothing() {
+		return nil, n.tellUnless(ctx, c.DryRun)
+	}
+	live, err := running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := work{node: n, cleaning: c, left: left}
+	w.endJobs(ctx, f.runs, live)
+	w.findRuns(ctx, f.pending, live)
+	w.removeStrays(ctx, f.services)
+	return w.done, errors.Join(w.failed, n.tellUnless(ctx, c.DryRun))
+}
+
+func (n *Node) tellUnless(ctx context.Context, dry bool) error {
+	if dry {
+		return nil
+	}
+	return n.Tell(ctx)
+}
+
+// found is what is on the node of jobs, whether they run or not.
+type found struct {
+	runs     []journal.ID
+	pending  []uint32
+	services []cxi.Placed // that may be strays
+}
+
+func (f found) nothing() bool { return len(f.runs)+len(f.pending)+len(f.services) == 0 }
+
+func (n *Node) find(c Cleaning) (f found, err error) {
+	if f.services, err = n.candidates(c.All); err != nil {
+		return found{}, err
+	}
+	if f.runs, err = journal.List(n.state); err != nil {
+		return found{}, err
+	}
+	f.pending, err = n.pending()
+	return f, err
+}
+
+// candidates returns the services that would be strays if no job ran. A site without VNIs
+// has none, and needs no libcxi.
+func (n *Node) candidates(all bool) ([]cxi.Placed, error) {
+	if !n.cfg.HasPool(config.TagVNI) && !all {
+		return nil, nil
+	}
+	lib, err := n.library()
+	if err != nil || lib == nil {
+		return nil, err
+	}
+	defer lib.Close()
+	services, err := lib.All()
+	return cxi.Stray(services, n.pools(all), nil), err
+}
+
+// pools are those whose VNIs are only for jobs; with all, the VNIs of everybody.
+func (n *Node) pools(all bool) []fabric.Pool {
+	if all {
+		return []fabric.Pool{{Kind: fabric.VNI, Tags: []fabric.Range{{First: 2, Last: 65535}}}}
+	}
+	return fabric.Pools(n.cfg)
+}
+
+// A work is one call of Clean.
+type work struct {
+	node     *Node
+	cleaning Cleaning
+	left     Left
+	done     []string
+	failed   error
+}
+
+// do does one thing, or says that it would.
+func (w *work) do(what string, f func() error) {
+	if w.cleaning.DryRun {
+		w.done = append(w.done, "would have "+what)
+		return
+	}
+	if err := f(); err != nil {
+		w.failed = errors.Join(w.failed, err)
+		return
+	}
+	w.done = append(w.done, what)
+}
+
+// endJobs ends the jobs that do not run. A job that runs keeps its journal, even if that is
+// from before the last boot: what a confirmation says must hold until the job ends.
+func (w *work) endJobs(ctx context.Context, runs []journal.ID, live map[journal.ID]bool) {
+	for _, id := range runs {
+		if live[id] {
+			continue
+		}
+		w.do("released the tags of job "+id.String(), func() error {
+			return w.node.Down(ctx, id, w.cleaning.Patience, w.left)
+		})
+	}
+}
+
+// findRuns ends jobs of which the epilog could not find out the run.
+func (w *work) findRuns(ctx context.Context, jobs []uint32, live map[journal.ID]bool) {
+	for _, job := range jobs {
+		if runs(live, job) {
+			continue
+		}
+		w.do(fmt.Sprintf("confirmed the end of job %d", job), func() error { return w.node.confirmLate(ctx, job, w.left) })
+	}
+}
+
+func runs(live map[journal.ID]bool, job uint32) bool {
+	for id := range live {
+		if id.Job == job {
+			return true
+		}
+	}
+	return false
+}
+
+// confirmLate ends a job of which it is not known which run has ended. If slurmctld has
+// forgotten the job, it is taken for one that was never requeued.
+func (n *Node) confirmLate(ctx context.Context, job uint32, left Left) error {
+	err := n.End(ctx, job, true, left)
+	if !errors.Is(err, slurm.ErrUnknownJob) {
+		return err
+	}
+	if err := n.Down(ctx, journal.ID{Job: job}, 0, left); err != nil {
+		return err
+	}
+	return n.clearPending(job)
+}
+
+// removeStrays removes services that no journal names. The journals that are left belong to
+// jobs that run, or whose services could not be removed.
+func (w *work) removeStrays(ctx context.Context, services []cxi.Placed) {
+	jobs, err := w.node.jobs()
+	if err != nil {
+		w.failed = errors.Join(w.failed, err)
+		return
+	}
+	for _, s := range cxi.Stray(services, w.node.pools(w.cleaning.All), jobs) {
+		w.do(fmt.Sprintf("removed the CXI service %d on %s", s.ID, s.Card), func() error { return w.node.remove(ctx, s, w.cleaning.Patience) })
+	}
+}
+
+// jobs returns the jobs that have services here, by their journals.
+func (n *Node) jobs() (jobs []cxi.Job, err error) {
+	ids, err := journal.List(n.state)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		s, err := journal.Read(n.state, id)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		job, cards, err := services(id, s.Held)
+		if err != nil {
+			return nil, err
+		}
+		if len(cards) > 0 {
+			jobs = append(jobs, job)
+		}
+	}
+	return jobs, nil
+}
+
+func (n *Node) remove(ctx context.Context, s cxi.Placed, patience time.Duration) error {
+	lib, err := cxi.Open(n.cfg.VNI.LibCXI)
+	if err != nil {
+		return err
+	}
+	defer lib.Close()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return lib.Clean(ctx, []cxi.Placed{s})
+}

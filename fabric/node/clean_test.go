@@ -1,0 +1,89 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+// A restart of the node ends what it held.
+func TestAJournalOfAnEarlierBoot(t *testing.T) {
+	const earlier = "00000000-0000-0000-0000-000000000000"
+	t.Run("of a job that has ended is confirmed", func(t *testing.T) {
+		d := newDesk(t)
+		d.cfg.VNI.LibCXI = "/no/libcxi.so.1" // nobody needs to look at the cards
+		d.writeJournal(earlier, true, true)
+		if _, err := d.Clean(t.Context(), Cleaning{}, running(), nothingLeft); err != nil {
+			t.Error(err)
+		}
+		d.mustBeClean()
+	})
+	t.Run("of a job that runs is not", func(t *testing.T) {
+		d := newDesk(t)
+		d.writeJournal(earlier, true, true)
+		if done, err := d.Clean(t.Context(), Cleaning{}, running(id), nothingLeft); err != nil || len(done) > 0 || d.confirmed() != nil {
+			t.Errorf("%v, %v, confirmed %v", done, err, d.confirmed())
+		}
+		d.up()
+		if len(d.services()) != 4 {
+			t.Errorf("services %v", d.services())
+		}
+	})
+}
+
+func TestCleanRemovesStrays(t *testing.T) {
+	tests := map[string]struct {
+		how  Cleaning
+		want []string
+		done int
+	}{
+		"with a VNI of the pool": {Cleaning{}, []string{"cxi0:4000"}, 1},
+		"with any VNI":           {Cleaning{All: true}, nil, 2},
+		"only in words":          {Cleaning{All: true, DryRun: true}, []string{"cxi0:1050", "cxi0:4000"}, 2},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			d.up()
+			d.make(1050)
+			d.make(4000)
+			done, err := d.Clean(t.Context(), tt.how, running(id), nothingLeft)
+			if err != nil || len(done) != tt.done {
+				t.Errorf("%q, %v", done, err)
+			}
+			mine := []string{"cxi1:1027,1028", "cxi2:1027,1028", "cxi3:1027,1028"}
+			want := slices.Concat([]string{"cxi0:1027,1028"}, tt.want, mine)
+			if diff := cmp.Diff(want, d.services()); diff != "" {
+				t.Errorf("services differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestADryRunTouchesNothing(t *testing.T) {
+	d := newDesk(t)
+	d.up()
+	done, err := d.Clean(t.Context(), Cleaning{DryRun: true}, running(), nothingLeft)
+	if diff := cmp.Diff([]string{"would have released the tags of job 4217.0"}, done); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if len(d.services()) != 4 || d.confirmed() != nil {
+		t.Errorf("services %v, confirmed %v", d.services(), d.confirmed())
+	}
+}
+
+// If Slurm does not say what runs, everything may.
+func TestCleanNeedsToKnowWhatRuns(t *testing.T) {
+	d := newDesk(t)
+	d.up()
+	mute := errors.New("no answer")
+	_, err := d.Clean(t.Context(), Cleaning{}, func(context.Context) (map[journal.ID]bool, error) { return nil, mute }, nothingLeft)
+	if !errors.Is(err, mute) || len(d.services()) != 4 {
+		t.Errorf("%v, services %v", err, d.services())
+	}
+}

@@ -1,0 +1,51 @@
+package node
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+// Two components of a heterogeneous job have one reservation, that of the leader. If both
+// are on the node, the last one gives the services back, and confirms.
+func TestTheLastComponentConfirms(t *testing.T) {
+	d := newDesk(t)
+	r := reservation()
+	r.Job.Job = 4216
+	second := job
+	second.ID.Job = 4218
+	for _, component := range []Job{job, second} {
+		d.reserve(r, "c1", component.ID)
+		if _, err := d.upOf(component); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := d.services(); len(got) != 4 {
+		t.Errorf("services %v", got)
+	}
+	if err := d.Down(t.Context(), id, time.Second, nothingLeft); err != nil {
+		t.Error(err)
+	}
+	if got := d.services(); len(got) != 4 || d.confirmed() != nil {
+		t.Errorf("after the first component: services %v, confirmed %v", got, d.confirmed())
+	}
+	if err := d.Down(t.Context(), second.ID, time.Second, nothingLeft); err != nil {
+		t.Error(err)
+	}
+	if got := d.services(); len(got) != 0 || !slices.Equal(d.confirmed(), []journal.ID{r.Job}) {
+		t.Errorf("after the second: services %v, confirmed %v", got, d.confirmed())
+	}
+	d.mustHoldNothing()
+}
+
+func TestANodeThatHeldNothingConfirmsTheLeader(t *testing.T) {
+	d := newDesk(t)
+	r := reservation()
+	r.Job.Job = 4216
+	d.reserve(r, "c1", id)
+	if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil || !slices.Equal(d.confirmed(), []journal.ID{r.Job}) {
+		t.Errorf("%v, confirmed %v", err, d.confirmed())
+	}
+}

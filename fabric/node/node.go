@@ -1,0 +1,146 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/fabric/cxi"
+	"github.com/slurm-v/slurm-v/fabric/letter"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
+)
+
+// A Node is the node on which this process runs.
+type Node struct {
+	name  string // in Slurm
+	state string // directory of this package's files
+	root  string // "/"; tests set another directory
+	cfg   config.Fabric
+	slurm slurm.Client
+}
+
+// Open returns the node called name. The client's commands run as root, who may change
+// jobs and nodes.
+func Open(cfg config.Config, name string, client slurm.Client) *Node {
+	return &Node{name: name, state: filepath.Join(cfg.StateDir(name), "fabric"), root: "/", cfg: cfg.Fabric, slurm: client}
+}
+
+// A Job is a job as Slurm describes it to this node.
+type Job struct {
+	ID    journal.ID
+	Step  uint32 // that has asked for the tags
+	UID   uint32 // of the owner
+	GID   uint32
+	Cores int // of the job on this node
+}
+
+// Tags are a job's tags on the node.
+type Tags struct {
+	Reservation fabric.Reservation // the zero value if the job has none
+	Services    []cxi.Placed       // its CXI services here
+	Warnings    []string           // for the user
+}
+
+// ErrNoLetter matches the error if a job's record has no reservation.
+var ErrNoLetter = errors.New("no reservation")
+
+// seal is what letters of the cluster are sealed with.
+type seal struct {
+	key     letter.Key
+	cluster string
+}
+
+func (n *Node) seal(ctx context.Context) (s seal, err error) {
+	if s.key, err = letter.Load(n.cfg.Key); err != nil {
+		return seal{}, err
+	}
+	conf, err := n.slurm.Conf(ctx)
+	if err != nil {
+		return seal{}, err
+	}
+	if s.cluster = conf["ClusterName"]; s.cluster == "" {
+		return seal{}, errors.New("scontrol show config says no ClusterName")
+	}
+	return s, nil
+}
+
+// Reservation reads the job's reservation from its record. If there is none, the error
+// matches [ErrNoLetter]. A site without pools gives no reservations, so there it is the
+// zero value.
+func (n *Node) Reservation(ctx context.Context, job Job) (fabric.Reservation, error) {
+	if len(n.cfg.Pools()) == 0 {
+		return fabric.Reservation{}, nil
+	}
+	s, err := n.seal(ctx)
+	if err != nil {
+		return fabric.Reservation{}, err
+	}
+	noted, err := n.slurm.AdminComment(ctx, job.ID.Job)
+	if err != nil {
+		return fabric.Reservation{}, err
+	}
+	job.ID.Restart = noted.Restart // slurmctld's word: Slurm 22.05 tells it to the batch step only
+	r, err := s.open(job.ID, noted.AdminComment)
+	if err != nil {
+		return fabric.Reservation{}, err
+	}
+	return r, fits(r, s.cluster, job)
+}
+
+// open reads the letter about one run of a job.
+func (s seal) open(id journal.ID, comment string) (r fabric.Reservation, err error) {
+	err = letter.Find(s.key, letter.ReservationSubject(s.cluster, id), comment, &r)
+	if errors.Is(err, letter.ErrNone) {
+		err = fmt.Errorf("job %s has %w of tags on the fabric in its record: the administrator sets PrologSlurmctld and EpilogSlurmctld in slurm.conf, as docs/fabric.md says (%w)",
+			id, ErrNoLetter, err)
+	}
+	return r, err
+}
+
+// mostComponents is how many components a heterogeneous job has at most (MAX_HET_JOB_COMPS
+// in Slurm's slurm_protocol_defs.h). Their numbers follow the leader's.
+const mostComponents = 128
+
+// fits refuses a reservation of anybody else. Its seal proves that already, unless somebody
+// with the key has sealed it wrong. All components of a heterogeneous job have the
+// reservation of its leader.
+func fits(r fabric.Reservation, cluster string, job Job) error {
+	leads := r.Job.Restart == job.ID.Restart && job.ID.Job-r.Job.Job < mostComponents
+	if r.Cluster != cluster || !leads || r.UID != job.UID {
+		return fmt.Errorf("the reservation in the record of job %s of user %d in %s is that of job %s of user %d in %s: see slurmctld's log about slurmv fabric reserve",
+			job.ID, job.UID, cluster, r.Job, r.UID, r.Cluster)
+	}
+	return nil
+}
+
+// library opens libcxi; nil if the node has neither libcxi nor Slingshot cards.
+func (n *Node) library() (*cxi.Library, error) {
+	l, err := cxi.Open(n.cfg.VNI.LibCXI)
+	if err != nil && !n.hasCards() {
+		return nil, nil
+	}
+	return l, err
+}
+
+// hasCards reports whether the driver of Slingshot cards is at work. It does not say that
+// there are none, because a libcxi may know better.
+func (n *Node) hasCards() bool {
+	for _, pattern := range []string{"sys/class/cxi/*", "dev/cxi[0-9]*"} {
+		if found, _ := filepath.Glob(filepath.Join(n.root, pattern)); len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
+}

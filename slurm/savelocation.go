@@ -1,0 +1,58 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// StateSaveLocation returns the directory in which slurmctld keeps its state. It reads
+// slurm.conf itself if it finds the directory there, because asking slurmctld takes longer.
+func (c Client) StateSaveLocation(ctx context.Context) (string, error) {
+	path := c.variable("SLURM_CONF")
+	if path == "" {
+		path = defaultConf
+	}
+	if text, err := os.ReadFile(path); err == nil {
+		if dir := saveLocation(string(text)); dir != "" {
+			return dir, nil
+		}
+	}
+	conf, err := c.Conf(ctx)
+	if err == nil && conf["StateSaveLocation"] == "" {
+		err = fmt.Errorf("scontrol show config has no StateSaveLocation: write the directory into state in [fabric] of slurmv.toml")
+	}
+	return conf["StateSaveLocation"], err
+}
+
+const defaultConf = "/etc/slurm/slurm.conf"
+
+// saveLocation returns the StateSaveLocation of a slurm.conf; "" if it is not there, or may
+// be in a file that this one includes. Later lines win (s_p_parse_file).
+func saveLocation(text string) (dir string) {
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch name = strings.ToLower(strings.TrimSpace(name)); {
+		case strings.HasPrefix(name, "include"):
+			return ""
+		case name == "statesavelocation":
+			dir = strings.TrimSpace(value)
+		}
+	}
+	if !strings.HasPrefix(dir, "/") || strings.ContainsAny(dir, "%\" \t\\") {
+		return "" // more on the line, or a pattern: scontrol knows
+	}
+	return dir
+}
+
+// variable returns a variable of the commands' environment.
+func (c Client) variable(name string) string {
+	for _, entry := range c.Env {
+		if value, found := strings.CutPrefix(entry, name+"="); found {
+			return value
+		}
+	}
+	return ""
+}

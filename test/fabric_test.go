@@ -1,0 +1,178 @@
+//go:build cluster
+
+package test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/slurm-v/slurm-v/fabric/controller"
+	"github.com/slurm-v/slurm-v/fabric/cxi/cxitest"
+)
+
+// The cluster's nodes have no Slingshot cards. A libcxi without cards stands for HPE's, where
+// slurmv.toml says that the library is.
+const libcxi = "/run/libcxi/libcxi.so.1"
+
+// giveCards gives both nodes four cards, and takes them away when the test ends. Services
+// have other numbers on n1 than on n2.
+func giveCards(t *testing.T) {
+	t.Helper()
+	built, err := cxitest.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	library, err := os.ReadFile(built)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for node, settings := range map[string]string{"n1": "FIRST_IDS=11,11,12,11\n", "n2": ""} {
+		o := root.runIn(t, library, "rm -rf /run/libcxi && mkdir /run/libcxi && cat > "+libcxi+" && chmod 755 "+libcxi, "--node", node)
+		if o.code != 0 {
+			t.Fatal(o.stderr)
+		}
+		setCards(t, node, settings)
+		t.Cleanup(func() { root.must(t, "rm -r /run/libcxi", "--node", node) })
+	}
+}
+
+// setCards changes the settings of a node's cards.
+func setCards(t *testing.T, node, settings string) {
+	t.Helper()
+	if o := root.runIn(t, []byte(settings), "cat > "+libcxi+".conf", "--node", node); o.code != 0 {
+		t.Fatal(o.stderr)
+	}
+}
+
+// vnis is the state of the pool of VNIs.
+func vnis(t *testing.T) controller.PoolRow {
+	t.Helper()
+	var rows []controller.PoolRow
+	if err := json.Unmarshal([]byte(root.must(t, "slurmv fabric pool --output json")), &rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if row.Pool == "vni" {
+			return row
+		}
+	}
+	t.Fatalf("there is no pool of VNIs: %+v", rows)
+	return controller.PoolRow{}
+}
+
+// services is what root sees on a node of the cards' services.
+func services(t *testing.T, node string) string {
+	t.Helper()
+	return root.must(t, "slurmv fabric list", "--node", node)
+}
+
+// printTags prints in a program what it can know of its tags.
+const printTags = `srun sh -c 'echo tags: $SLURMD_NODENAME $SLINGSHOT_VNIS $SLINGSHOT_DEVICES $SLINGSHOT_SVC_IDS $SLINGSHOT_TCS'`
+
+var tagsLine = regexp.MustCompile(`(?m)^tags: (n[12]) ([0-9]+,[0-9]+) (\S+) (\S+) (\S+)$`)
+
+// A job without VMs has VNIs: a service on each card of its nodes, which its programs are
+// told of, and nothing when it has ended. What users write into their environment, and into
+// the job's record as far as they can, changes nothing. Not beside others: a node is drained.
+func TestTagsOfJobsWithoutVMs(t *testing.T) {
+	giveCards(t)
+	j := alice.submit(t, "--nodes=2 --ntasks=2 --vm-fabric=vni:2,low-latency", printTags+`
+SLURM_SPANK_SLURMV_FABRIC=vni:4 SLINGSHOT_VNIS=1,10 `+printTags+`
+scontrol update jobid=$SLURM_JOB_ID admincomment=forged 2>&1 | grep -o 'denied'
+slurmv fabric jobinfo $SLURM_JOB_ID | grep -c SLINGSHOT_VNIS
+echo up; until [ -e seen ]; do sleep 0.5; done`)
+	j.awaitOutput("up\n")
+	contains(t, j.output(), "denied", "\n1\nup")
+	lines := tagsLine.FindAllStringSubmatch(j.output(), -1)
+	if len(lines) != 4 {
+		t.Fatalf("%d programs have told their tags, want 4:\n%s", len(lines), j.output())
+	}
+	for _, l := range lines {
+		want := map[string]string{"n1": "11,11,12,11", "n2": "2,2,2,2"}[l[1]]
+		if l[2] != lines[0][2] || l[3] != "cxi0,cxi1,cxi2,cxi3" || l[4] != want || l[5] != "0x02" {
+			t.Errorf("%q: want the VNIs %s, the services %s and low latency", l[0], lines[0][2], want)
+		}
+	}
+	both := strings.ReplaceAll(lines[0][2], ",", ", ?")
+	for _, node := range []string{"n1", "n2"} {
+		if list := services(t, node); !regexp.MustCompile(both).MatchString(list) {
+			t.Errorf("%s has no service with the VNIs %s:\n%s", node, lines[0][2], list)
+		}
+	}
+	if row := vnis(t); row.Reserved != 2 {
+		t.Errorf("the controller has %+v, want 2 VNIs reserved", row)
+	}
+	setCards(t, "n1", "FIRST_IDS=11,11,12,11\nBUSY=-1\nBUSY_CARD=1\n")
+	alice.must(t, "touch "+j.dir+"/seen")
+	j.completes()
+	drainedAndBack(t, j.id, lines[0][2])
+	for _, node := range []string{"n1", "n2"} {
+		if list := services(t, node); regexp.MustCompile(both).MatchString(list) {
+			t.Errorf("%s still has a service of the job:\n%s", node, list)
+		}
+	}
+	if !poll(func() bool { return vnis(t).Free == vnis(t).Size }) {
+		t.Errorf("the VNIs do not come back: %+v", vnis(t))
+	}
+}
+
+// drainedAndBack waits until n1, one of whose cards is still busy with the job's VNIs, is
+// drained, and then until it takes jobs again. Meanwhile nobody has the VNIs.
+func drainedAndBack(t *testing.T, job, both string) {
+	t.Helper()
+	reason := func() string { return root.must(t, "sinfo -h -n n1 -o %E") }
+	want := "slurm-v: job " + job + "'s VNIs " + strings.ReplaceAll(both, ",", " and ") + " are still in use on cxi1"
+	var seen string
+	if !poll(func() bool { seen = reason(); return seen == want }) {
+		t.Fatalf("n1 is not drained for the card: %s", seen)
+	}
+	if row := vnis(t); row.Releasing != 2 {
+		t.Errorf("the controller has %+v, want 2 VNIs that are being released", row)
+	}
+	setCards(t, "n1", "FIRST_IDS=11,11,12,11\n")
+	if !poll(func() bool { return reason() == "none" }) {
+		t.Errorf("n1 does not come back: %s", reason())
+	}
+}
+
+// A job that asks for nothing has no tag, and none of those in the environment from which it
+// was submitted.
+func TestJobsWithoutTags(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, "--nodes=1 --vm-fabric=off --export=ALL,SLINGSHOT_VNIS=7,SLURMV_VLAN=7", `
+srun sh -c 'echo "tags: <$SLINGSHOT_VNIS$SLURMV_VLAN>"'`)
+	contains(t, j.completes(), "tags: <>")
+	o := alice.run(t, "sbatch --vm-fabric=vni:42 --wrap true")
+	contains(t, o.stderr, "--vm-fabric: vni:42 is too many; a job has at most 4 VNIs")
+	if o.code == 0 {
+		t.Error("the job was taken")
+	}
+}
+
+// VMs of two jobs have VLANs of their own: those of one job hear each other over their VFs.
+// Those of two jobs do not, although their VFs are on one bridge.
+func TestJobsHaveVLANsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	const options, tell = withVF + "--sriov=1:pf=vf0 --nodelist=n1 ", "echo vlan: $SLURMV_VLAN; ping -c 3 -W 5 "
+	first := alice.submit(t, options+"--vm-per-node=2", `
+slurm-v-run -Q -n 1 sh -c 'getent hosts vm1-vf0 | sed "s/^/address: /"; `+tell+`vm1-vf0 > /dev/null && echo the own one answers'
+until [ -e seen ]; do sleep 0.5; done`)
+	first.awaitOutput("the own one answers")
+	address := regexp.MustCompile(`address: (\S+)`).FindStringSubmatch(first.output())
+	if address == nil {
+		t.Fatalf("vm1 has no address:\n%s", first.output())
+	}
+	second := bob.submit(t, options+"--vm-per-node=1", `
+slurm-v-run -Q -n 1 sh -c '`+tell+address[1]+` && echo the other one answers || echo nobody answers'`)
+	contains(t, second.completes(), "nobody answers")
+	vlan := regexp.MustCompile(`vlan: (2[0-9]{3})`)
+	a, b := vlan.FindStringSubmatch(first.output()), vlan.FindStringSubmatch(second.output())
+	if a == nil || b == nil || a[1] == b[1] {
+		t.Errorf("the jobs have the VLANs %v and %v", a, b)
+	}
+	alice.must(t, "touch "+first.dir+"/seen")
+	first.completes()
+}
