@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -175,4 +176,89 @@ slurm-v-run -Q -n 1 sh -c '`+tell+address[1]+` && echo the other one answers || 
 	}
 	alice.must(t, "touch "+first.dir+"/seen")
 	first.completes()
+}
+
+// A tagHolder is the script of a job that tells its VNIs and keeps them until the file seen is there.
+const tagHolder = `srun sh -c 'echo "tags: <$SLURM_RESTART_COUNT> $SLINGSHOT_VNIS"'
+until [ -e seen ]; do sleep 0.5; done`
+
+// vnisOf waits until a run of a tagHolder has told its VNIs. restart is "" for the first run.
+func (j *job) vnisOf(restart string) string {
+	j.t.Helper()
+	line := regexp.MustCompile(`tags: <` + restart + `> ([0-9]+,[0-9]+)\n`)
+	j.eventually("tells its VNIs", func() bool { return line.MatchString(j.output()) })
+	return line.FindStringSubmatch(j.output())[1]
+}
+
+// A slurmctld that is killed and starts again knows who has which tags, and so does the next
+// run of a job that it puts back into the queue: it gets others. Not beside others: they need
+// slurmctld.
+func TestTagsOutliveSlurmctld(t *testing.T) {
+	giveCards(t)
+	const options = "--nodes=1 --requeue --vm-fabric=vni:2"
+	stays, again := alice.submit(t, options, tagHolder), bob.submit(t, options, tagHolder)
+	given := []string{stays.vnisOf(""), again.vnisOf("")}
+	killSlurmctld(t)
+	bob.must(t, "scontrol requeue "+again.id)
+	again.await("PENDING")
+	root.must(t, "scontrol update jobid="+again.id+" starttime=now")
+	later := alice.submit(t, options, tagHolder)
+	given = append(given, again.vnisOf("1"), later.vnisOf(""))
+	if slices.Sort(given); len(slices.Compact(given)) != 4 {
+		t.Errorf("runs of jobs have the same VNIs: %v", given)
+	}
+	if list := services(t, stays.where()); !strings.Contains(list, strings.ReplaceAll(stays.vnisOf(""), ",", ", ")) {
+		t.Errorf("the job that went on has lost its services:\n%s", list)
+	}
+	for _, j := range []*job{stays, again, later} {
+		j.user.must(t, "touch "+j.dir+"/seen")
+		j.completes()
+	}
+	if !poll(func() bool { return vnis(t).Free == vnis(t).Size }) {
+		t.Errorf("the VNIs do not come back: %+v", vnis(t))
+	}
+}
+
+// killSlurmctld kills slurmctld, starts it again, and waits until it answers.
+func killSlurmctld(t *testing.T) {
+	t.Helper()
+	root.must(t, `pid=$(cat /run/slurm/slurmctld.pid) && kill -9 $pid
+while kill -0 $pid 2>/dev/null; do sleep 0.1; done
+slurmctld && until scontrol ping | grep -q UP; do sleep 0.2; done`)
+}
+
+// What users can write about their jobs gives them no tags of others, and nobody reads
+// another user's. The controls: the victim's letter can be read and copied, and the victim's
+// own programs have the VNIs.
+func TestForgedTags(t *testing.T) {
+	giveCards(t)
+	victim := alice.submit(t, "--nodes=1 --nodelist=n1 --vm-fabric=vni:2", tagHolder)
+	its := victim.vnisOf("")
+	letter := regexp.MustCompile(`AdminComment=.*(slurm-v:\S{40,})`).FindStringSubmatch(bob.must(t, "scontrol show job "+victim.id))
+	if letter == nil {
+		t.Fatal("bob cannot read the letter that he is to copy")
+	}
+	if !regexp.MustCompile(`SLINGSHOT_VNIS +` + its).MatchString(alice.must(t, "slurmv fabric jobinfo "+victim.id)) {
+		t.Error("alice does not see her own VNIs")
+	}
+	if o := bob.run(t, "slurmv fabric jobinfo "+victim.id); o.code == 0 || strings.Contains(o.stdout+o.stderr, its) {
+		t.Errorf("bob reads alice's tags: %+v", o)
+	}
+	extra := "--comment='" + letter[1] + "'"
+	if bob.run(t, "sbatch --help | grep -q -- --extra=").code == 0 {
+		extra += " --extra='" + letter[1] + "'"
+	}
+	forged := bob.submit(t, "--nodes=1 --nodelist=n1 --vm-fabric=vni:2 "+extra, `
+scontrol update jobid=$SLURM_JOB_ID comment='`+letter[1]+`'
+export SLURM_SPANK_SLURMV_FABRIC=vni:4 SPANK_SLURMV_FABRIC=vni:4 SLURMV_FABRIC_JOB=`+victim.id+` SLINGSHOT_VNIS=`+its+`
+`+tagHolder)
+	if got := forged.vnisOf(""); got == its {
+		t.Errorf("bob's job has alice's VNIs %s", got)
+	}
+	without := bob.submit(t, "--nodes=1 --nodelist=n1 "+extra, "export SLURMV_FABRIC=vni:4 SLURM_SPANK_SLURMV_FABRIC=vni:2\nsrun sh -c 'echo \"none: <$SLINGSHOT_VNIS>\"'")
+	contains(t, without.completes(), "none: <>")
+	for _, j := range []*job{victim, forged} {
+		j.user.must(t, "touch "+j.dir+"/seen")
+		j.completes()
+	}
 }
