@@ -19,7 +19,7 @@ type NodeRecord struct {
 
 	// Comment contains the node's Comment, among other texts of administrators: scontrol
 	// does not mark where each ends. A blank comes before each Comment, so that its first
-	// word stands alone. [Client.NodeComment] returns the exact text.
+	// word stands alone. [Comments.NodeComment] returns the exact text.
 	Comment string
 }
 
@@ -29,7 +29,7 @@ const maxList = 100_000
 
 // NodeRecords returns, by node name, what slurmctld says of the nodes; nothing of those
 // that it does not know.
-func (c Client) NodeRecords(ctx context.Context, nodes []string) (map[string]NodeRecord, error) {
+func (c Comments) NodeRecords(ctx context.Context, nodes []string) (map[string]NodeRecord, error) {
 	if len(nodes) == 0 {
 		return nil, nil
 	}
@@ -37,7 +37,7 @@ func (c Client) NodeRecords(ctx context.Context, nodes []string) (map[string]Nod
 	if list := strings.Join(nodes, ","); len(list) < maxList {
 		args = append(args, list)
 	}
-	text, err := c.inSeconds().showNodes(ctx, args)
+	text, err := Comments{c.inSeconds()}.showNodes(ctx, args)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (c Client) NodeRecords(ctx context.Context, nodes []string) (map[string]Nod
 // with the status 1, after it has printed the others.
 var unknownNode = regexp.MustCompile(`(?m)^Node \S+ not found$`)
 
-func (c Client) showNodes(ctx context.Context, args []string) (string, error) {
+func (c Comments) showNodes(ctx context.Context, args []string) (string, error) {
 	command, err := c.command(ctx, "scontrol", args...)
 	if err != nil {
 		return "", err
@@ -101,7 +101,7 @@ func stateWords(state string) (words []string) {
 }
 
 // NodeComment returns a node's Comment.
-func (c Client) NodeComment(ctx context.Context, node string) (string, error) {
+func (c Comments) NodeComment(ctx context.Context, node string) (string, error) {
 	end := newMark()
 	text, err := c.Run(ctx, "sinfo", slices.Concat(visible, []string{"--Node", "--nodes=" + node, "--Format=nodelist:0|,comment:0" + end})...)
 	if err != nil {
@@ -125,6 +125,6 @@ func parseNodeComment(text, end, node string) (string, error) {
 }
 
 // SetNodeComment replaces a node's Comment. Only root and SlurmUser may.
-func (c Client) SetNodeComment(ctx context.Context, node, text string) error {
+func (c Comments) SetNodeComment(ctx context.Context, node, text string) error {
 	return c.control(ctx, "update", "nodename="+node, "comment="+text)
 }

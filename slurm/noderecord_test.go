@@ -79,13 +79,13 @@ broken) echo "Unable to contact slurm controller" >&2; exit 1 ;;
 esac
 cat "$HERE/answer"`
 
-func control(t *testing.T) Client {
+func control(t *testing.T) Comments {
 	t.Helper()
 	bin := commands(t, map[string]string{"scontrol": fakeControl})
 	if err := os.WriteFile(filepath.Join(bin, "answer"), []byte(allRecords), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return Client{Bin: bin}
+	return Comments{Client{Bin: bin}}
 }
 
 func TestNodeRecords(t *testing.T) {
@@ -116,7 +116,7 @@ func TestNodeRecords(t *testing.T) {
 			}
 		})
 	}
-	if got, err := (Client{Bin: "/nothing"}).NodeRecords(t.Context(), nil); got != nil || err != nil {
+	if got, err := (Comments{Client{Bin: "/nothing"}}).NodeRecords(t.Context(), nil); got != nil || err != nil {
 		t.Errorf("no nodes: %v, %v", got, err)
 	}
 }
@@ -143,14 +143,14 @@ func TestNodeComment(t *testing.T) {
 			}
 		})
 	}
-	c := Client{Bin: commands(t, map[string]string{"sinfo": `[ "$*" = "--noheader --all --local --Node --nodes=n1 ${*##* }" ] || exit 1; last=${*##* }; echo "n1|ask bob|${last##*|}"`})}
+	c := Comments{Client{Bin: commands(t, map[string]string{"sinfo": `[ "$*" = "--noheader --all --local --Node --nodes=n1 ${*##* }" ] || exit 1; last=${*##* }; echo "n1|ask bob|${last##*|}"`})}}
 	if got, err := c.NodeComment(t.Context(), "n1"); got != "ask bob" || err != nil {
 		t.Errorf("comment %q, error %v", got, err)
 	}
 }
 
 func TestSetNodeComment(t *testing.T) {
-	c := Client{Bin: commands(t, map[string]string{"scontrol": `printf '%s\n' "$@" >"$HERE/ordered"`})}
+	c := Comments{Client{Bin: commands(t, map[string]string{"scontrol": `printf '%s\n' "$@" >"$HERE/ordered"`})}}
 	err := c.SetNodeComment(t.Context(), "n1", "ask bob |x")
 	if want := "update\nnodename=n1\ncomment=ask bob |x\n"; err != nil || c.file(t, "ordered") != want {
 		t.Errorf("error %v, scontrol was ordered %q", err, c.file(t, "ordered"))

@@ -12,6 +12,10 @@ import (
 	"time"
 )
 
+// Comments is a client for the comments of jobs and nodes at slurmctld. Only administrators,
+// and programs that act for them, write these.
+type Comments struct{ Client }
+
 // A NotedJob is a job and the AdminComment that administrators, and programs that act for
 // them, have noted on it. No user can write anything of their own into it.
 type NotedJob struct {
@@ -34,7 +38,7 @@ const notedFields = "jobid:0|,jobarrayid:0|,hetjobid:0|,restartcnt:0|,state:0|,s
 var visible = []string{"--noheader", "--all", "--local"}
 
 // AdminComment returns a job with its AdminComment.
-func (c Client) AdminComment(ctx context.Context, id uint32) (NotedJob, error) {
+func (c Comments) AdminComment(ctx context.Context, id uint32) (NotedJob, error) {
 	jobs, err := c.noted(ctx, "--states=all", "--jobs="+decimal(id))
 	if err != nil {
 		return NotedJob{}, fmt.Errorf("AdminComment of job %d: %w", id, err)
@@ -47,7 +51,7 @@ func (c Client) AdminComment(ctx context.Context, id uint32) (NotedJob, error) {
 }
 
 // AdminComments returns all jobs that occupy nodes, with their AdminComments.
-func (c Client) AdminComments(ctx context.Context) ([]NotedJob, error) {
+func (c Comments) AdminComments(ctx context.Context) ([]NotedJob, error) {
 	jobs, err := c.noted(ctx, "--states="+holdingStates)
 	if err != nil {
 		return nil, fmt.Errorf("AdminComments of all jobs: %w", err)
@@ -61,14 +65,14 @@ var oneJob = regexp.MustCompile(`^[0-9]+([_+][0-9]+)?$`)
 // SetAdminComment replaces the AdminComment of the job. Only root and SlurmUser may. The name
 // matters: by the number that an array and its last task share, or that a heterogeneous job
 // and its first component share, scontrol would update all tasks or components.
-func (c Client) SetAdminComment(ctx context.Context, job NotedJob, text string) error {
+func (c Comments) SetAdminComment(ctx context.Context, job NotedJob, text string) error {
 	if !oneJob.MatchString(job.Name) {
 		return fmt.Errorf("AdminComment of job %d: %q is not the name of a single job", job.Job, job.Name)
 	}
 	return c.control(ctx, "update", "jobid="+job.Name, "admincomment="+text)
 }
 
-func (c Client) noted(ctx context.Context, which ...string) ([]NotedJob, error) {
+func (c Comments) noted(ctx context.Context, which ...string) ([]NotedJob, error) {
 	end := newMark()
 	args := slices.Concat(visible, which, []string{"--Format=" + notedFields + end})
 	text, err := c.inSeconds().Run(ctx, "squeue", args...)

@@ -94,13 +94,13 @@ echo "$*" >>"$HERE/asked"
 for last; do :; done
 sed "s/|MARK$/|${last##*|}/" "$HERE/answer"`
 
-func queue(t *testing.T, answer string) Client {
+func queue(t *testing.T, answer string) Comments {
 	t.Helper()
 	bin := commands(t, map[string]string{"squeue": fakeQueue, "scontrol": `printf '%s\n' "$@" >"$HERE/ordered"`})
 	if err := os.WriteFile(filepath.Join(bin, "answer"), []byte(answer), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return Client{Bin: bin}
+	return Comments{Client{Bin: bin}}
 }
 
 func (c Client) file(t *testing.T, name string) string {
@@ -137,7 +137,7 @@ func TestAdminComment(t *testing.T) {
 
 func TestAdminCommentOfAJobThatIsGone(t *testing.T) {
 	bin := commands(t, map[string]string{"squeue": `echo slurm_load_jobs error: Invalid job id specified >&2; exit 1`})
-	if _, err := (Client{Bin: bin}).AdminComment(t.Context(), 2); !errors.Is(err, ErrUnknownJob) {
+	if _, err := (Comments{Client{Bin: bin}}).AdminComment(t.Context(), 2); !errors.Is(err, ErrUnknownJob) {
 		t.Errorf("error = %v", err)
 	}
 }

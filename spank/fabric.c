@@ -304,8 +304,12 @@ static bool path_of(spank_t sp, const struct settings *s, const char *kind, char
 	return below_state(s, rest, path, PATH_BYTES);
 }
 
-/* Users can take the variable out of a task's environment. The task then has no tags. */
-static bool has_tags(spank_t sp)
+/*
+ * Whether the job was submitted with tags, by the step's environment. A step from outside of
+ * the job (srun --jobid) has no such variable, but finds the file that the job's own tasks
+ * have got. A user who sets it in a job without tags gets a step that fails.
+ */
+static bool wants_tags(spank_t sp)
 {
 	char wish[2];
 
@@ -315,14 +319,15 @@ static bool has_tags(spank_t sp)
 int give_tags(spank_t sp, const struct settings *s)
 {
 	char path[PATH_BYTES], lock_path[PATH_BYTES];
+	bool wanted = wants_tags(sp);
 	enum found found;
 
-	if (!has_tags(sp))
-		return 0;
 	if (s->wrong)
-		return refuse_settings(s);
+		return wanted ? refuse_settings(s) : 0;
 	if (!path_of(sp, s, "jobs", path) || !path_of(sp, s, "locks", lock_path))
 		return refuse(ERROR_MARK "node %s: state= in plugstack.conf is too long", node_name());
 	found = give(sp, path);
-	return found == NOTHING ? set_up_locked(sp, s, path, lock_path) : conclude(found, path);
+	if (found == NOTHING)
+		return wanted ? set_up_locked(sp, s, path, lock_path) : 0;
+	return conclude(found, path);
 }

@@ -54,13 +54,14 @@ func TestTasksGetTheVariablesOfTheirTags(t *testing.T) {
 	tests := map[string]struct {
 		file  string
 		env   []string
-		plain bool // the job has no tags
+		plain bool // the step's environment has no wish
 		task  string
 		want  []string
 	}{
 		"those of the file":                     {file: boot + tags, want: append(slices.Clone(tagsSet), done)},
 		"in every task":                         {file: boot + tags, task: "7", want: append(slices.Clone(tagsSet), done)},
-		"none without tags":                     {file: boot + tags, plain: true, want: []string{done}},
+		"none without tags":                     {plain: true, want: []string{done}},
+		"in a step from outside of the job":     {file: boot + tags, plain: true, want: append(slices.Clone(tagsSet), done)},
 		"a default gives way to the user's":     {file: boot + tags, env: []string{"JOB:UCX_IB_PKEY=0"}, want: append(slices.Delete(slices.Clone(tagsSet), 2, 3), done)},
 		"those of the job in which slurmd runs": {file: boot + "clear SLURMV_VLAN\nend\n", env: []string{"SLURMV_VLAN=2001"}, want: []string{"setenv: SLURMV_VLAN=2001", done}},
 		"a value with every sign":               {file: boot + "set A=%s=\t'x'\nend\n", want: []string{"setenv: A=%s=\t'x'", done}},
@@ -74,7 +75,9 @@ func TestTasksGetTheVariablesOfTheirTags(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, "echo 'error the agent was started' >&3; exit 1")
-			n.writeTags(t, tt.file)
+			if tt.file != "" {
+				n.writeTags(t, tt.file)
+			}
 			if !tt.plain {
 				tt.env = append(tt.env, wish)
 			}

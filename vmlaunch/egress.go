@@ -7,38 +7,43 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 )
 
-// serveEgress starts the server of the VMs' way out of their network, if the site gives them
-// one.
-func (v *VMs) serveEgress() (err error) {
-	if len(v.Plan.Network.Egress) > 0 {
-		v.egress, err = egress.Start(v.Plan.Owner, v.Plan.Job.ID.String(), v.Plan.Network.Egress)
+// wayOut is the way of a job's VMs out of their network.
+type wayOut struct {
+	vms    *machine.Set
+	server *egress.Server // nil where the site gives VMs none
+}
+
+// serve starts the server, if the site gives VMs a way out.
+func (w *wayOut) serve() (err error) {
+	if p := w.vms.Plan; len(p.Network.Egress) > 0 {
+		w.server, err = egress.Start(p.Owner, p.Job.ID.String(), p.Network.Egress)
 	}
 	return err
 }
 
-// connectOutside gives a VM its way out. A VM without it is still good for most programs.
-func (v *VMs) connectOutside(ctx context.Context, m *machine.Machine) error {
-	if v.egress == nil {
+// connect gives a VM its way out. A VM without it is still good for most programs.
+func (w *wayOut) connect(ctx context.Context, m *machine.Machine) error {
+	if w.server == nil {
 		return nil
 	}
 	stream, err := m.Session().Egress(ctx)
 	if err != nil {
 		return err
 	}
-	server, err := v.egress.Connect()
+	server, err := w.server.Connect()
 	if err != nil {
 		return err
 	}
 	go func() {
 		err := stream.Serve(server)
-		v.Log.Debug("the way out of the network has ended", "vm", m.Plan.Name, "reason", err)
+		w.vms.Log.Debug("the way out of the network has ended", "vm", m.Plan.Name, "reason", err)
 	}()
 	return nil
 }
 
-// closeEgress ends the server.
-func (v *VMs) closeEgress() {
-	if v.egress != nil {
-		_ = v.egress.Close()
+// close ends the server.
+func (w *wayOut) close() {
+	if w.server != nil {
+		_ = w.server.Close()
 	}
 }

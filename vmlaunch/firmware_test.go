@@ -1,19 +1,17 @@
 package vmlaunch
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/owner"
-	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
-	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 // The firmware is looked for only if the image needs it, and the image only if nobody has
@@ -39,8 +37,7 @@ func TestFindFirmware(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := plan.Plan{Image: "/none/disk.raw", Firmware: tt.wanted, QEMU: tt.node, Owner: owner.Nobody}
-			v := newVMs(store{}, p, Slurmctld{}, nil, machine.StartStopwatch(time.Time{}), func(vmstep.Progress) {})
-			got, err := v.findFirmware(t.Context(), images.Info{Layer: images.Layer{Path: p.Image, Format: images.Raw}})
+			got, err := findFirmware(t.Context(), p, slog.New(slog.DiscardHandler), images.Info{Layer: images.Layer{Path: p.Image, Format: images.Raw}})
 			if got != tt.want || (err == nil) != (tt.wantErr == "") || err != nil && !strings.HasPrefix(err.Error(), tt.wantErr) {
 				t.Errorf("%+v, %v; want %+v, %q", got, err, tt.want, tt.wantErr)
 			}

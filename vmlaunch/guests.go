@@ -3,6 +3,7 @@ package vmlaunch
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -33,7 +34,7 @@ func (v *VMs) prepareDisks(ctx context.Context, m *machine.Machine, image images
 	if err := images.CreateOverlay(ctx, image, m.Plan.Overlay, v.Plan.Job.Spec.DiskMiB, v.Plan.Owner); err != nil {
 		return err
 	}
-	if err := v.makeVars(m); err != nil {
+	if err := makeVars(v.Plan, m.Plan); err != nil {
 		return err
 	}
 	seed := images.Seed{
@@ -50,7 +51,7 @@ func guestBinary() string { return filepath.Join(config.Libexec, "slurmv-guest")
 
 // mpiFiles are the files that MPI programs need in the VMs. Without them the VMs start all the
 // same, and what needs them says so.
-func (v *VMs) mpiFiles(s guest.IVShmem) (files []guest.MPIFile) {
+func mpiFiles(log *slog.Logger, s guest.IVShmem) (files []guest.MPIFile) {
 	names := []string{guest.PMIxServer}
 	if s.Devices > 0 {
 		names = append(names, guest.MPILibrary)
@@ -58,7 +59,7 @@ func (v *VMs) mpiFiles(s guest.IVShmem) (files []guest.MPIFile) {
 	for _, name := range names {
 		content, err := os.ReadFile(filepath.Join(config.Libexec, name))
 		if err != nil {
-			v.Log.Warn("MPI programs may not start: Slurm-V is not installed whole", "err", err)
+			log.Warn("MPI programs may not start: Slurm-V is not installed whole", "err", err)
 			continue
 		}
 		files = append(files, guest.MPIFile{Name: name, Content: content})
@@ -94,20 +95,20 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 	}
 	setup := guestSetup(v.Plan, m.Plan, v.network.mtu)
 	setup.NICs = append(setup.NICs, vfNICs(m.Plan, m.VFs)...)
-	setup.MPI = v.mpiFiles(setup.IVShmem)
+	setup.MPI = mpiFiles(v.Log, setup.IVShmem)
 	if m.IsRestoring() {
 		if err := renew(ctx, m, &setup, v.Log); err != nil {
 			return err
 		}
 	}
-	if err := v.mountDirectories(ctx, m, setup.Mounts); err != nil {
+	if err := v.directories.mount(ctx, m, setup.Mounts); err != nil {
 		return fmt.Errorf("set up the guest: %w", err)
 	}
 	report, err := m.Session().Setup(ctx, setup)
 	if err != nil {
 		return fmt.Errorf("set up the guest: %w", err)
 	}
-	if err := v.connectOutside(ctx, m); err != nil {
+	if err := v.wayOut.connect(ctx, m); err != nil {
 		v.Log.Warn("a VM reaches nothing outside of the job's network", "vm", m.Plan.Name, "reason", err)
 		report.Warnings = append(report.Warnings, err.Error())
 	}

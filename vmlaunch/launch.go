@@ -186,8 +186,8 @@ func (v *VMs) prepare(ctx context.Context) (image images.Info, err error) {
 	atOnce(nodeagent.StageVF, func() error { return v.leaseVFs(ctx) })
 	atOnce(nodeagent.StageLibvirt, func() error { return v.openHypervisor() })
 	shared.Go(func() error { return v.readUserData(ctx) })
-	shared.Go(func() error { return v.serveDirectories(ctx) })
-	shared.Go(v.serveEgress)
+	shared.Go(func() error { return v.directories.serve(ctx) })
+	shared.Go(v.wayOut.serve)
 	shared.Go(func() error { return v.shared.lease(ctx) })
 	err = shared.Wait()
 	v.Plan.UEFI = uefi // and not earlier: the functions above read the plan

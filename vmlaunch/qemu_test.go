@@ -73,7 +73,7 @@ func playUEFI(t *testing.T, dir string) {
 	uefi, err := emulator.FindUEFI("/", v.Plan.QEMU)
 	must(t, err)
 	v.Plan.UEFI = uefi
-	must(t, v.makeVars(m))
+	must(t, makeVars(v.Plan, m.Plan))
 	d.OS = hypervisor.Describe(v.Plan, m.Plan, nil).OS
 	m.Restoring() // its end is no loss
 	fmt.Println("started:", v.startDomain(m, d))

@@ -40,7 +40,7 @@ func (w *warmer) restore(ctx context.Context, m *machine.Machine) error {
 	if err := images.CopyFor(w.from.Blank(), m.Plan.Overlay, w.Plan.Owner); err != nil {
 		return err
 	}
-	if err := w.makeVars(m); err != nil {
+	if err := makeVars(w.Plan, m.Plan); err != nil {
 		return err
 	}
 	m.Enter(nodeagent.StageRestore)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/slurm-v/slurm-v/fabric/node"
+	"github.com/slurm-v/slurm-v/vfpool"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 )
 
@@ -17,7 +18,7 @@ const envVFs = "SLURMV_VFS"
 // environment returns the environment of a program in a VM: env with the variables about
 // the job's tags and VFs.
 func (v *VMs) environment(m *machine.Machine, env []string) []string {
-	env = v.tags.ForGuest(env, v.guestCards(m))
+	env = v.tags.ForGuest(env, guestCards(v.store.sysfs, m.VFs))
 	env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, envVFs+"=") })
 	if list := listVFs(v.Machines); list != "" {
 		env = append(env, envVFs+"="+list)
@@ -41,10 +42,10 @@ func listVFs(machines []*machine.Machine) string {
 
 // guestCards returns the VM's Slingshot devices. The guest's driver numbers them in the
 // order of their PCI addresses, which is the order of the VFs.
-func (v *VMs) guestCards(m *machine.Machine) (cards []node.GuestCard) {
-	for _, g := range m.VFs {
+func guestCards(sysfs string, vfs []vfpool.Grant) (cards []node.GuestCard) {
+	for _, g := range vfs {
 		if g.Slingshot != "" {
-			cards = append(cards, node.GuestCard{Guest: fmt.Sprintf("cxi%d", len(cards)), Card: cardAt(v.store.sysfs, g.Slingshot)})
+			cards = append(cards, node.GuestCard{Guest: fmt.Sprintf("cxi%d", len(cards)), Card: cardAt(sysfs, g.Slingshot)})
 		}
 	}
 	return cards

@@ -14,8 +14,6 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/vmlaunch/egress"
-	"github.com/slurm-v/slurm-v/vmlaunch/hostdir"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
@@ -36,8 +34,8 @@ type VMs struct {
 	warmer   *warmer
 	tags     node.Tags // on the fabric
 
-	directories []*hostdir.Server // of the node, in the order of the request's mounts
-	egress      *egress.Server    // nil where the site gives VMs no way out of their network
+	directories directories
+	wayOut      wayOut
 
 	userData []byte        // for cloud-init, the same in every VM
 	up       time.Duration // when all VMs of this node were up, on the record's clock
@@ -49,6 +47,7 @@ func newVMs(s store, p plan.Plan, slurm Slurmctld, j *journal.Journal, clock *ma
 		network: &network{plan: p, slurm: slurm},
 	}
 	v.shared, v.warmer = newSharedMemory(v), &warmer{VMs: v}
+	v.directories.vms, v.wayOut.vms = v.Set, v.Set
 	return v
 }
 
@@ -57,8 +56,8 @@ func newVMs(s store, p plan.Plan, slurm Slurmctld, j *journal.Journal, clock *ma
 func (v *VMs) close() {
 	v.Close()
 	v.shared.close()
-	v.closeDirectories()
-	v.closeEgress()
+	v.directories.close()
+	v.wayOut.close()
 }
 
 // Serve answers on the job's socket until the step ends: until a stop request, or until ctx

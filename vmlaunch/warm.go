@@ -102,7 +102,7 @@ func (w *warmer) shape(ctx context.Context, image images.Info) (template.Shape, 
 	if err != nil {
 		return template.Shape{}, err
 	}
-	uefi, err := w.identifyFirmware()
+	uefi, err := identifyFirmware(w.Plan.UEFI)
 	if err != nil {
 		return template.Shape{}, err
 	}

@@ -52,7 +52,7 @@ func runClean(c *cobra.Command, path, name string) error {
 	if err != nil {
 		return err
 	}
-	client := slurm.Client{Bin: cfg.Slurm.Bin, Env: os.Environ()}
+	client := administrator(cfg)
 	cleaned, err := vmlaunch.Clean(c.Context(), cfg, node, func(ctx context.Context) (map[journal.ID]bool, error) {
 		return running(ctx, client, node)
 	})

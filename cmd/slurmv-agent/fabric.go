@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -11,15 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/fabric/cxi"
 	"github.com/slurm-v/slurm-v/fabric/node"
 	"github.com/slurm-v/slurm-v/internal/apart"
 	"github.com/slurm-v/slurm-v/internal/harden"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
-	"github.com/slurm-v/slurm-v/vmlaunch"
-	"github.com/slurm-v/slurm-v/vmlaunch/drain"
 	"github.com/slurm-v/slurm-v/vmlaunch/entitle"
+	"github.com/slurm-v/slurm-v/vmlaunch/tags"
 )
 
 func newFabric() *cobra.Command {
@@ -73,8 +70,8 @@ func fabricUp(ctx context.Context, path string, say func(string)) error {
 	if err != nil {
 		return err
 	}
-	tags, err := node.Open(cfg, os.Getenv("SLURMV_NODE"), administrator(cfg)).Up(ctx, job)
-	for _, warning := range tags.Warnings {
+	given, err := node.Open(cfg, os.Getenv("SLURMV_NODE"), administrator(cfg)).Up(ctx, job)
+	for _, warning := range given.Warnings {
 		say(warning)
 	}
 	return err
@@ -84,11 +81,6 @@ func fabricUp(ctx context.Context, path string, say func(string)) error {
 // [harden.Process]: its environment is the node's, and may say where slurm.conf is.
 func administrator(cfg config.Config) slurm.Client {
 	return slurm.Client{Bin: cfg.Slurm.Bin, Env: os.Environ()}
-}
-
-// leftOn says what of a job's VMs is on the node.
-func leftOn(cfg config.Config, name string) node.Left {
-	return func(id journal.ID) error { return vmlaunch.Left(cfg, name, id) }
 }
 
 func newFabricClean() *cobra.Command {
@@ -132,9 +124,9 @@ func runFabricClean(c *cobra.Command, path, name string, how node.Cleaning) erro
 // cleanFabric cleans and prints what it has done.
 func cleanFabric(c *cobra.Command, cfg config.Config, name string, how node.Cleaning) error {
 	client := administrator(cfg)
-	done, err := node.Open(cfg, name, client).Clean(c.Context(), how, func(ctx context.Context) (map[journal.ID]bool, error) {
+	done, err := tags.Clean(c.Context(), cfg, name, client, how, func(ctx context.Context) (map[journal.ID]bool, error) {
 		return running(ctx, client, name)
-	}, leftOn(cfg, name))
+	})
 	for _, what := range done {
 		fmt.Fprintln(c.OutOrStdout(), what)
 	}
@@ -142,36 +134,14 @@ func cleanFabric(c *cobra.Command, cfg config.Config, name string, how node.Clea
 }
 
 // endTags ends the job's tags on the node, in Slurm's last try. What takes longer goes on
-// in the background, so that the job's end need not wait. If services are left, the node is
-// drained meanwhile: they hold resources of the cards.
+// in the background, so that the job's end need not wait.
 func endTags(ctx context.Context, o reclaimOptions, cfg config.Config, name string) error {
-	err := node.Open(cfg, name, administrator(cfg)).End(ctx, o.job, o.fabric, leftOn(cfg, name))
-	if err == nil {
-		return nil
-	}
-	reason := ""
-	if errors.Is(err, node.ErrServices) {
-		reason = reasonOf(err, o.job)
-		err = errors.Join(err, drain.For(ctx, administrator(cfg), name, reason))
-	}
-	return errors.Join(err, startLinger(o, name, reason))
+	job := tags.Job{Config: cfg, Client: administrator(cfg), Node: name, Number: o.job}
+	return job.End(ctx, o.fabric, func(reason string) error {
+		return apart.Start("fabric", "linger", "--config", o.config, "--node", name, "--job", strconv.FormatUint(uint64(o.job), 10),
+			"--reason", reason, "--slurm-conf", os.Getenv("SLURM_CONF"))
+	})
 }
-
-func reasonOf(err error, job uint32) string {
-	var busy *cxi.BusyError
-	if errors.As(err, &busy) {
-		return busy.Error()
-	}
-	return fmt.Sprintf("job %d's CXI services could not be removed", job)
-}
-
-func startLinger(o reclaimOptions, name, reason string) error {
-	return apart.Start("fabric", "linger", "--config", o.config, "--node", name, "--job", strconv.FormatUint(uint64(o.job), 10),
-		"--reason", reason, "--slurm-conf", os.Getenv("SLURM_CONF"))
-}
-
-// lingerPatience bounds how long the tags of an ended job are removed in the background.
-const lingerPatience = 5 * time.Minute
 
 type lingerOptions struct {
 	config, node, reason, slurmConf string
@@ -208,14 +178,6 @@ func runLinger(ctx context.Context, o lingerOptions) error {
 	if err != nil {
 		return err
 	}
-	client := administrator(cfg)
-	err = node.Open(cfg, o.node, client).Linger(ctx, o.job, lingerPatience, leftOn(cfg, o.node))
-	switch {
-	case o.reason == "":
-		return err
-	case err == nil:
-		return drain.Over(ctx, client, o.node, o.reason)
-	}
-	// Another job may have made the node resume meanwhile.
-	return errors.Join(err, drain.For(ctx, client, o.node, o.reason))
+	job := tags.Job{Config: cfg, Client: administrator(cfg), Node: o.node, Number: o.job}
+	return job.Linger(ctx, o.reason)
 }

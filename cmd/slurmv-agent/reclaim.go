@@ -87,7 +87,7 @@ func runReclaim(c *cobra.Command, o reclaimOptions) error {
 	ids, err := o.journals(c, cfg.StateDir(node))
 	ctx, cancel := withDeadline(c.Context(), o.deadline)
 	defer cancel()
-	failed := within(ctx, stuckAfter, ids, func(id journal.ID) error { return vmlaunch.Reclaim(ctx, cfg, node, id) })
+	failed := vmlaunch.ReclaimAll(ctx, cfg, node, ids)
 	if err != nil {
 		failed = append(failed, err)
 	}
@@ -123,37 +123,6 @@ func (o reclaimOptions) journals(c *cobra.Command, state string) (chosen []journ
 		chosen = append(chosen, id)
 	}
 	return chosen, err
-}
-
-// stuckAfter is how long a reclaim may go on after its deadline before it counts as stuck.
-const stuckAfter = 10 * time.Second
-
-var errStuck = errors.New("it did not end in time: something hangs in the kernel")
-
-// within reclaims the jobs. It waits for the reclaim at most grace after the end of ctx: a
-// reclaim that hangs in the kernel notices no deadline.
-func within(ctx context.Context, grace time.Duration, ids []journal.ID, reclaim func(journal.ID) error) []error {
-	done := make(chan []error, 1)
-	go func() {
-		var failed []error
-		for _, id := range ids {
-			if err := reclaim(id); err != nil {
-				failed = append(failed, err)
-			}
-		}
-		done <- failed
-	}()
-	select {
-	case failed := <-done:
-		return failed
-	case <-ctx.Done():
-	}
-	select {
-	case failed := <-done:
-		return failed
-	case <-time.After(grace):
-		return []error{errStuck}
-	}
 }
 
 // endLast ends Slurm's last try: it drains the node if more than files is left, ends the

@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/internal/check"
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 type checkOptions struct {
-	nodeOptions
+	cli.Node
 	output string
 }
 
@@ -44,27 +45,27 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv check
   srun -w n[1-40] slurmv check --output json`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkOutput(o.output); err != nil {
+			if err := cli.CheckOutput(o.output); err != nil {
 				return err
 			}
 			return runCheck(c.Context(), o, c.OutOrStdout())
 		},
 	}
-	o.add(c)
-	addOutput(c, &o.output)
+	o.Add(c)
+	cli.AddOutput(c, &o.output)
 	return c
 }
 
 func runCheck(ctx context.Context, o checkOptions, out io.Writer) error {
-	node, err := slurm.NodeName(o.node)
+	node, err := slurm.NodeName(o.Name)
 	if err != nil {
 		return err
 	}
-	results := preflight(o.config, node).Check(ctx)
+	results := preflight(o.Config, node).Check(ctx)
 	if o.output == "json" {
-		err = printJSON(out, results)
+		err = cli.PrintJSON(out, results)
 	} else {
 		err = printResults(out, results)
 	}

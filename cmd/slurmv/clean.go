@@ -9,11 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 func newClean() *cobra.Command {
-	var o nodeOptions
+	var o cli.Node
 	c := &cobra.Command{
 		Use:   "clean [flags]",
 		Short: "Reclaim what ended jobs left on this node",
@@ -32,20 +33,20 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv clean
   slurmv clean --node-name n1`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return runClean(c.Context(), o, os.Geteuid(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
-	o.add(c)
+	o.Add(c)
 	return c
 }
 
-func runClean(ctx context.Context, o nodeOptions, uid int, out, words io.Writer) error {
+func runClean(ctx context.Context, o cli.Node, uid int, out, words io.Writer) error {
 	if uid != 0 {
 		return errors.New("slurmv clean gives back what belongs to jobs of all users: run it as root on the node")
 	}
-	c := exec.CommandContext(ctx, vmstep.AgentPath(), o.agentArgs("clean")...)
+	c := exec.CommandContext(ctx, vmstep.AgentPath(), o.AgentArgs("clean")...)
 	c.Stdout, c.Stderr = out, words
-	return runStatus(c)
+	return cli.Run(c)
 }

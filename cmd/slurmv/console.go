@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 )
 
@@ -36,7 +37,7 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv console 4217
   slurmv console --follow 4217/vm3`,
-		Args: atMostOne(),
+		Args: cli.AtMostOne(),
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := targetOf(args, os.Getenv)
 			if err != nil {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/slurm-v/slurm-v/internal/cli"
 )
 
 // newGenDocs is a command for make. It makes the man pages and completions of the help
@@ -20,7 +22,7 @@ func newGenDocs() *cobra.Command {
 		Use:    "gen-docs DIR",
 		Short:  "Write man pages (DIR/man/man1) and shell completions (DIR/completions)",
 		Hidden: true,
-		Args:   usageArgs(cobra.ExactArgs(1)),
+		Args:   cli.Args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return runGenDocs(c.Context(), c.Root(), args[0])
 		},
@@ -67,8 +69,9 @@ func wrapperPage(ctx context.Context) (*cobra.Command, error) {
 	if !found || !strings.HasPrefix(usage, "Usage: ") {
 		return nil, fmt.Errorf("the help of %s does not begin with its usage", program)
 	}
+	use, _, _ := strings.Cut(strings.TrimPrefix(usage, "Usage: "), "\n")
 	c := &cobra.Command{
-		Use:                   strings.TrimPrefix(firstLine(usage), "Usage: "),
+		Use:                   use,
 		Short:                 "Run a program in the VMs of a Slurm job",
 		Long:                  text,
 		DisableAutoGenTag:     true,

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 )
 
@@ -31,11 +32,11 @@ EXIT STATUS
 		Example: `  slurmv exec 4217 -- uname -a
   slurmv exec 4217/vm3 -- tail -f /var/log/messages
   slurmv exec -t 4217/vm1 -- bash`,
-		Args: atLeastOne(),
+		Args: cli.AtLeastOne(),
 		RunE: func(c *cobra.Command, args []string) error {
 			before := c.ArgsLenAtDash()
 			if before < 0 || before > 1 || before == len(args) {
-				return usagef("write -- between the VM and the command, as in slurmv exec 4217/vm0 -- uname -a")
+				return cli.Usagef("write -- between the VM and the command, as in slurmv exec 4217/vm0 -- uname -a")
 			}
 			t, err := targetOf(args[:before], os.Getenv)
 			if err != nil {
@@ -50,7 +51,7 @@ EXIT STATUS
 
 func runExec(ctx context.Context, t jobvms.Target, terminal bool, command []string, words io.Writer) error {
 	if terminal && !term.IsTerminal(int(os.Stdin.Fd())) {
-		return usagef("-t: standard input is not a terminal; leave out -t")
+		return cli.Usagef("-t: standard input is not a terminal; leave out -t")
 	}
 	job, node, err := jobvms.FindVM(ctx, t)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 )
 
@@ -30,7 +31,7 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  echo GET / | slurmv forward 4217/vm0 8080
   ssh -o ProxyCommand='slurmv forward 4217/vm0 22' vm0`,
-		Args: usageArgs(cobra.ExactArgs(2)),
+		Args: cli.Args(cobra.ExactArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := jobvms.ParseTarget(args[0], os.Getenv)
 			if err != nil {
@@ -38,7 +39,7 @@ EXIT STATUS
 			}
 			port, err := strconv.ParseUint(args[1], 10, 16)
 			if err != nil || port == 0 {
-				return usagef("%q is not a port; use 1 to 65535", args[1])
+				return cli.Usagef("%q is not a port; use 1 to 65535", args[1])
 			}
 			return runForward(c.Context(), t, node, uint16(port), os.Stdin, c.OutOrStdout())
 		},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/images/cache"
+	"github.com/slurm-v/slurm-v/internal/cli"
 )
 
 func newImage() *cobra.Command {
@@ -30,8 +31,8 @@ Run all of these but list, check and warm as root, on the node.`,
 }
 
 // cacheOf opens the node's cache.
-func cacheOf(o nodeOptions) (*cache.Cache, error) {
-	node, cfg, err := o.load()
+func cacheOf(o cli.Node) (*cache.Cache, error) {
+	node, cfg, err := o.Load()
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func cacheOf(o nodeOptions) (*cache.Cache, error) {
 }
 
 func newImageCache() *cobra.Command {
-	var o nodeOptions
+	var o cli.Node
 	var output string
 	c := &cobra.Command{
 		Use:   "cache [flags]",
@@ -62,20 +63,20 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv image cache
   srun -w n[1-40] slurmv image cache --output json`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
 			return runImageCache(o, output, c.OutOrStdout())
 		},
 	}
-	o.add(c)
-	addOutput(c, &output)
+	o.Add(c)
+	cli.AddOutput(c, &output)
 	return c
 }
 
-func runImageCache(o nodeOptions, output string, out io.Writer) error {
+func runImageCache(o cli.Node, output string, out io.Writer) error {
 	node, err := cacheOf(o)
 	if err != nil {
 		return err
@@ -88,13 +89,13 @@ func runImageCache(o nodeOptions, output string, out io.Writer) error {
 		return err
 	}
 	if output == "json" {
-		return printJSON(out, append([]cache.Entry{}, all...))
+		return cli.PrintJSON(out, append([]cache.Entry{}, all...))
 	}
 	return cache.WriteTable(out, all)
 }
 
 func newImageForget() *cobra.Command {
-	var o nodeOptions
+	var o cli.Node
 	var all bool
 	c := &cobra.Command{
 		Use:   "forget [flags] KEY|FILE...",
@@ -114,20 +115,20 @@ EXIT STATUS
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case all == (len(args) > 0):
-				return usagef("name copies, or use --all")
+				return cli.Usagef("name copies, or use --all")
 			case os.Geteuid() != 0:
 				return errors.New("the image cache is root's: run this as root on the node")
 			}
 			return runImageForget(c, o, args)
 		},
 	}
-	o.add(c)
+	o.Add(c)
 	c.Flags().BoolVar(&all, "all", false, "remove all copies that no job uses")
 	return c
 }
 
 // runImageForget removes the copies that args name, or all of them.
-func runImageForget(c *cobra.Command, o nodeOptions, args []string) error {
+func runImageForget(c *cobra.Command, o cli.Node, args []string) error {
 	node, err := cacheOf(o)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/imagecheck"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
@@ -46,19 +47,19 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv image check ./mine.qcow2
   slurmv image check debian12-mpi --memory-per-vm 2G`,
-		Args: atMostOne(),
+		Args: cli.AtMostOne(),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
 			inJob := os.Getenv(slurm.EnvJobID) != ""
 			switch {
 			case inJob && len(args) > 0:
-				return usagef("inside a job slurmv image check takes no image: it checks the job's own")
+				return cli.Usagef("inside a job slurmv image check takes no image: it checks the job's own")
 			case inJob:
 				return checkInJob(c, output)
 			case len(args) == 0:
-				return usagef("name an image: a file, or a name that slurmv image list shows")
+				return cli.Usagef("name an image: a file, or a name that slurmv image list shows")
 			}
 			return submitCheck(c, args[0], output, given(c, values))
 		},
@@ -68,7 +69,7 @@ EXIT STATUS
 			values[o.Name] = c.Flags().String(o.Name, "", "as in sbatch; outside of jobs only")
 		}
 	}
-	addOutput(c, &output)
+	cli.AddOutput(c, &output)
 	return c
 }
 
@@ -86,7 +87,7 @@ func submitCheck(c *cobra.Command, image, output string, values map[string]strin
 	}
 	job := exec.CommandContext(c.Context(), "salloc", append(args, self, "image", "check", "--output="+output)...)
 	job.Stdin, job.Stdout, job.Stderr = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
-	return runStatus(job)
+	return cli.Run(job)
 }
 
 func checkInJob(c *cobra.Command, output string) error {
@@ -97,7 +98,7 @@ func checkInJob(c *cobra.Command, output string) error {
 	var facts bytes.Buffer
 	run := exec.CommandContext(c.Context(), "slurm-v-run", "--nodes=1", "--ntasks=1", "sh", "-c", imagecheck.Script)
 	run.Stdout, run.Stderr = &facts, c.ErrOrStderr()
-	if err := runStatus(run); err != nil {
+	if err := cli.Run(run); err != nil {
 		return err
 	}
 	nodes, err := askNodes(c.Context(), os.Getenv(slurm.EnvJobID))
@@ -107,7 +108,7 @@ func checkInJob(c *cobra.Command, output string) error {
 	image := imagecheck.Read(facts.String(), nodes)
 	image.Image = spec.Image
 	if output == "json" {
-		return printJSON(c.OutOrStdout(), image)
+		return cli.PrintJSON(c.OutOrStdout(), image)
 	}
 	return image.WriteText(c.OutOrStdout())
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
@@ -48,16 +49,16 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv image list
   srun slurmv image list --output json`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
 			return runImageList(c.Context(), path, output, c.OutOrStdout())
 		},
 	}
 	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`")
-	addOutput(c, &output)
+	cli.AddOutput(c, &output)
 	return c
 }
 
@@ -75,7 +76,7 @@ func runImageList(ctx context.Context, path, output string, out io.Writer) error
 		all = append(all, lookAt(ctx, cfg.Images, name, me))
 	}
 	if output == "json" {
-		return printJSON(out, all)
+		return cli.PrintJSON(out, all)
 	}
 	return printImages(out, all)
 }

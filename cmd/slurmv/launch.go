@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/vmstep"
 	"github.com/slurm-v/slurm-v/vmstep/noplugin"
@@ -60,7 +61,7 @@ EXIT STATUS
       slurmv launch --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=2G --vm-image=/images/mpi.qcow2 &
   srun --overlap --mpi=pmi2 --kill-on-bad-exit=1 --ntasks=8 slurmv run -- ./graph500
   $vms slurmv reclaim`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return runLaunch(c.Context(), path, given(c, values), c.ErrOrStderr())
 		},
@@ -104,7 +105,7 @@ EXIT STATUS
     1   something is left, or sudo does not run the agent
     2   the command line cannot be run`,
 		Example: "  srun --overlap --ntasks-per-node=1 slurmv reclaim",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE:    func(*cobra.Command, []string) error { return noplugin.Reclaim() },
 	}
 }

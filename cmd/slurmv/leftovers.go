@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/leftovers"
 )
 
 // newLeftovers is a command for slurmv prove, which runs it on nodes.
 func newLeftovers() *cobra.Command {
-	var o nodeOptions
+	var o cli.Node
 	var wait time.Duration
 	c := &cobra.Command{
 		Use:    "leftovers [flags] JOB...",
@@ -30,33 +30,22 @@ EXIT STATUS
     0   the things are printed; there may be none
     1   the configuration cannot be read
     2   the command line cannot be run`,
-		Args: atLeastOne(),
+		Args: cli.AtLeastOne(),
 		RunE: func(c *cobra.Command, args []string) error {
-			jobs, err := jobNumbers(args)
+			jobs, err := cli.JobNumbers(args)
 			if err != nil {
 				return err
 			}
 			return runLeftovers(c.Context(), o, wait, jobs, c.OutOrStdout())
 		},
 	}
-	o.add(c)
+	o.Add(c)
 	c.Flags().DurationVar(&wait, "wait", 0, "wait at most this `long` until nothing is left")
 	return c
 }
 
-func jobNumbers(args []string) (jobs []uint32, err error) {
-	for _, arg := range args {
-		n, err := strconv.ParseUint(arg, 10, 32)
-		if err != nil {
-			return nil, usagef("%q is not the number of a job", arg)
-		}
-		jobs = append(jobs, uint32(n))
-	}
-	return jobs, nil
-}
-
-func runLeftovers(ctx context.Context, o nodeOptions, wait time.Duration, jobs []uint32, out io.Writer) error {
-	name, cfg, err := o.load()
+func runLeftovers(ctx context.Context, o cli.Node, wait time.Duration, jobs []uint32, out io.Writer) error {
+	name, cfg, err := o.Load()
 	if err != nil {
 		return err
 	}
@@ -77,9 +66,9 @@ func newLoseVM() *cobra.Command {
 		Use:    "lose-vm JOB",
 		Short:  "Kill the QEMU of one of my job's VMs on this node",
 		Hidden: true,
-		Args:   usageArgs(cobra.ExactArgs(1)),
+		Args:   cli.Args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
-			jobs, err := jobNumbers(args)
+			jobs, err := cli.JobNumbers(args)
 			if err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/joblogs"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
@@ -44,7 +45,7 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv logs 4217
   slurmv logs --node n2 --vm 3 4217`,
-		Args: atMostOne(),
+		Args: cli.AtMostOne(),
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := targetOf(args, os.Getenv)
 			if err != nil {

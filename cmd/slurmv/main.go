@@ -18,14 +18,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
+	fabriccommands "github.com/slurm-v/slurm-v/fabric/commands"
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
+	vfcommands "github.com/slurm-v/slurm-v/vfpool/commands"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 func main() { os.Exit(run()) }
 
 func run() int {
-	if nothingToReserve(os.Args, os.Getenv) {
+	if fabriccommands.NothingToReserve(os.Args, os.Getenv) {
 		return 0
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -55,11 +58,11 @@ VM. Inside a job you may leave out JOB.`,
 		DisableAutoGenTag: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usagef("%v", err) })
 	root.AddCommand(
 		newPS(), newExec(), newSSH(), newConsole(), newForward(),
 		newLogs(), newReport(),
-		newCheck(), newProve(), newClean(), newVF(), newFabric(), newImage(),
+		newCheck(), newProve(), newClean(), vfcommands.New(), fabriccommands.New(), newImage(),
 		newLaunch(), newRun(), newReclaim(),
 		newResources(), newLeftovers(), newLoseVM(), newGenDocs(),
 	)
@@ -67,10 +70,6 @@ VM. Inside a job you may leave out JOB.`,
 		c.DisableFlagsInUseLine = true // the use lines are complete
 	}
 	return root
-}
-
-func usagef(format string, args ...any) error {
-	return &vmstep.UsageError{Reason: fmt.Sprintf(format, args...)}
 }
 
 // exitCode maps errors to exit statuses.
@@ -88,29 +87,10 @@ func exitCode(err error) int {
 	return 1
 }
 
-// atMostOne and atLeastOne are cobra's checks, but return usage errors.
-func atMostOne() cobra.PositionalArgs { return usageArgs(cobra.MaximumNArgs(1)) }
-
-func atLeastOne() cobra.PositionalArgs { return usageArgs(cobra.MinimumNArgs(1)) }
-
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if err := check(c, args); err != nil {
-			return usagef("%v", err)
-		}
-		return nil
-	}
-}
-
 // targetOf parses the words before "--" as a target. There is at most one word.
 func targetOf(args []string, env func(string) string) (jobvms.Target, error) {
 	if len(args) == 0 {
 		return jobvms.ParseTarget("", env)
 	}
 	return jobvms.ParseTarget(args[0], env)
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	return line
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 )
 
@@ -26,8 +27,8 @@ func TestExitCode(t *testing.T) {
 		"all well":               {nil, 0},
 		"an error":               {errors.New("x"), 1},
 		"a program's own":        {jobvms.ExitStatus(7), 7},
-		"a usage error":          {usagef("x"), 2},
-		"an error beside others": {errors.Join(errors.New("x"), usagef("y")), 2},
+		"a usage error":          {cli.Usagef("x"), 2},
+		"an error beside others": {errors.Join(errors.New("x"), cli.Usagef("y")), 2},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/check"
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/internal/prove"
@@ -69,10 +70,10 @@ EXIT STATUS
   slurmv prove --partition=test --image=debian12-mpi --nodes=2 --vcpu-per-vm=8
   slurmv prove --sriov=1 --sbatch=--account=hpc --program='/apps/ft.B.16'
   slurmv prove --quick --user=alice`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.complete(); err != nil {
-				return usagef("%v", err)
+				return cli.Usagef("%v", err)
 			}
 			return runProve(c.Context(), o, !c.Flags().Changed("nodes"), c.OutOrStdout(), c.ErrOrStderr())
 		},
@@ -196,7 +197,7 @@ func proveAs(ctx context.Context, name string, own []check.Result) error {
 	c := as.Command(ctx, self, append(slices.Clone(os.Args[1:]), "--checked")...)
 	c.Dir, c.Env = "", as.LoginEnviron(slurm.ConfVariables)
 	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(checks), os.Stdout, os.Stderr
-	return runStatus(c)
+	return cli.Run(c)
 }
 
 // prove runs the jobs and writes the files.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/slurm"
 )
@@ -58,24 +58,12 @@ EXIT STATUS
 	f := c.Flags()
 	f.BoolVarP(&o.all, "all", "a", false, "list all my jobs with VMs, not only this one; as root, those of all users")
 	f.BoolVarP(&o.long, "long", "l", false, "show also user, MAC address, time of the launch, the node's CPUs that only this VM uses, and how many times as fast as the node's clock the VM's runs")
-	addOutput(c, &o.output)
+	cli.AddOutput(c, &o.output)
 	return c
 }
 
-// addOutput adds --output, for people or for programs.
-func addOutput(c *cobra.Command, output *string) {
-	c.Flags().StringVarP(output, "output", "o", "text", "print in this `format`: text or json")
-}
-
-func checkOutput(output string) error {
-	if output != "text" && output != "json" {
-		return usagef("--output: %q is neither text nor json", output)
-	}
-	return nil
-}
-
 func runPS(ctx context.Context, o psOptions, out, words io.Writer) error {
-	if err := checkOutput(o.output); err != nil {
+	if err := cli.CheckOutput(o.output); err != nil {
 		return err
 	}
 	selected, err := o.which(os.Getenv, os.Getuid())
@@ -92,7 +80,7 @@ func runPS(ctx context.Context, o psOptions, out, words io.Writer) error {
 		fmt.Fprintln(words, none(selected))
 	}
 	if o.output == "json" {
-		return errors.Join(printJSON(out, rows), askErr)
+		return errors.Join(cli.PrintJSON(out, rows), askErr)
 	}
 	return errors.Join(jobvms.WriteTable(out, rows, o.long), askErr)
 }
@@ -127,10 +115,4 @@ func none(w slurm.Which) string {
 		return "No job has running VMs."
 	}
 	return "None of your jobs has running VMs."
-}
-
-func printJSON(out io.Writer, v any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(v)
 }

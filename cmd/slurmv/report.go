@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/joblogs"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
@@ -50,11 +51,11 @@ EXIT STATUS
 		Example: `  slurmv report 4217
   slurmv report --html launch.html 4217
   slurmv report --output json 4217`,
-		Args: atMostOne(),
+		Args: cli.AtMostOne(),
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := targetOf(args, os.Getenv)
 			if err == nil {
-				err = checkOutput(o.output)
+				err = cli.CheckOutput(o.output)
 			}
 			if err != nil {
 				return err
@@ -67,7 +68,7 @@ EXIT STATUS
 	f.BoolVarP(&o.long, "long", "l", false, "show also a line per VM")
 	f.StringVar(&o.svg, "svg", "", "draw the launch into this `file`")
 	f.StringVar(&o.html, "html", "", "write picture and tables into this `file`, as one page without other files")
-	addOutput(c, &o.output)
+	cli.AddOutput(c, &o.output)
 	return c
 }
 
@@ -80,7 +81,7 @@ func runReport(ctx context.Context, o reportOptions, out io.Writer) error {
 		return err
 	}
 	if o.output == "json" {
-		return printJSON(out, nodes)
+		return cli.PrintJSON(out, nodes)
 	}
 	if err := report.WriteTable(out, nodes); err != nil || !o.long {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/jobspec"
 )
 
@@ -34,7 +35,7 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  $ slurmv resources --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=1G
   cpus:4,mem:2560`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return runResources(path, lines, given(c, values), c.OutOrStdout())
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
 	"github.com/slurm-v/slurm-v/vmstep/noplugin"
@@ -42,7 +43,7 @@ EXIT STATUS
     1   also: there are no VMs on this node
     2   also: the command line cannot be run`,
 		Example: `  srun --overlap --mpi=pmi2 --kill-on-bad-exit=1 --ntasks=8 slurmv run -- ./graph500`,
-		Args:    atLeastOne(),
+		Args:    cli.AtLeastOne(),
 		RunE:    func(c *cobra.Command, program []string) error { return runRun(c.Context(), o, program) },
 	}
 	f := c.Flags()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/sshlogin"
 )
 
@@ -32,7 +33,7 @@ EXIT STATUS
 				before = len(args)
 			}
 			if before > 1 {
-				return usagef("write -- between the VM and the command, as in slurmv ssh 4217/vm0 -- dmesg")
+				return cli.Usagef("write -- between the VM and the command, as in slurmv ssh 4217/vm0 -- dmesg")
 			}
 			t, err := targetOf(args[:before], os.Getenv)
 			if err != nil {

@@ -14,14 +14,14 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images/template"
-	"github.com/slurm-v/slurm-v/internal/jobvms"
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 func newImageWarm() *cobra.Command {
-	var o nodeOptions
+	var o cli.Node
 	values := map[string]*string{}
 	c := &cobra.Command{
 		Use:   "warm [flags]",
@@ -44,7 +44,7 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  salloc --nodes=4 --vm-per-node=1 --vm-image=~/mine.qcow2 --memory-per-vm=8G slurmv image warm
   ssh n7 slurmv image warm --vm-image debian12-mpi --memory-per-vm 8G --vcpu-per-vm 4`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if os.Getenv(slurm.EnvJobID) != "" {
 				return warmInJob(c)
@@ -52,7 +52,7 @@ EXIT STATUS
 			return warmAsRoot(c, o, values)
 		},
 	}
-	o.add(c)
+	o.Add(c)
 	for _, option := range []string{"vm-image", "vm-firmware", "vcpu-per-vm", "memory-per-vm", "disk-size"} {
 		values[option] = c.Flags().String(option, "", "as in sbatch; outside of jobs only")
 	}
@@ -69,14 +69,14 @@ func warmInJob(c *cobra.Command) error {
 	run := exec.CommandContext(c.Context(), "slurm-v-run", "true")
 	run.Env = append(os.Environ(), vmstep.SpecVariable+"="+spec.Encode())
 	run.Stdout, run.Stderr = c.OutOrStdout(), c.ErrOrStderr()
-	return runStatus(run)
+	return cli.Run(run)
 }
 
-func warmAsRoot(c *cobra.Command, o nodeOptions, values map[string]*string) error {
+func warmAsRoot(c *cobra.Command, o cli.Node, values map[string]*string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("your own image: run this in a job with VM options, as in salloc --vm-per-node=1 --vm-image=... slurmv image warm; for all users: as root on the node")
 	}
-	args := o.agentArgs("warm")
+	args := o.AgentArgs("warm")
 	for name, value := range values {
 		if *value != "" {
 			args = append(args, "--"+name, *value)
@@ -84,24 +84,11 @@ func warmAsRoot(c *cobra.Command, o nodeOptions, values map[string]*string) erro
 	}
 	run := exec.CommandContext(c.Context(), vmstep.AgentPath(), args...)
 	run.Stdout, run.Stderr = c.OutOrStdout(), c.ErrOrStderr()
-	return runStatus(run)
-}
-
-// runStatus runs a command that reports its errors itself.
-func runStatus(c *exec.Cmd) error {
-	err := c.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() >= 0 {
-		return jobvms.ExitStatus(exit.ExitCode())
-	}
-	if err != nil {
-		return fmt.Errorf("run %s: %w", c.Path, err)
-	}
-	return nil
+	return cli.Run(run)
 }
 
 func newImageTemplates() *cobra.Command {
-	var o nodeOptions
+	var o cli.Node
 	var output string
 	c := &cobra.Command{
 		Use:   "templates [flags]",
@@ -117,9 +104,9 @@ EXIT STATUS
     1   they cannot be read
     2   the command line cannot be run`,
 		Example: "  slurmv image templates",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := cli.CheckOutput(output); err != nil {
 				return err
 			}
 			_, all, err := templates(o)
@@ -127,19 +114,19 @@ EXIT STATUS
 			case err != nil:
 				return err
 			case output == "json":
-				return printJSON(c.OutOrStdout(), all)
+				return cli.PrintJSON(c.OutOrStdout(), all)
 			}
 			return template.WriteTable(c.OutOrStdout(), all)
 		},
 	}
-	o.add(c)
-	addOutput(c, &output)
+	o.Add(c)
+	cli.AddOutput(c, &output)
 	return c
 }
 
 // templates lists the templates of the node.
-func templates(o nodeOptions) (*template.Store, []template.Template, error) {
-	node, cfg, err := o.load()
+func templates(o cli.Node) (*template.Store, []template.Template, error) {
+	node, cfg, err := o.Load()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -152,7 +139,7 @@ func templates(o nodeOptions) (*template.Store, []template.Template, error) {
 }
 
 func newImageDrop() *cobra.Command {
-	var o nodeOptions
+	var o cli.Node
 	c := &cobra.Command{
 		Use:   "drop [flags] ID...",
 		Short: "Remove templates of this node",
@@ -166,16 +153,16 @@ EXIT STATUS
     1   one is not there, is in use, or could not be removed
     2   the command line cannot be run`,
 		Example: "  slurmv image drop 04dba86c1986",
-		Args:    atLeastOne(),
+		Args:    cli.AtLeastOne(),
 		RunE: func(c *cobra.Command, ids []string) error {
 			return dropTemplates(c.Context(), o, ids)
 		},
 	}
-	o.add(c)
+	o.Add(c)
 	return c
 }
 
-func dropTemplates(ctx context.Context, o nodeOptions, ids []string) error {
+func dropTemplates(ctx context.Context, o cli.Node, ids []string) error {
 	store, all, err := templates(o)
 	for _, id := range ids {
 		found := id == "all"

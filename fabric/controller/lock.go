@@ -16,10 +16,13 @@ const (
 	lingerLock = "slurm-v-fabric.linger"
 )
 
-// lock waits until no other process sweeps.
-func (c *Controller) lock(ctx context.Context) (unlock func(), err error) {
+// locks is the directory of these files, that of the ledger.
+type locks string
+
+// wait waits until no other process sweeps.
+func (l locks) wait(ctx context.Context) (unlock func(), err error) {
 	for {
-		unlock, taken, err := c.tryLock(sweepLock)
+		unlock, taken, err := l.try(sweepLock)
 		if err != nil || !taken {
 			return unlock, err
 		}
@@ -31,14 +34,14 @@ func (c *Controller) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// tryLock takes a lock unless another process has it. The files belong to SlurmUser, also
+// try takes a lock unless another process has it. The files belong to SlurmUser, also
 // if root is first.
-func (c *Controller) tryLock(name string) (unlock func(), taken bool, err error) {
-	f, err := os.OpenFile(filepath.Join(c.Dir, name), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+func (l locks) try(name string) (unlock func(), taken bool, err error) {
+	f, err := os.OpenFile(filepath.Join(string(l), name), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, false, fmt.Errorf("lock the fabric's ledger: %w", err)
 	}
-	if err := c.own(f); err != nil {
+	if err := l.own(f); err != nil {
 		f.Close()
 		return nil, false, fmt.Errorf("lock the fabric's ledger: %w", err)
 	}
@@ -55,13 +58,13 @@ func (c *Controller) tryLock(name string) (unlock func(), taken bool, err error)
 }
 
 // own gives root's file to the owner of its directory.
-func (c *Controller) own(f *os.File) error {
+func (l locks) own(f *os.File) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
 	var stat unix.Stat_t
-	if err := unix.Stat(c.Dir, &stat); err != nil {
-		return fmt.Errorf("stat %s: %w", c.Dir, err)
+	if err := unix.Stat(string(l), &stat); err != nil {
+		return fmt.Errorf("stat %s: %w", l, err)
 	}
 	return f.Chown(int(stat.Uid), int(stat.Gid))
 }

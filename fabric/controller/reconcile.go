@@ -50,7 +50,7 @@ func (c *Controller) Reconcile(ctx context.Context, l *ledger.Ledger) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	if err := c.hear(ctx, l); err != nil {
+	if err := (sweep{c}).hear(ctx, l); err != nil {
 		return err
 	}
 	return c.adoptAll(l, unknown)
@@ -58,16 +58,16 @@ func (c *Controller) Reconcile(ctx context.Context, l *ledger.Ledger) error {
 
 // hear records the confirmations of the jobs that are over, so that the owners of long ago
 // are not in the way of those that have their tags now.
-func (c *Controller) hear(ctx context.Context, l *ledger.Ledger) error {
+func (s sweep) hear(ctx context.Context, l *ledger.Ledger) error {
 	entries, err := l.Entries()
 	if err != nil {
 		return err
 	}
-	w, err := c.ask(ctx, entries)
+	w, err := s.ask(ctx, entries)
 	if err != nil {
 		return err
 	}
-	return c.believe(l, w)
+	return s.believe(l, w)
 }
 
 func (c *Controller) adoptAll(l *ledger.Ledger, jobs []slurm.NotedJob) error {

@@ -18,39 +18,46 @@ import (
 // record. It may be repeated. If it fails, the job must not start: what it had got is being
 // released, and its owner can read why in its record.
 func (c *Controller) Reserve(ctx context.Context, h slurm.Hook, w fabric.Wish) (r fabric.Reservation, err error) {
-	comment := c.readComment(ctx, h)
-	if r, err = c.reserve(ctx, h, w, comment); err != nil {
-		c.explain(ctx, h, comment, err)
+	g := giving{c, h, c.readComment(ctx, h)}
+	if r, err = g.reserve(ctx, w); err != nil {
+		g.explain(ctx, err)
 	}
 	return r, err
 }
 
-func (c *Controller) reserve(ctx context.Context, h slurm.Hook, w fabric.Wish, comment func() said) (r fabric.Reservation, err error) {
-	key, err := c.key()
+// A giving is the work of giving one job its tags.
+type giving struct {
+	*Controller
+	hook    slurm.Hook
+	comment func() said // the job's AdminComment from before
+}
+
+func (g giving) reserve(ctx context.Context, w fabric.Wish) (r fabric.Reservation, err error) {
+	key, err := g.key()
 	if err != nil {
-		return r, failed(h, err)
+		return r, g.failed(err)
 	}
-	q, missing, err := requestOf(c.Site, h, w)
+	q, missing, err := requestOf(g.Site, g.hook, w)
 	if err != nil {
-		return r, failed(h, err)
+		return r, g.failed(err)
 	}
-	if r, err = c.commit(ctx, q); err != nil {
+	if r, err = g.commit(ctx, q); err != nil {
 		return r, hinted(err) // the ledger's words name the job
 	}
-	r, text, err := c.prepare(ctx, h, r, missing, key)
+	r, text, err := g.prepare(ctx, r, missing, key)
 	if err != nil {
-		c.giveUp(ctx, r.Job, h.Nodes)
-		return r, failed(h, err)
+		g.giveUp(ctx, r.Job, g.hook.Nodes)
+		return r, g.failed(err)
 	}
-	if err = c.tell(ctx, comment(), text); err != nil {
-		c.giveUp(ctx, r.Job, nil)
-		return r, failed(h, err)
+	if err = g.tell(ctx, text); err != nil {
+		g.giveUp(ctx, r.Job, nil)
+		return r, g.failed(err)
 	}
 	return r, nil
 }
 
-func failed(h slurm.Hook, err error) error {
-	return fmt.Errorf("reserve tags for job %s: %w", h.Name, err)
+func (g giving) failed(err error) error {
+	return fmt.Errorf("reserve tags for job %s: %w", g.hook.Name, err)
 }
 
 // hinted says what to do about an empty pool.
@@ -86,38 +93,38 @@ func (c *Controller) readComment(ctx context.Context, h slurm.Hook) func() said 
 
 // commit gets the tags from the ledger. If too few are free it sweeps, and waits as long as
 // others are being given back.
-func (c *Controller) commit(ctx context.Context, q ledger.Request) (r fabric.Reservation, err error) {
-	deadline := c.Now().Add(c.cooling() + patience)
+func (g giving) commit(ctx context.Context, q ledger.Request) (r fabric.Reservation, err error) {
+	deadline := g.Now().Add(g.cooling() + patience)
 	for {
-		r, err = c.tryReserve(ctx, q, c.options())
+		r, err = g.tryReserve(ctx, q, g.options())
 		if !errors.Is(err, ledger.ErrExhausted) {
 			return r, err
 		}
-		again, waitErr := c.awaitTags(ctx, q, err, deadline)
+		again, waitErr := g.awaitTags(ctx, q, err, deadline)
 		if waitErr != nil {
-			c.warn("look for tags that are free again: %v", waitErr)
+			g.warn("look for tags that are free again: %v", waitErr)
 		}
 		if !again {
 			break
 		}
 	}
-	if c.Site.Exhausted == config.ExhaustedEmpty {
-		o := c.options()
+	if g.Site.Exhausted == config.ExhaustedEmpty {
+		o := g.options()
 		o.EmptyIfExhausted = true
-		return c.tryReserve(ctx, q, o)
+		return g.tryReserve(ctx, q, o)
 	}
 	return r, err
 }
 
-func (c *Controller) tryReserve(ctx context.Context, q ledger.Request, o ledger.Options) (r fabric.Reservation, err error) {
-	err = c.with(ctx, func(l *ledger.Ledger) error {
-		if err := c.reconcileOnce(ctx, l, true); err != nil {
+func (g giving) tryReserve(ctx context.Context, q ledger.Request, o ledger.Options) (r fabric.Reservation, err error) {
+	err = g.with(ctx, func(l *ledger.Ledger) error {
+		if err := g.reconcileOnce(ctx, l, true); err != nil {
 			return err
 		}
-		if err := c.endOlder(l, q.Reservation.Job); err != nil {
+		if err := g.endOlder(l, q.Reservation.Job); err != nil {
 			return err
 		}
-		r, err = l.Reserve(q, o, c.Now())
+		r, err = l.Reserve(q, o, g.Now())
 		return err
 	})
 	return r, err
@@ -125,38 +132,38 @@ func (c *Controller) tryReserve(ctx context.Context, q ledger.Request, o ledger.
 
 // endOlder ends the earlier runs of a job that was requeued: their EpilogSlurmctld may have
 // been killed.
-func (c *Controller) endOlder(l *ledger.Ledger, job journal.ID) error {
+func (g giving) endOlder(l *ledger.Ledger, job journal.ID) error {
 	if job.Restart == 0 {
 		return nil
 	}
 	entries, err := l.Entry(job.Job)
 	for _, e := range entries {
 		if err == nil && e.Ended.IsZero() && e.Reservation.Job.Restart < job.Restart {
-			err = l.End(e.Reservation.Job, c.Now())
+			err = l.End(e.Reservation.Job, g.Now())
 		}
 	}
 	return err
 }
 
 // awaitTags sweeps, and then waits until it is worth to ask the ledger again.
-func (c *Controller) awaitTags(ctx context.Context, q ledger.Request, exhausted error, deadline time.Time) (again bool, err error) {
-	freed, err := c.Sweep(ctx)
+func (g giving) awaitTags(ctx context.Context, q ledger.Request, exhausted error, deadline time.Time) (again bool, err error) {
+	freed, err := g.Sweep(ctx)
 	if err != nil {
 		return false, err
 	}
 	var pools []ledger.PoolState
 	for _, want := range q.Wants {
-		state, err := c.Pools(ctx, []fabric.Pool{want.Pool})
+		state, err := g.Pools(ctx, []fabric.Pool{want.Pool})
 		if err != nil {
 			return false, err
 		}
 		pools = append(pools, state...)
 	}
-	at, worth := nextTry(exhausted, pools, c.Now(), deadline)
+	at, worth := nextTry(exhausted, pools, g.Now(), deadline)
 	if !worth {
-		return freed > 0 && c.Now().Before(deadline), nil
+		return freed > 0 && g.Now().Before(deadline), nil
 	}
-	err = sleep(ctx, at.Sub(c.Now()))
+	err = sleep(ctx, at.Sub(g.Now()))
 	return err == nil, err
 }
 
@@ -170,37 +177,38 @@ func (c *Controller) Pools(ctx context.Context, pools []fabric.Pool) (states []l
 }
 
 // prepare tells the managers of the tags, and returns the letter for the job's record.
-func (c *Controller) prepare(ctx context.Context, h slurm.Hook, r fabric.Reservation, missing []fabric.Grant, key letter.Key) (fabric.Reservation, string, error) {
-	if err := c.join(ctx, r); err != nil {
+func (g giving) prepare(ctx context.Context, r fabric.Reservation, missing []fabric.Grant, key letter.Key) (fabric.Reservation, string, error) {
+	if err := g.join(ctx, r); err != nil {
 		return r, "", err
 	}
 	var err error
-	if r.Collectives, err = c.collectives(ctx, r, len(h.Nodes)); err != nil {
+	if r.Collectives, err = g.collectives(ctx, r, len(g.hook.Nodes)); err != nil {
 		return r, "", err
 	}
 	r.Grants = append(r.Grants, missing...)
-	text, err := letter.Seal(key, letter.ReservationSubject(c.Cluster, idOf(h.Record)), r)
+	text, err := letter.Seal(key, letter.ReservationSubject(g.Cluster, idOf(g.hook.Record)), r)
 	return r, text, err
 }
 
 // tell writes the letter into the job's record. From then on the job's nodes can begin.
-func (c *Controller) tell(ctx context.Context, old said, text string) error {
+func (g giving) tell(ctx context.Context, text string) error {
+	old := g.comment()
 	if old.err != nil {
 		return old.err
 	}
-	return c.Slurm.SetAdminComment(ctx, old.job, withLetter(old.job.AdminComment, text))
+	return g.Slurm.SetAdminComment(ctx, old.job, withLetter(old.job.AdminComment, text))
 }
 
 // join makes the job's VFs members of its P_Keys.
-func (c *Controller) join(ctx context.Context, r fabric.Reservation) error {
+func (g giving) join(ctx context.Context, r fabric.Reservation) error {
 	ports := r.Ports()
-	if c.Subnet == nil || len(ports) == 0 {
+	if g.Subnet == nil || len(ports) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, managerWait)
 	defer cancel()
 	for _, pkey := range r.Tags(fabric.PKey) {
-		if err := c.Subnet.Join(ctx, pkey, ports); err != nil {
+		if err := g.Subnet.Join(ctx, pkey, ports); err != nil {
 			return fmt.Errorf("make its ports members of P_Key %s: %w", pkey.Text(fabric.PKey), err)
 		}
 	}
@@ -210,21 +218,21 @@ func (c *Controller) join(ctx context.Context, r fabric.Reservation) error {
 // collectives reserves multicast addresses. Without them a job runs, only slower: what the
 // fabric manager does not answer in time is a warning. The ledger knows of the session before
 // the fabric manager does, so that a crash leaves none behind.
-func (c *Controller) collectives(ctx context.Context, r fabric.Reservation, nodes int) (*fabric.Collectives, error) {
-	site := c.Site.Collectives
-	if c.Fabric == nil || told(r) || !wantsCollectives(site, r, nodes) {
+func (g giving) collectives(ctx context.Context, r fabric.Reservation, nodes int) (*fabric.Collectives, error) {
+	site := g.Site.Collectives
+	if g.Fabric == nil || told(r) || !wantsCollectives(site, r, nodes) {
 		return r.Collectives, nil
 	}
-	asked := &fabric.Collectives{Session: c.Fabric.Session(r.Cluster, r.Job), URL: site.URL, Addrs: site.AddrsPerJob, MinNodes: site.MinNodes}
-	if err := c.record(ctx, r.Job, asked); err != nil {
+	asked := &fabric.Collectives{Session: g.Fabric.Session(r.Cluster, r.Job), URL: site.URL, Addrs: site.AddrsPerJob, MinNodes: site.MinNodes}
+	if err := g.record(ctx, r.Job, asked); err != nil {
 		return nil, err
 	}
-	got, err := c.Fabric.Reserve(ctx, asked.Session)
+	got, err := g.Fabric.Reserve(ctx, asked.Session)
 	if err != nil {
-		c.warn("job %s starts without hardware collectives: %v", r.Job, err)
+		g.warn("job %s starts without hardware collectives: %v", r.Job, err)
 		return nil, nil
 	}
-	return got, c.record(ctx, r.Job, got)
+	return got, g.record(ctx, r.Job, got)
 }
 
 // told reports whether the job has its token already.
@@ -237,14 +245,14 @@ func (c *Controller) record(ctx context.Context, job journal.ID, to *fabric.Coll
 // giveUp ends a reservation whose job does not start. untold are the nodes that cannot have
 // heard of it, because its letter was not written: nobody needs to wait for them. The members
 // of a P_Key are still to be removed, which the sweep does.
-func (c *Controller) giveUp(ctx context.Context, job journal.ID, untold []string) {
+func (g giving) giveUp(ctx context.Context, job journal.ID, untold []string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerWait)
 	defer cancel()
-	err := c.with(ctx, func(l *ledger.Ledger) error {
-		return errors.Join(l.End(job, c.Now()), l.Confirm(confirmedBy(untold, job), c.Now()))
+	err := g.with(ctx, func(l *ledger.Ledger) error {
+		return errors.Join(l.End(job, g.Now()), l.Confirm(confirmedBy(untold, job), g.Now()))
 	})
 	if err != nil {
-		c.warn("end the reservation of job %s, which does not start: %v", job, err)
+		g.warn("end the reservation of job %s, which does not start: %v", job, err)
 	}
 }
 
@@ -253,17 +261,17 @@ const explainWait = 15 * time.Second
 
 // explain shows the owner of a job why it does not start: on the terminal of srun or salloc,
 // and in the job's record.
-func (c *Controller) explain(ctx context.Context, h slurm.Hook, comment func() said, why error) {
+func (g giving) explain(ctx context.Context, why error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainWait)
 	defer cancel()
-	if err := c.Slurm.Notify(ctx, h.Record.Job, "slurm-v: "+why.Error()); err != nil {
-		c.warn("%v", err)
+	if err := g.Slurm.Notify(ctx, g.hook.Record.Job, "slurm-v: "+why.Error()); err != nil {
+		g.warn("%v", err)
 	}
-	old := comment()
+	old := g.comment()
 	if old.err != nil {
 		return
 	}
-	if err := c.Slurm.SetAdminComment(ctx, old.job, withFailure(old.job.AdminComment, why.Error())); err != nil {
-		c.warn("%v", err)
+	if err := g.Slurm.SetAdminComment(ctx, old.job, withFailure(old.job.AdminComment, why.Error())); err != nil {
+		g.warn("%v", err)
 	}
 }

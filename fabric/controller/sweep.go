@@ -17,7 +17,7 @@ import (
 // the errors of those parts that did not work; the other parts have been done. Of several
 // processes one sweeps at a time: a P_Key may have got new members since an older look.
 func (c *Controller) Sweep(ctx context.Context) (news int, err error) {
-	unlock, err := c.lock(ctx)
+	unlock, err := locks(c.Dir).wait(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -26,15 +26,16 @@ func (c *Controller) Sweep(ctx context.Context) (news int, err error) {
 	if err != nil || len(entries) == 0 {
 		return 0, err
 	}
-	ended, err := c.endStale(ctx, entries)
+	s := sweep{c}
+	ended, err := s.endStale(ctx, entries)
 	if ended > 0 {
 		var again error
 		entries, again = c.look(ctx)
 		err = errors.Join(err, again)
 	}
-	confirmed, nodesErr := c.hearNodes(ctx, entries)
-	forgotten, managersErr := c.forget(ctx, entries)
-	return ended + confirmed + forgotten, errors.Join(err, nodesErr, managersErr, c.compareSessions(ctx, entries))
+	confirmed, nodesErr := s.hearNodes(ctx, entries)
+	forgotten, managersErr := s.forget(ctx, entries)
+	return ended + confirmed + forgotten, errors.Join(err, nodesErr, managersErr, s.compareSessions(ctx, entries))
 }
 
 // look returns what is in the ledger, once it agrees with slurmctld.
@@ -49,12 +50,15 @@ func (c *Controller) look(ctx context.Context) (entries []ledger.Entry, err erro
 	return entries, err
 }
 
+// A sweep is one look for what can be released.
+type sweep struct{ *Controller }
+
 // endStale ends the runs that slurmctld does not have. entries are older than its answer.
-func (c *Controller) endStale(ctx context.Context, entries []ledger.Entry) (int, error) {
+func (s sweep) endStale(ctx context.Context, entries []ledger.Entry) (int, error) {
 	if len(stale(entries, nil)) == 0 {
 		return 0, nil
 	}
-	active, err := c.Slurm.ActiveRuns(ctx)
+	active, err := s.Slurm.ActiveRuns(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("ask which jobs run: %w", err)
 	}
@@ -62,9 +66,9 @@ func (c *Controller) endStale(ctx context.Context, entries []ledger.Entry) (int,
 	if len(ended) == 0 {
 		return 0, nil
 	}
-	return len(ended), c.with(ctx, func(l *ledger.Ledger) error {
+	return len(ended), s.with(ctx, func(l *ledger.Ledger) error {
 		for _, job := range ended {
-			if err := l.End(job, c.Now()); err != nil {
+			if err := l.End(job, s.Now()); err != nil {
 				return err
 			}
 		}
@@ -73,12 +77,12 @@ func (c *Controller) endStale(ctx context.Context, entries []ledger.Entry) (int,
 }
 
 // hearNodes records what the nodes confirm for which ended jobs wait.
-func (c *Controller) hearNodes(ctx context.Context, entries []ledger.Entry) (int, error) {
-	w, err := c.ask(ctx, entries)
+func (s sweep) hearNodes(ctx context.Context, entries []ledger.Entry) (int, error) {
+	w, err := s.ask(ctx, entries)
 	if err != nil || w.none() {
 		return 0, err
 	}
-	return len(w.heard), c.with(ctx, func(l *ledger.Ledger) error { return c.believe(l, w) })
+	return len(w.heard), s.with(ctx, func(l *ledger.Ledger) error { return s.believe(l, w) })
 }
 
 // A word is what nodes say: their confirmations, and when they have booted.
@@ -89,59 +93,59 @@ type word struct {
 
 func (w word) none() bool { return len(w.heard) == 0 && len(w.boots) == 0 }
 
-func (c *Controller) believe(l *ledger.Ledger, w word) error {
-	return errors.Join(l.Confirm(w.heard, c.Now()), l.Rebooted(w.boots, c.Now()))
+func (s sweep) believe(l *ledger.Ledger, w word) error {
+	return errors.Join(l.Confirm(w.heard, s.Now()), l.Rebooted(w.boots, s.Now()))
 }
 
 // ask reads the statements of the nodes for which ended jobs wait.
-func (c *Controller) ask(ctx context.Context, entries []ledger.Entry) (w word, err error) {
+func (s sweep) ask(ctx context.Context, entries []ledger.Entry) (w word, err error) {
 	nodes := silent(entries)
 	if len(nodes) == 0 {
 		return w, nil
 	}
-	key, err := c.key()
+	key, err := s.key()
 	if err != nil {
 		return w, err
 	}
-	records, err := c.Slurm.NodeRecords(ctx, nodes)
+	records, err := s.Slurm.NodeRecords(ctx, nodes)
 	if err != nil {
 		return w, fmt.Errorf("ask for the statements of nodes: %w", err)
 	}
-	return c.read(key, records, entries), nil
+	return s.read(key, records, entries), nil
 }
 
 // read opens the nodes' statements. A node without one has released nothing yet.
-func (c *Controller) read(key letter.Key, records map[string]slurm.NodeRecord, entries []ledger.Entry) word {
+func (s sweep) read(key letter.Key, records map[string]slurm.NodeRecord, entries []ledger.Entry) word {
 	w := word{boots: map[string]time.Time{}}
 	for _, r := range records {
 		if !r.Boot.IsZero() {
 			w.boots[r.Name] = r.Boot
 		}
-		var s letter.Statement
-		switch err := letter.Find(key, letter.NodeSubject(c.Cluster, r.Name), r.Comment, &s); {
+		var said letter.Statement
+		switch err := letter.Find(key, letter.NodeSubject(s.Cluster, r.Name), r.Comment, &said); {
 		case errors.Is(err, letter.ErrNone):
 		case err != nil:
-			c.warn("node %s: %v", r.Name, err)
-		case s.Node == r.Name:
-			w.heard = append(w.heard, confirmations(entries, r.Name, s)...)
+			s.warn("node %s: %v", r.Name, err)
+		case said.Node == r.Name:
+			w.heard = append(w.heard, confirmations(entries, r.Name, said)...)
 		}
 	}
 	return w
 }
 
 // forget lets the managers remove what they have of ended jobs.
-func (c *Controller) forget(ctx context.Context, entries []ledger.Entry) (news int, err error) {
+func (s sweep) forget(ctx context.Context, entries []ledger.Entry) (news int, err error) {
 	for _, e := range entries {
 		if e.Ended.IsZero() {
 			continue
 		}
 		if e.Manager {
-			one := c.leave(ctx, e, entries)
+			one := s.leave(ctx, e, entries)
 			err = errors.Join(err, one)
 			news += successes(one)
 		}
 		if e.Reservation.Collectives != nil {
-			one := c.releaseCollectives(ctx, e)
+			one := s.releaseCollectives(ctx, e)
 			err = errors.Join(err, one)
 			news += successes(one)
 		}
@@ -158,51 +162,51 @@ func successes(err error) int {
 
 // leave removes the members of a job's P_Keys, and records that the subnet manager has
 // confirmed it.
-func (c *Controller) leave(ctx context.Context, e ledger.Entry, entries []ledger.Entry) error {
+func (s sweep) leave(ctx context.Context, e ledger.Entry, entries []ledger.Entry) error {
 	ports := e.Reservation.Ports()
 	ctx, cancel := context.WithTimeout(ctx, managerWait)
 	defer cancel()
 	for _, pkey := range abandoned(e, entries) {
-		if c.Subnet == nil || len(ports) == 0 {
+		if s.Subnet == nil || len(ports) == 0 {
 			break
 		}
-		if err := c.Subnet.Leave(ctx, pkey, ports); err != nil {
+		if err := s.Subnet.Leave(ctx, pkey, ports); err != nil {
 			return fmt.Errorf("job %s: remove the members of P_Key %s: %w", e.Reservation.Job, pkey.Text(fabric.PKey), err)
 		}
 	}
-	return c.with(context.WithoutCancel(ctx), func(l *ledger.Ledger) error { return l.ConfirmManager(e.Reservation.Job, c.Now()) })
+	return s.with(context.WithoutCancel(ctx), func(l *ledger.Ledger) error { return l.ConfirmManager(e.Reservation.Job, s.Now()) })
 }
 
-func (c *Controller) releaseCollectives(ctx context.Context, e ledger.Entry) error {
-	if c.Fabric == nil {
+func (s sweep) releaseCollectives(ctx context.Context, e ledger.Entry) error {
+	if s.Fabric == nil {
 		return nil // an administrator has taken the fabric manager out of the configuration
 	}
-	if err := c.Fabric.Release(ctx, e.Reservation.Collectives.Session); err != nil {
+	if err := s.Fabric.Release(ctx, e.Reservation.Collectives.Session); err != nil {
 		return fmt.Errorf("job %s: release its multicast addresses: %w", e.Reservation.Job, err)
 	}
-	return c.record(ctx, e.Reservation.Job, nil)
+	return s.record(ctx, e.Reservation.Job, nil)
 }
 
 // compareSessions releases the sessions of jobs that the ledger does not have any more, after
 // it was an old copy, and reports those of running jobs that have vanished. before are the
 // jobs from before the list; those from after it say what is stale.
-func (c *Controller) compareSessions(ctx context.Context, before []ledger.Entry) error {
-	if c.Fabric == nil {
+func (s sweep) compareSessions(ctx context.Context, before []ledger.Entry) error {
+	if s.Fabric == nil {
 		return nil
 	}
-	listed, err := c.Fabric.List(ctx)
+	listed, err := s.Fabric.List(ctx)
 	if err != nil {
 		return err
 	}
-	after, err := c.look(ctx)
+	after, err := s.look(ctx)
 	if err != nil {
 		return err
 	}
-	for _, job := range c.Fabric.Missing(listed, goingOn(before, after)) {
-		c.warn("the fabric manager has lost the multicast addresses of job %s, which goes on without hardware collectives", job)
+	for _, job := range s.Fabric.Missing(listed, goingOn(before, after)) {
+		s.warn("the fabric manager has lost the multicast addresses of job %s, which goes on without hardware collectives", job)
 	}
-	for _, session := range c.Fabric.Stale(c.Cluster, listed, jobsOf(after)) {
-		err = errors.Join(err, c.Fabric.Release(ctx, session))
+	for _, session := range s.Fabric.Stale(s.Cluster, listed, jobsOf(after)) {
+		err = errors.Join(err, s.Fabric.Release(ctx, session))
 	}
 	return err
 }
@@ -245,14 +249,14 @@ func (c *Controller) SweepUntilQuiet(ctx context.Context) error {
 // lockLinger returns nil if another process goes on sweeping. That one may be about to stop
 // without having seen the end of our job: hence the second look.
 func (c *Controller) lockLinger(ctx context.Context) (unlock func(), err error) {
-	unlock, taken, err := c.tryLock(lingerLock)
+	unlock, taken, err := locks(c.Dir).try(lingerLock)
 	if err != nil || !taken {
 		return unlock, err
 	}
 	if err := sleep(ctx, firstPause); err != nil {
 		return nil, err
 	}
-	unlock, _, err = c.tryLock(lingerLock)
+	unlock, _, err = locks(c.Dir).try(lingerLock)
 	return unlock, err
 }
 

@@ -37,7 +37,7 @@ func lay(tx *bbolt.Tx) error {
 			return err
 		}
 	}
-	return machine{bolt{tx}}.write(meta, "format", format)
+	return machineOf(bolt{tx}).write(meta, "format", format)
 }
 
 // recognize returns an error if the file is not a ledger of this format.
@@ -48,7 +48,7 @@ func recognize(tx *bbolt.Tx) error {
 		}
 	}
 	var got string
-	if _, err := (machine{bolt{tx}}).read(meta, "format", &got); err != nil {
+	if _, err := machineOf(bolt{tx}).read(meta, "format", &got); err != nil {
 		return err
 	}
 	if got != format {
@@ -73,7 +73,7 @@ func (l *Ledger) update(operation string, do func(machine) error) error {
 	return l.run(operation, func() error {
 		var decision error
 		err := l.db.Update(func(tx *bbolt.Tx) error {
-			err := do(machine{bolt{tx}})
+			err := do(machineOf(bolt{tx}))
 			if commits(err) {
 				decision, err = err, nil
 			}
@@ -91,7 +91,7 @@ func commits(err error) bool {
 
 func (l *Ledger) view(operation string, do func(machine) error) error {
 	return l.run(operation, func() error {
-		return l.db.View(func(tx *bbolt.Tx) error { return do(machine{bolt{tx}}) })
+		return l.db.View(func(tx *bbolt.Tx) error { return do(machineOf(bolt{tx})) })
 	})
 }
 

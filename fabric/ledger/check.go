@@ -6,22 +6,22 @@ import (
 )
 
 // check looks for records that contradict each other.
-func (m machine) check() error {
-	if err := m.checkRecords(); err != nil {
+func (f facts) check() error {
+	if err := f.checkRecords(); err != nil {
 		return err
 	}
-	if err := m.checkTags(); err != nil {
+	if err := f.checkTags(); err != nil {
 		return err
 	}
-	return m.checkCooling()
+	return f.checkCooling()
 }
 
 // checkRecords checks that each job is a holder of its tags.
-func (m machine) checkRecords() (err error) {
-	wrong := m.records("", func(r *record) bool {
+func (f facts) checkRecords() (err error) {
+	wrong := f.records("", func(r *record) bool {
 		for t := range r.tags() {
 			var h holding
-			if h, _, err = m.holding(t); err == nil && slices.Contains(h.Jobs, r.job()) == r.Released {
+			if h, _, err = f.holding(t); err == nil && slices.Contains(h.Jobs, r.job()) == r.Released {
 				err = contradiction("job %s has %s; released: %v; its holders: %v", r.job(), tagKey(t), r.Released, h.Jobs)
 			}
 			if err != nil {
@@ -35,23 +35,23 @@ func (m machine) checkRecords() (err error) {
 
 // checkTags checks that each holder of a tag has it, that a tag with several is in
 // quarantine, and that one without any cools.
-func (m machine) checkTags() (err error) {
-	m.scan(tags, "", func(key string, value []byte) bool {
+func (f facts) checkTags() (err error) {
+	f.scan(tags, "", func(key string, value []byte) bool {
 		var h holding
 		if err = decode(tags, key, value, &h); err == nil {
-			err = m.checkHolding(key, h)
+			err = f.checkHolding(key, h)
 		}
 		return err == nil
 	})
 	return err
 }
 
-func (m machine) checkHolding(key string, h holding) error {
-	if len(h.Jobs) == 0 && m.get(cooling, timeKey(h.Since)+" "+key) == nil {
+func (f facts) checkHolding(key string, h holding) error {
+	if len(h.Jobs) == 0 && f.get(cooling, timeKey(h.Since)+" "+key) == nil {
 		return contradiction("%s cools since %v, but will not end", key, h.Since)
 	}
 	for _, id := range h.Jobs {
-		r, err := m.record(id)
+		r, err := f.record(id)
 		if err != nil {
 			return err
 		}
@@ -75,13 +75,13 @@ func (r *record) has(key string) bool {
 }
 
 // checkCooling checks that the tags that cool have no holder.
-func (m machine) checkCooling() error {
-	all, err := m.colds()
+func (f facts) checkCooling() error {
+	all, err := f.colds()
 	if err != nil {
 		return err
 	}
 	for _, c := range all {
-		h, _, err := m.holding(c.tag)
+		h, _, err := f.holding(c.tag)
 		if err != nil {
 			return err
 		}

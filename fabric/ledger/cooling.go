@@ -21,8 +21,8 @@ type cold struct {
 }
 
 // colds returns the tags that cool, beginning with the earliest.
-func (m machine) colds() (all []cold, err error) {
-	m.scan(cooling, "", func(key string, _ []byte) bool {
+func (f facts) colds() (all []cold, err error) {
+	f.scan(cooling, "", func(key string, _ []byte) bool {
 		var c cold
 		c.since, c.tag, err = parseCoolingKey(key)
 		all = append(all, c)
@@ -60,8 +60,8 @@ func (m machine) warm(c cold) error {
 }
 
 // next returns when n tags of a pool will have cooled; zero if fewer cool.
-func (m machine) next(p fabric.Pool, n int, cooling time.Duration) (time.Time, error) {
-	all, err := m.colds()
+func (f facts) next(p fabric.Pool, n int, cooling time.Duration) (time.Time, error) {
+	all, err := f.colds()
 	for _, c := range all {
 		if c.kind != p.Kind || !p.Has(c.number) {
 			continue

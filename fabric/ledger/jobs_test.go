@@ -57,7 +57,7 @@ type site struct {
 
 func newSite() *site {
 	s := &site{
-		m: machine{newMemory()}, random: rand.New(rand.NewPCG(7, 7)), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		m: machineOf(newMemory()), random: rand.New(rand.NewPCG(7, 7)), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		options: Options{Cooling: 30 * time.Second}, pool: vnis(1024, 1024+atOnce-1),
 		has: map[string]map[fabric.Tag]journal.ID{}, removed: map[fabric.Tag]time.Time{},
 	}

@@ -259,7 +259,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key string, record, holding []byte) {
 		s := newMemory()
 		s[jobs][key], s[tags]["vni 01024"] = durable.Line(record), durable.Line(holding)
-		m, now := machine{s}, time.Now()
+		m, now := machineOf(s), time.Now()
 		_, err1 := m.entries()
 		_, err2 := m.pools([]fabric.Pool{vnis(1024, 1025)}, 0, now)
 		for _, err := range []error{

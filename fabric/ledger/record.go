@@ -161,26 +161,26 @@ func parseCoolingKey(key string) (since time.Time, t tag, err error) {
 }
 
 // record returns the job's record, nil if it has none.
-func (m machine) record(id journal.ID) (*record, error) {
+func (f facts) record(id journal.ID) (*record, error) {
 	var r record
-	found, err := m.read(jobs, jobKey(id), &r)
+	found, err := f.read(jobs, jobKey(id), &r)
 	if !found || err != nil {
 		return nil, err
 	}
 	return &r, nil
 }
 
-func (m machine) save(r *record) error { return m.write(jobs, jobKey(r.job()), r) }
+func (f facts) save(r *record) error { return f.write(jobs, jobKey(r.job()), r) }
 
 // holding returns who has a tag; ok is false if it is free.
-func (m machine) holding(t tag) (h holding, ok bool, err error) {
-	ok, err = m.read(tags, tagKey(t), &h)
+func (f facts) holding(t tag) (h holding, ok bool, err error) {
+	ok, err = f.read(tags, tagKey(t), &h)
 	return h, ok, err
 }
 
 // records calls do with the records from a key on.
-func (m machine) records(from string, do func(*record) (more bool)) (err error) {
-	m.scan(jobs, from, func(key string, value []byte) bool {
+func (f facts) records(from string, do func(*record) (more bool)) (err error) {
+	f.scan(jobs, from, func(key string, value []byte) bool {
 		var r record
 		if err = decode(jobs, key, value, &r); err != nil {
 			return false

@@ -168,8 +168,8 @@ func (m machine) unheldIn(kind fabric.Kind, r fabric.Range, do func(fabric.Tag) 
 func lastKey(pool string) string { return "last " + pool }
 
 // last returns the last tag of a pool that was given.
-func (m machine) last(pool string) (last fabric.Tag, err error) {
-	_, err = m.read(meta, lastKey(pool), &last)
+func (f facts) last(pool string) (last fabric.Tag, err error) {
+	_, err = f.read(meta, lastKey(pool), &last)
 	return last, err
 }
 

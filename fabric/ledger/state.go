@@ -50,18 +50,18 @@ type TagState struct {
 	Why     string       `json:"why,omitempty"`     // of Quarantined
 }
 
-func (m machine) entries() ([]Entry, error) {
+func (f facts) entries() ([]Entry, error) {
 	var all []Entry
-	err := m.records("", func(r *record) bool {
+	err := f.records("", func(r *record) bool {
 		all = append(all, r.entry())
 		return true
 	})
 	return all, err
 }
 
-func (m machine) entriesOf(job uint32) ([]Entry, error) {
+func (f facts) entriesOf(job uint32) ([]Entry, error) {
 	var all []Entry
-	err := m.records(jobKey(journal.ID{Job: job}), func(r *record) bool {
+	err := f.records(jobKey(journal.ID{Job: job}), func(r *record) bool {
 		if r.job().Job != job {
 			return false
 		}
@@ -71,10 +71,10 @@ func (m machine) entriesOf(job uint32) ([]Entry, error) {
 	return all, err
 }
 
-func (m machine) pools(pools []fabric.Pool, cooling time.Duration, now time.Time) ([]PoolState, error) {
+func (f facts) pools(pools []fabric.Pool, cooling time.Duration, now time.Time) ([]PoolState, error) {
 	var all []PoolState
 	for _, p := range pools {
-		s, err := m.pool(p, cooling, now)
+		s, err := f.pool(p, cooling, now)
 		if err != nil {
 			return nil, err
 		}
@@ -83,15 +83,15 @@ func (m machine) pools(pools []fabric.Pool, cooling time.Duration, now time.Time
 	return all, nil
 }
 
-func (m machine) pool(p fabric.Pool, cooling time.Duration, now time.Time) (PoolState, error) {
+func (f facts) pool(p fabric.Pool, cooling time.Duration, now time.Time) (PoolState, error) {
 	s := PoolState{Pool: p}
 	var err error
-	if s.Last, err = m.last(p.Name); err != nil {
+	if s.Last, err = f.last(p.Name); err != nil {
 		return s, err
 	}
 	for _, r := range p.Tags {
 		for n := int(r.First); n <= int(r.Last); n++ {
-			t, err := m.tagState(tag{p.Kind, fabric.Tag(n)}, cooling, now)
+			t, err := f.tagState(tag{p.Kind, fabric.Tag(n)}, cooling, now)
 			if err != nil {
 				return s, err
 			}
@@ -120,8 +120,8 @@ func appendTag(ranges []fabric.Range, number fabric.Tag) []fabric.Range {
 }
 
 // tagState returns nil for a tag that is free, or is as soon as somebody asks for it.
-func (m machine) tagState(t tag, cooling time.Duration, now time.Time) (*TagState, error) {
-	h, found, err := m.holding(t)
+func (f facts) tagState(t tag, cooling time.Duration, now time.Time) (*TagState, error) {
+	h, found, err := f.holding(t)
 	if !found || err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (m machine) tagState(t tag, cooling time.Duration, now time.Time) (*TagStat
 		}
 	}
 	for _, id := range h.Jobs {
-		r, err := m.record(id)
+		r, err := f.record(id)
 		if err != nil {
 			return nil, err
 		}

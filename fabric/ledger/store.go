@@ -32,14 +32,19 @@ type store interface {
 	scan(b bucket, from string, do func(key string, value []byte) (more bool))
 }
 
+// facts are what is in a store, read and written as what they stand for.
+type facts struct{ store }
+
 // A machine decides over what is in a store. It changes the store only once it has decided,
 // so an error of the package (such as [ErrEnded]) leaves a whole store; after any other
 // error, the changes have to be undone.
-type machine struct{ store }
+type machine struct{ facts }
+
+func machineOf(s store) machine { return machine{facts{s}} }
 
 // read reads the value of a key into v, and reports whether there is one.
-func (m machine) read(b bucket, key string, v any) (bool, error) {
-	value := m.get(b, key)
+func (f facts) read(b bucket, key string, v any) (bool, error) {
+	value := f.get(b, key)
 	if value == nil {
 		return false, nil
 	}
@@ -71,17 +76,17 @@ func damaged(err error) error { return &damage{error: err} }
 
 func (d *damage) Unwrap() error { return d.error }
 
-func (m machine) write(b bucket, key string, v any) error {
+func (f facts) write(b bucket, key string, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return m.put(b, key, durable.Line(text))
+	return f.put(b, key, durable.Line(text))
 }
 
-func (m machine) instance() (instance string, err error) {
-	_, err = m.read(meta, "instance", &instance)
+func (f facts) instance() (instance string, err error) {
+	_, err = f.read(meta, "instance", &instance)
 	return instance, err
 }
 
-func (m machine) setInstance(instance string) error { return m.write(meta, "instance", instance) }
+func (f facts) setInstance(instance string) error { return f.write(meta, "instance", instance) }

@@ -38,7 +38,7 @@ func TestBothStoresAreEqual(t *testing.T) {
 	noError(t, err)
 	defer l.Close()
 	random, twin := rand.New(rand.NewPCG(1, 1)), newMemory()
-	noError(t, machine{twin}.write(meta, "format", format))
+	noError(t, machineOf(twin).write(meta, "format", format))
 	for range 300 {
 		b, key, value := buckets[random.IntN(len(buckets))], fmt.Sprint("k", random.IntN(40)), random.Uint32()
 		change := func(m machine) error {
@@ -47,7 +47,7 @@ func TestBothStoresAreEqual(t *testing.T) {
 			}
 			return m.write(b, key, value)
 		}
-		noError(t, l.update("change", change), change(machine{twin}))
+		noError(t, l.update("change", change), change(machineOf(twin)))
 		noError(t, l.view("compare", func(m machine) error {
 			if diff := cmp.Diff(values(twin, key), values(m.store, key)); diff != "" {
 				t.Fatalf("-map +bbolt:\n%s", diff)
@@ -106,7 +106,7 @@ func FuzzCoolingKey(f *testing.F) {
 }
 
 func TestAValueUnderAnotherKeyIsDamage(t *testing.T) {
-	m := machine{newMemory()}
+	m := machineOf(newMemory())
 	noError(t, m.write(jobs, jobKey(id(1)), record{Reservation: reservation(id(1))}))
 	if r, err := m.record(id(1)); err != nil || r == nil {
 		t.Fatalf("record %+v, error %v", r, err)
@@ -137,7 +137,7 @@ func TestCheckFindsContradictions(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := machine{newMemory()}
+			m := machineOf(newMemory())
 			_, err := m.reserve(request(id(1), Want{Pool: vnis(1024, 1024), Count: 1}), Options{}, now)
 			noError(t, err, m.check(), change(m))
 			if m.check() == nil {

@@ -52,7 +52,7 @@ type job struct {
 
 func newWorld(seed uint64) *world {
 	w := &world{
-		random: rand.New(rand.NewPCG(seed, 0)), m: machine{newMemory()},
+		random: rand.New(rand.NewPCG(seed, 0)), m: machineOf(newMemory()),
 		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), cooling: 30 * time.Second,
 		members: map[tag]journal.ID{}, removed: map[tag]time.Time{},
 	}

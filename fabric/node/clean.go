@@ -51,7 +51,7 @@ func (n *Node) tellUnless(ctx context.Context, dry bool) error {
 	if dry {
 		return nil
 	}
-	return n.Tell(ctx)
+	return n.words.tellIfNew(ctx)
 }
 
 // found is what is on the node of jobs, whether they run or not.
@@ -67,10 +67,10 @@ func (n *Node) find(c Cleaning) (f found, err error) {
 	if f.services, err = n.candidates(c.All); err != nil {
 		return found{}, err
 	}
-	if f.runs, err = journal.List(n.state); err != nil {
+	if f.runs, err = journal.List(n.records.dir); err != nil {
 		return found{}, err
 	}
-	f.pending, err = n.pending()
+	f.pending, err = n.pending.list()
 	return f, err
 }
 
@@ -161,13 +161,13 @@ func (n *Node) confirmLate(ctx context.Context, job uint32, left Left) error {
 	if err := n.Down(ctx, journal.ID{Job: job}, 0, left); err != nil {
 		return err
 	}
-	return n.clearPending(job)
+	return n.pending.clear(job)
 }
 
 // removeStrays removes services that no journal names. The journals that are left belong to
 // jobs that run, or whose services could not be removed.
 func (w *work) removeStrays(ctx context.Context, services []cxi.Placed) {
-	jobs, err := w.node.jobs()
+	jobs, err := w.node.records.jobs()
 	if err != nil {
 		w.failed = errors.Join(w.failed, err)
 		return
@@ -175,31 +175,6 @@ func (w *work) removeStrays(ctx context.Context, services []cxi.Placed) {
 	for _, s := range cxi.Stray(services, w.node.pools(w.cleaning.All), jobs) {
 		w.do(fmt.Sprintf("removed the CXI service %d on %s", s.ID, s.Card), func() error { return w.node.remove(ctx, s, w.cleaning.Patience) })
 	}
-}
-
-// jobs returns the jobs that have services here, by their journals.
-func (n *Node) jobs() (jobs []cxi.Job, err error) {
-	ids, err := journal.List(n.state)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range ids {
-		s, err := journal.Read(n.state, id)
-		if gone(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		job, cards, err := services(id, s.Held)
-		if err != nil {
-			return nil, err
-		}
-		if len(cards) > 0 {
-			jobs = append(jobs, job)
-		}
-	}
-	return jobs, nil
 }
 
 func (n *Node) remove(ctx context.Context, s cxi.Placed, patience time.Duration) error {

@@ -8,13 +8,22 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/slurm-v/slurm-v/fabric/letter"
 	"github.com/slurm-v/slurm-v/internal/durable"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
 )
+
+// words are what the node confirms to the controller: its statement, on disk and in its
+// record at slurmctld.
+type words struct {
+	dir   string
+	node  string // name in Slurm
+	key   string // file of the cluster's key
+	slurm slurm.Comments
+}
 
 // A said is the content of the file "statement".
 type said struct {
@@ -22,23 +31,23 @@ type said struct {
 	Told      bool             `json:"told"` // slurmctld has it
 }
 
-// change changes what the node has confirmed. slurmctld hears of it by [Node.Tell].
-func (n *Node) change(ctx context.Context, edit func(letter.Statement) letter.Statement) error {
-	return n.locked(ctx, func(now said) (said, error) { return said{Statement: edit(now.Statement)}, nil })
+// change changes what the node has confirmed. slurmctld hears of it by [words.tellIfNew].
+func (w words) change(ctx context.Context, edit func(letter.Statement) letter.Statement) error {
+	return w.locked(ctx, func(now said) (said, error) { return said{Statement: edit(now.Statement)}, nil })
 }
 
 // locked changes the file "statement". All processes of the node change it one after the
 // other: a confirmation that is overwritten is lost.
-func (n *Node) locked(ctx context.Context, edit func(said) (said, error)) error {
-	if err := durable.MakeDirs(n.state, 0o711); err != nil {
+func (w words) locked(ctx context.Context, edit func(said) (said, error)) error {
+	if err := durable.MakeDirs(w.dir, 0o711); err != nil {
 		return err
 	}
-	lock, err := durable.Lock(ctx, filepath.Join(n.state, "statement.lock"), os.O_CREATE)
+	lock, err := durable.Lock(ctx, filepath.Join(w.dir, "statement.lock"), os.O_CREATE)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	now, err := n.read()
+	now, err := w.read()
 	if err != nil {
 		return err
 	}
@@ -50,20 +59,20 @@ func (n *Node) locked(ctx context.Context, edit func(said) (said, error)) error 
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(n.statementFile(), text)
+	return durable.WriteFile(w.file(), text)
 }
 
-func (n *Node) statementFile() string { return filepath.Join(n.state, "statement") }
+func (w words) file() string { return filepath.Join(w.dir, "statement") }
 
 // read returns what the node has said in this boot. What it has said before does not
 // count any more: its new boot says that everything is gone.
-func (n *Node) read() (now said, err error) {
+func (w words) read() (now said, err error) {
 	boot, err := journal.BootID()
 	if err != nil {
 		return said{}, err
 	}
-	fresh := said{Statement: letter.Statement{Node: n.name, Boot: boot}, Told: true}
-	text, err := os.ReadFile(n.statementFile())
+	fresh := said{Statement: letter.Statement{Node: w.node, Boot: boot}, Told: true}
+	text, err := os.ReadFile(w.file())
 	if gone(err) {
 		return fresh, nil
 	}
@@ -71,51 +80,51 @@ func (n *Node) read() (now said, err error) {
 		return said{}, err
 	}
 	if err := json.Unmarshal(text, &now); err != nil {
-		return said{}, fmt.Errorf("%s: %w; remove it, and release jobs that wait for this node with slurmv fabric release --force", n.statementFile(), err)
+		return said{}, fmt.Errorf("%s: %w; remove it, and release jobs that wait for this node with slurmv fabric release --force", w.file(), err)
 	}
-	if now.Statement.Boot != boot || now.Statement.Node != n.name {
+	if now.Statement.Boot != boot || now.Statement.Node != w.node {
 		return fresh, nil
 	}
 	return now, nil
 }
 
 // note adds the run to what the node has confirmed.
-func (n *Node) note(ctx context.Context, id journal.ID) error {
-	return n.change(ctx, func(s letter.Statement) letter.Statement { return s.With(id) })
+func (w words) note(ctx context.Context, id journal.ID) error {
+	return w.change(ctx, func(s letter.Statement) letter.Statement { return s.With(id) })
 }
 
 // retract takes back that the run has nothing here: it begins again.
-func (n *Node) retract(ctx context.Context, id journal.ID) error {
-	now, err := n.read()
+func (w words) retract(ctx context.Context, id journal.ID) error {
+	now, err := w.read()
 	if err != nil || !slices.Contains(now.Statement.Released, id) {
 		return err
 	}
-	if err := n.change(ctx, func(s letter.Statement) letter.Statement { return s.Without(id) }); err != nil {
+	if err := w.change(ctx, func(s letter.Statement) letter.Statement { return s.Without(id) }); err != nil {
 		return err
 	}
-	return n.Tell(ctx)
+	return w.tellIfNew(ctx)
 }
 
-// tellTries is how often Tell asks slurmctld, which may be just changing places with its
+// tellTries is how often it asks slurmctld, which may be just changing places with its
 // backup.
 const tellTries = 3
 
-// Tell writes the node's statement into its record at slurmctld, unless slurmctld has it.
-// If that fails, the next Tell does it, at the latest that of Clean.
-func (n *Node) Tell(ctx context.Context) error {
-	now, err := n.read()
+// tellIfNew writes the node's statement into its record at slurmctld, unless slurmctld has
+// it. If that fails, the next call does it, at the latest that of [Node.Clean].
+func (w words) tellIfNew(ctx context.Context) error {
+	now, err := w.read()
 	if err != nil || now.Told {
 		return err
 	}
-	return n.locked(ctx, func(now said) (said, error) {
-		err := n.tellAgain(ctx, now.Statement)
+	return w.locked(ctx, func(now said) (said, error) {
+		err := w.tellAgain(ctx, now.Statement)
 		return said{now.Statement, err == nil}, err
 	})
 }
 
-func (n *Node) tellAgain(ctx context.Context, s letter.Statement) (err error) {
+func (w words) tellAgain(ctx context.Context, s letter.Statement) (err error) {
 	for try := range tellTries {
-		if err = n.tell(ctx, s); err == nil {
+		if err = w.tell(ctx, s); err == nil {
 			return nil
 		}
 		select {
@@ -124,50 +133,41 @@ func (n *Node) tellAgain(ctx context.Context, s letter.Statement) (err error) {
 		case <-time.After(time.Duration(try+1) * time.Second):
 		}
 	}
-	return fmt.Errorf("confirm to slurmctld what node %s has released: %w", n.name, err)
+	return fmt.Errorf("confirm to slurmctld what node %s has released: %w", w.node, err)
 }
 
-func (n *Node) tell(ctx context.Context, s letter.Statement) error {
-	with, err := n.seal(ctx)
+func (w words) tell(ctx context.Context, s letter.Statement) error {
+	with, err := w.seal(ctx)
 	if err != nil {
 		return err
 	}
-	text, err := letter.Seal(with.key, letter.NodeSubject(with.cluster, n.name), s)
+	text, err := letter.Seal(with.key, letter.NodeSubject(with.cluster, w.node), s)
 	if err != nil {
 		return err
 	}
-	comment, err := n.slurm.NodeComment(ctx, n.name)
+	comment, err := w.slurm.NodeComment(ctx, w.node)
 	if err != nil {
 		return err
 	}
-	return n.slurm.SetNodeComment(ctx, n.name, letter.PutBlock(comment, text))
+	return w.slurm.SetNodeComment(ctx, w.node, letter.PutBlock(comment, text))
 }
 
-func (n *Node) pendingDir() string { return filepath.Join(n.state, "pending") }
-
-func (n *Node) pendingFile(job uint32) string {
-	return filepath.Join(n.pendingDir(), strconv.FormatUint(uint64(job), 10))
+// seal is what letters of the cluster are sealed with.
+type seal struct {
+	key     letter.Key
+	cluster string
 }
 
-func (n *Node) setPending(job uint32) error {
-	if err := durable.MakeDirs(n.pendingDir(), 0o711); err != nil {
-		return err
+func (w words) seal(ctx context.Context) (s seal, err error) {
+	if s.key, err = letter.Load(w.key); err != nil {
+		return seal{}, err
 	}
-	return durable.WriteFile(n.pendingFile(job), nil)
-}
-
-func (n *Node) clearPending(job uint32) error { return removeIfThere(n.pendingFile(job)) }
-
-// pending returns the jobs that have ended of which it is not known which run.
-func (n *Node) pending() (jobs []uint32, err error) {
-	entries, err := os.ReadDir(n.pendingDir())
-	if gone(err) {
-		return nil, nil
+	conf, err := w.slurm.Conf(ctx)
+	if err != nil {
+		return seal{}, err
 	}
-	for _, e := range entries {
-		if job, err := strconv.ParseUint(e.Name(), 10, 32); err == nil {
-			jobs = append(jobs, uint32(job))
-		}
+	if s.cluster = conf["ClusterName"]; s.cluster == "" {
+		return seal{}, errors.New("scontrol show config says no ClusterName")
 	}
-	return jobs, err
+	return s, nil
 }

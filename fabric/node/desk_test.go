@@ -219,8 +219,8 @@ func (d *desk) mustBeClean() {
 func (d *desk) mustHoldNothing() {
 	d.t.Helper()
 	ids, err := d.Holds()
-	pending, pendingErr := d.pending()
-	locks, _ := filepath.Glob(filepath.Join(d.state, "[el]*s", "*"))
+	pending, pendingErr := d.pending.list()
+	locks, _ := filepath.Glob(filepath.Join(d.records.dir, "[el]*s", "*"))
 	if len(ids)+len(pending)+len(locks) > 0 || err != nil || pendingErr != nil {
 		d.t.Errorf("the node holds %v, %v and %v (%v, %v)", ids, pending, locks, err, pendingErr)
 	}
@@ -260,5 +260,5 @@ func (d *desk) writeJournal(boot string, done ...bool) {
 		}
 		text = append(text, durable.Line(line)...)
 	}
-	filetest.Write(d.t, filepath.Join(journal.Dir(d.state, id), "journal"), string(text))
+	filetest.Write(d.t, filepath.Join(journal.Dir(d.records.dir, id), "journal"), string(text))
 }

@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/cxi"
-	"github.com/slurm-v/slurm-v/internal/durable"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -39,7 +34,7 @@ func (n *Node) Down(ctx context.Context, id journal.ID, patience time.Duration, 
 }
 
 func (n *Node) down(ctx context.Context, id journal.ID, patience time.Duration, left Left) error {
-	j, err := n.begin(ctx, Job{ID: id}) // without a journal one is begun: a confirmation is due
+	j, err := n.records.begin(ctx, Job{ID: id}) // without a journal one is begun: a confirmation is due
 	if err != nil {
 		return err
 	}
@@ -47,7 +42,7 @@ func (n *Node) down(ctx context.Context, id journal.ID, patience time.Duration, 
 	busy, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	of := reservationOf(j)
-	unlock, err := n.lockEnd(ctx, of)
+	unlock, err := n.records.lockEnd(ctx, of)
 	if err != nil {
 		return err
 	}
@@ -65,9 +60,9 @@ func (n *Node) down(ctx context.Context, id journal.ID, patience time.Duration, 
 // goes: a crash between the two then confirms twice, and not never. The last component of a
 // heterogeneous job confirms for all.
 func (n *Node) conclude(ctx context.Context, j *journal.Journal, of journal.ID) error {
-	shared, err := n.shared(j.ID(), of)
+	shared, err := n.records.shared(j.ID(), of)
 	if err == nil && !shared {
-		err = errors.Join(n.note(ctx, of), removeIfThere(n.endFile(of)))
+		err = errors.Join(n.words.note(ctx, of), removeIfThere(n.records.endFile(of)))
 	}
 	if err != nil {
 		return err
@@ -75,50 +70,16 @@ func (n *Node) conclude(ctx context.Context, j *journal.Journal, of journal.ID) 
 	if err := errors.Join(undone(j), j.Remove()); err != nil {
 		return err
 	}
-	return n.Tell(ctx)
-}
-
-// lockEnd keeps other components of the job from ending at the same time: each would leave
-// it to the other to give back what they share.
-func (n *Node) lockEnd(ctx context.Context, of journal.ID) (unlock func(), err error) {
-	if err := durable.MakeDirs(filepath.Dir(n.endFile(of)), 0o711); err != nil {
-		return nil, err
-	}
-	lock, err := durable.Lock(ctx, n.endFile(of), os.O_CREATE)
-	if err != nil {
-		return nil, err
-	}
-	return func() { _ = lock.Close() }, nil
-}
-
-func (n *Node) endFile(of journal.ID) string { return filepath.Join(n.state, "ends", of.String()) }
-
-// shared reports whether another component of the job is on the node. The services belong
-// to the whole job.
-func (n *Node) shared(id, of journal.ID) (bool, error) {
-	ids, err := journal.List(n.state)
-	for _, other := range ids {
-		if other == id {
-			continue
-		}
-		s, err := journal.Read(n.state, other)
-		if err != nil && !gone(err) {
-			return false, err
-		}
-		if reservationIn(other, s.Held) == of {
-			return true, nil
-		}
-	}
-	return false, err
+	return n.words.tellIfNew(ctx)
 }
 
 // undo removes the file of variables and the services that the journal names, as long as
 // ctx lasts. of is the run that has the reservation.
 func (n *Node) undo(ctx context.Context, j *journal.Journal, of journal.ID) error {
-	if err := errors.Join(removeIfThere(n.environmentFile(j.ID())), n.removeLock(j.ID())); err != nil {
+	if err := errors.Join(removeIfThere(n.records.environmentFile(j.ID())), n.records.removeLock(j.ID())); err != nil {
 		return err
 	}
-	shared, err := n.shared(j.ID(), of)
+	shared, err := n.records.shared(j.ID(), of)
 	if err != nil || shared {
 		return err
 	}
@@ -137,34 +98,6 @@ func (n *Node) undo(ctx context.Context, j *journal.Journal, of journal.ID) erro
 	return undone(j, recordService)
 }
 
-// undone takes the records of a kind off the journal; without a kind, all.
-func undone(j *journal.Journal, kinds ...string) error {
-	for _, r := range j.Held() {
-		if len(kinds) > 0 && !slices.Contains(kinds, r.Kind) {
-			continue
-		}
-		if err := j.Undone(r.Kind, r.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// services returns the job of the services that the records name, and their cards.
-func services(id journal.ID, held []journal.Record) (job cxi.Job, cards []string, err error) {
-	for _, r := range held {
-		if r.Kind != recordService {
-			continue
-		}
-		var h holding
-		if err := r.Decode(&h); err != nil {
-			return job, nil, err
-		}
-		job, cards = h.job(id), append(cards, r.Name)
-	}
-	return job, cards, nil
-}
-
 // End is the end of a job on the node: Down for each of its runs. With reserved, the job
 // has a reservation, so that the controller waits for this node's word even if no task of
 // the job has run here.
@@ -178,7 +111,7 @@ func (n *Node) End(ctx context.Context, job uint32, reserved bool, left Left) er
 
 // runs returns the runs of the job that are to be confirmed.
 func (n *Node) runs(ctx context.Context, job uint32, reserved bool) (runs []journal.ID, err error) {
-	ids, err := journal.List(n.state)
+	ids, err := journal.List(n.records.dir)
 	for _, id := range ids {
 		if id.Job == job {
 			runs = append(runs, id)
@@ -196,7 +129,7 @@ func (n *Node) findRun(ctx context.Context, job uint32) ([]journal.ID, error) {
 	if len(n.cfg.Pools()) == 0 {
 		return nil, nil
 	}
-	if err := n.setPending(job); err != nil {
+	if err := n.pending.set(job); err != nil {
 		return nil, err
 	}
 	id, of, err := n.reservedRun(ctx, job)
@@ -204,20 +137,20 @@ func (n *Node) findRun(ctx context.Context, job uint32) ([]journal.ID, error) {
 		return nil, fmt.Errorf("node %s: find the run of job %d that has ended: %w", n.name, job, err)
 	}
 	if errors.Is(err, ErrNoLetter) {
-		return nil, n.clearPending(job)
+		return nil, n.pending.clear(job)
 	}
-	j, err := n.begin(ctx, Job{ID: id})
+	j, err := n.records.begin(ctx, Job{ID: id})
 	if err != nil {
 		return nil, err
 	}
-	return []journal.ID{id}, errors.Join(noteReservation(j, of), j.Close(), n.clearPending(job))
+	return []journal.ID{id}, errors.Join(noteReservation(j, of), j.Close(), n.pending.clear(job))
 }
 
 // reservedRun returns the run whose reservation is in the job's record, and the run by which
 // the controller knows that. Slurm counts a restart when the job is requeued, which is
 // before the epilog of the run before.
 func (n *Node) reservedRun(ctx context.Context, job uint32) (id, of journal.ID, err error) {
-	s, err := n.seal(ctx)
+	s, err := n.words.seal(ctx)
 	if err != nil {
 		return id, of, err
 	}
@@ -255,7 +188,4 @@ func (n *Node) Linger(ctx context.Context, job uint32, patience time.Duration, l
 
 // Holds returns the runs of jobs of which the node still has something, or which it has
 // not confirmed.
-func (n *Node) Holds() ([]journal.ID, error) { return journal.List(n.state) }
-
-// gone reports whether err says that there is no such file.
-func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+func (n *Node) Holds() ([]journal.ID, error) { return journal.List(n.records.dir) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/slurm-v/slurm-v/config"
@@ -17,17 +16,28 @@ import (
 
 // A Node is the node on which this process runs.
 type Node struct {
-	name  string // in Slurm
-	state string // directory of this package's files
-	root  string // "/"; tests set another directory
-	cfg   config.Fabric
-	slurm slurm.Client
+	name    string // in Slurm
+	root    string // "/"; tests set another directory
+	cfg     config.Fabric
+	slurm   slurm.Comments
+	records records
+	pending pending
+	words   words
 }
 
 // Open returns the node called name. The client's commands run as root, who may change
 // jobs and nodes.
 func Open(cfg config.Config, name string, client slurm.Client) *Node {
-	return &Node{name: name, state: filepath.Join(cfg.StateDir(name), "fabric"), root: "/", cfg: cfg.Fabric, slurm: client}
+	dir := filepath.Join(cfg.StateDir(name), "fabric")
+	return &Node{
+		name:    name,
+		root:    "/",
+		cfg:     cfg.Fabric,
+		slurm:   slurm.Comments{Client: client},
+		records: records{dir: dir, node: name},
+		pending: pending(filepath.Join(dir, "pending")),
+		words:   words{dir: dir, node: name, key: cfg.Fabric.Key, slurm: slurm.Comments{Client: client}},
+	}
 }
 
 // A Job is a job as Slurm describes it to this node.
@@ -49,26 +59,6 @@ type Tags struct {
 // ErrNoLetter matches the error if a job's record has no reservation.
 var ErrNoLetter = errors.New("no reservation")
 
-// seal is what letters of the cluster are sealed with.
-type seal struct {
-	key     letter.Key
-	cluster string
-}
-
-func (n *Node) seal(ctx context.Context) (s seal, err error) {
-	if s.key, err = letter.Load(n.cfg.Key); err != nil {
-		return seal{}, err
-	}
-	conf, err := n.slurm.Conf(ctx)
-	if err != nil {
-		return seal{}, err
-	}
-	if s.cluster = conf["ClusterName"]; s.cluster == "" {
-		return seal{}, errors.New("scontrol show config says no ClusterName")
-	}
-	return s, nil
-}
-
 // Reservation reads the job's reservation from its record. If there is none, the error
 // matches [ErrNoLetter]. A site without pools gives no reservations, so there it is the
 // zero value.
@@ -76,7 +66,7 @@ func (n *Node) Reservation(ctx context.Context, job Job) (fabric.Reservation, er
 	if len(n.cfg.Pools()) == 0 {
 		return fabric.Reservation{}, nil
 	}
-	s, err := n.seal(ctx)
+	s, err := n.words.seal(ctx)
 	if err != nil {
 		return fabric.Reservation{}, err
 	}
@@ -96,7 +86,7 @@ func (n *Node) Reservation(ctx context.Context, job Job) (fabric.Reservation, er
 func (s seal) open(id journal.ID, comment string) (r fabric.Reservation, err error) {
 	err = letter.Find(s.key, letter.ReservationSubject(s.cluster, id), comment, &r)
 	if errors.Is(err, letter.ErrNone) {
-		err = fmt.Errorf("job %s has %w of tags on the fabric in its record: the administrator sets PrologSlurmctld and EpilogSlurmctld in slurm.conf, as docs/fabric.md says (%w)",
+		err = fmt.Errorf("job %s has %w of tags on the fabric in its record: either it was submitted without --vm-fabric, or slurm.conf lacks PrologSlurmctld and EpilogSlurmctld, which docs/fabric.md describes (%w)",
 			id, ErrNoLetter, err)
 	}
 	return r, err
@@ -136,11 +126,4 @@ func (n *Node) hasCards() bool {
 		}
 	}
 	return false
-}
-
-func removeIfThere(path string) error {
-	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	return nil
 }

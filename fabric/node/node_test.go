@@ -29,11 +29,11 @@ func TestAJobsTagsComeAndGo(t *testing.T) {
 	if diff := cmp.Diff([]string{"11", "11", "12", "11"}, ids(tags.Services)); diff != "" {
 		t.Errorf("their numbers differ (-want +got):\n%s", diff)
 	}
-	text, err := os.ReadFile(filepath.Join(d.state, "jobs/4217.0/environment"))
+	text, err := os.ReadFile(filepath.Join(d.records.dir, "jobs/4217.0/environment"))
 	if err != nil || !strings.Contains(string(text), "set SLINGSHOT_SVC_IDS=11,11,12,11\n") {
 		t.Errorf("the file of variables has %s (%v)", text, err)
 	}
-	if info, _ := os.Stat(filepath.Join(d.state, "jobs/4217.0/environment")); info.Mode() != 0o600 {
+	if info, _ := os.Stat(filepath.Join(d.records.dir, "jobs/4217.0/environment")); info.Mode() != 0o600 {
 		t.Errorf("it has the mode %v", info.Mode())
 	}
 	boot, _ := journal.BootID()
@@ -105,7 +105,7 @@ func TestOnlyTheJobsOwnReservationCounts(t *testing.T) {
 func TestAJobWithoutReservation(t *testing.T) {
 	d := newDesk(t)
 	_, err := d.Up(t.Context(), job)
-	if !errors.Is(err, ErrNoLetter) || !strings.Contains(err.Error(), "the administrator sets PrologSlurmctld and EpilogSlurmctld") {
+	if !errors.Is(err, ErrNoLetter) || !strings.Contains(err.Error(), "slurm.conf lacks PrologSlurmctld and EpilogSlurmctld") {
 		t.Errorf("error = %v", err)
 	}
 	if tags, err := d.UpIfReserved(t.Context(), job); err != nil || len(tags.Services) > 0 {

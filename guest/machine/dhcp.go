@@ -86,7 +86,7 @@ func (n *nics4) apply(link netlink.Link, ack *dhcpv4.DHCPv4) error {
 		}
 	}
 	if text := resolvConf(ack); text != "" {
-		n.m.resolver(text)
+		n.resolver(text)
 	}
 	return nil
 }
@@ -125,14 +125,14 @@ func resolvConf(ack *dhcpv4.DHCPv4) string {
 }
 
 // resolver writes /etc/resolv.conf unless a service of the image owns it.
-func (m *Machine) resolver(text string) {
-	path := m.path("etc/resolv.conf")
+func (n *nics4) resolver(text string) {
+	path := n.m.path("etc/resolv.conf")
 	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink != 0 {
-		m.log().Info("name servers of DHCP not used: /etc/resolv.conf is managed by the image")
+		n.m.log().Info("name servers of DHCP not used: /etc/resolv.conf is managed by the image")
 		return
 	}
 	err := edit(path, func(string) string { return text })
 	if err != nil {
-		m.log().Warn("name servers not set", "err", err)
+		n.m.log().Warn("name servers not set", "err", err)
 	}
 }

@@ -89,7 +89,7 @@ func (n *nics4) configure(ctx context.Context, host string, want guest.NIC) erro
 		}
 	}
 	if want.IPv4Only {
-		n.m.withoutIPv6(link)
+		n.withoutIPv6(link)
 	}
 	if err := n.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set the link up: %w", err)
@@ -113,10 +113,10 @@ func (n *nics4) configure(ctx context.Context, host string, want guest.NIC) erro
 
 // withoutIPv6 switches IPv6 off on a link, so that the kernel does not look for addresses,
 // neighbours and routers that it cannot find. It is not an error if the kernel has no IPv6.
-func (m *Machine) withoutIPv6(link netlink.Link) {
-	err := os.WriteFile(m.path("proc/sys/net/ipv6/conf", link.Attrs().Name, "disable_ipv6"), []byte("1"), 0)
+func (n *nics4) withoutIPv6(link netlink.Link) {
+	err := os.WriteFile(n.m.path("proc/sys/net/ipv6/conf", link.Attrs().Name, "disable_ipv6"), []byte("1"), 0)
 	if err != nil {
-		m.log().Debug("IPv6 stays", "interface", link.Attrs().Name, "err", err)
+		n.m.log().Debug("IPv6 stays", "interface", link.Attrs().Name, "err", err)
 	}
 }
 

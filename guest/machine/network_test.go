@@ -242,7 +242,7 @@ func TestResolverOfTheImage(t *testing.T) {
 	if err := os.Symlink("../run/stub.conf", d.path("etc/resolv.conf")); err != nil {
 		t.Fatal(err)
 	}
-	d.resolver("nameserver 10.9.0.3\n")
+	(&nics4{m: d.Machine}).resolver("nameserver 10.9.0.3\n")
 	if got := d.text(t, "run/stub.conf"); got != "nameserver 127.0.0.53\n" {
 		t.Errorf("resolv.conf = %q", got)
 	}

@@ -103,7 +103,7 @@ func judgePreflight(o Outcome, checks [][]check.Result) judgement {
 }
 
 // judgeStart expects a program in each VM.
-func (r Request) judgeStart(o Outcome) judgement {
+func judgeStart(r Request, o Outcome) judgement {
 	if o.Refused != "" {
 		return judgement{why: o.Refused}
 	}
@@ -151,7 +151,7 @@ func judgeDirectory(o Outcome) judgement {
 
 // judgeRanks expects the right sum in each rank, and that MPI is told the truth about which
 // ranks share a VM.
-func (r Request) judgeRanks(o Outcome) judgement {
+func judgeRanks(r Request, o Outcome) judgement {
 	c := o.Files.command("ranks")
 	if why := c.why(); why != "" {
 		return judgement{why: why}
@@ -216,7 +216,7 @@ func judgeVFs(o Outcome, want int) judgement {
 }
 
 // judgeShare expects each rank to see what those of its node have written, and only that.
-func (r Request) judgeShare(o Outcome) judgement {
+func judgeShare(r Request, o Outcome) judgement {
 	c := o.Files.command("share")
 	if why := c.why(); why != "" {
 		return judgement{why: why}
@@ -253,11 +253,11 @@ type measured struct {
 }
 
 // judgeCosts fails if a side could not be measured, or computed something else.
-func (r Request) judgeCosts(o Outcome, emulated bool) (judgement, []Comparison) {
+func judgeCosts(r Request, o Outcome, emulated bool) (judgement, []Comparison) {
 	m := measured{map[string]map[string][]float64{"bare": {}, "vms": {}}, map[uint64]bool{}}
 	for round := 1; round <= r.Rounds; round++ {
 		for _, side := range bothSides {
-			if why := r.read(o.Files, side, round, m); why != "" {
+			if why := m.read(r, o.Files, side, round); why != "" {
 				return failedf("%s, round %d: %s", side.where, round, why), nil
 			}
 		}
@@ -267,13 +267,13 @@ func (r Request) judgeCosts(o Outcome, emulated bool) (judgement, []Comparison) 
 	}
 	j := saw("%s on each side, in turns, by %s; the computation has one result", report.Count(r.Rounds, "round"), report.Count(r.ranks(), "rank"))
 	if r.ranks() > 1 {
-		j.evidence = append(j.evidence, r.way())
+		j.evidence = append(j.evidence, way(r))
 	}
 	return j, m.compare(emulated)
 }
 
 // way says where the ranks that exchange messages are.
-func (r Request) way() string {
+func way(r Request) string {
 	switch {
 	case r.Nodes > 1:
 		return "messages go from one node to another, and from a VM on one to a VM on the other"
@@ -284,7 +284,7 @@ func (r Request) way() string {
 }
 
 // read adds the values of a side's round, or returns what is wrong with it.
-func (r Request) read(files Files, side side, round int, m measured) (why string) {
+func (m measured) read(r Request, files Files, side side, round int) (why string) {
 	c := files.command(fmt.Sprintf("%s.%d", side.name, round))
 	if why := c.why(); why != "" {
 		return why
@@ -300,10 +300,10 @@ func (r Request) read(files Files, side side, round int, m measured) (why string
 		m.checksums[s.Checksum] = true
 	}
 	add(m.values[side.name], samples)
-	return r.readProgram(files, side, round, m)
+	return m.readProgram(r, files, side, round)
 }
 
-func (r Request) readProgram(files Files, side side, round int, m measured) (why string) {
+func (m measured) readProgram(r Request, files Files, side side, round int) (why string) {
 	if r.Program == "" {
 		return ""
 	}
@@ -365,11 +365,11 @@ func judgeEnd(o Outcome, want string) judgement {
 }
 
 // judgeLeft expects that the search after the jobs has found nothing on any node.
-func (r Request) judgeLeft(o Outcome) judgement {
+func judgeLeft(o Outcome, nodes int) judgement {
 	if why := o.ended("COMPLETED"); why != "" {
 		return judgement{why: why}
 	}
-	for i, text := range o.Files.ofNodes("left", r.Nodes) {
+	for i, text := range o.Files.ofNodes("left", nodes) {
 		found, looked := things(text)
 		switch {
 		case !looked:
@@ -378,12 +378,12 @@ func (r Request) judgeLeft(o Outcome) judgement {
 			return failedf("node %d: %s left; the first: %s", i+1, leftovers.Kinds(found), found[0])
 		}
 	}
-	return saw("after the jobs, %s had nothing of them", report.Count(r.Nodes, "node"))
+	return saw("after the jobs, %s had nothing of them", report.Count(nodes, "node"))
 }
 
 // judgeSearch expects that the same search has found the VMs while they ran.
-func (r Request) judgeSearch(vms Outcome) judgement {
-	for i, text := range vms.Files.ofNodes("held", r.Nodes) {
+func judgeSearch(vms Outcome, nodes int) judgement {
+	for i, text := range vms.Files.ofNodes("held", nodes) {
 		if found, looked := things(text); !looked || len(found) == 0 {
 			return failedf("node %d: the search found nothing while VMs ran there, so it proves nothing: %s", i+1, orNothing(telling(text+vms.Files["held.err"])))
 		}

@@ -67,7 +67,7 @@ func (p *Prover) vms(ctx context.Context, e *Evidence) error {
 		if err == nil {
 			_, err = p.run(ctx, e, job)
 		}
-		if err != nil || e.Request.judgeStart(e.Outcomes[jobVMs]).why != "" {
+		if err != nil || judgeStart(e.Request, e.Outcomes[jobVMs]).why != "" {
 			return err
 		}
 	}

@@ -68,7 +68,7 @@ const startProves = "A job's VMs boot, and its program runs in each of them."
 func (e Evidence) inVMs(p *Proof) []Step {
 	r := e.Request
 	o, submitted := e.Outcomes[jobVMs]
-	start, all := r.judgeStart(o), []Step{skipped("start", startProves, "there were no nodes for VMs")}
+	start, all := judgeStart(r, o), []Step{skipped("start", startProves, "there were no nodes for VMs")}
 	if submitted {
 		all[0] = start.step("start", startProves, o.Files.command("start").seconds)
 	}
@@ -80,12 +80,12 @@ func (e Evidence) inVMs(p *Proof) []Step {
 	}{
 		{"owner", "Programs in VMs run as the job's owner.", nil, "", func() judgement { return judgeOwner(o, e.UID) }},
 		{"directory", "VMs and nodes see the same files in the job's directory.", nil, "", func() judgement { return judgeDirectory(o) }},
-		{"ranks", "Ranks in all VMs find each other by Slurm's PMI and talk over the VMs' network.", []string{"ranks"}, "", func() judgement { return r.judgeRanks(o) }},
+		{"ranks", "Ranks in all VMs find each other by Slurm's PMI and talk over the VMs' network.", []string{"ranks"}, "", func() judgement { return judgeRanks(r, o) }},
 		{"streams", "Standard input, output, error and the exit status are the program's.", []string{"streams"}, "", func() judgement { return judgeStreams(o) }},
 		{stepVFs, "Each VM has the virtual functions that the job asked for.", nil, e.withoutVFs(), func() judgement { return judgeVFs(o, r.vfs(e.Config)) }},
-		{stepShare, "VMs of a node share memory (IVShmem), and those of different nodes do not.", []string{"share"}, e.withoutShare(), func() judgement { return r.judgeShare(o) }},
+		{stepShare, "VMs of a node share memory (IVShmem), and those of different nodes do not.", []string{"share"}, e.withoutShare(), func() judgement { return judgeShare(r, o) }},
 		{"cost", "The same program is measured in the VMs and on their bare nodes, in turns.", []string{"bare", "vms"}, "", func() judgement {
-			f, costs := r.judgeCosts(o, p.Setting.Emulated())
+			f, costs := judgeCosts(r, o, p.Setting.Emulated())
 			p.Costs = costs
 			return f
 		}},
@@ -144,11 +144,11 @@ func (e Evidence) left() Step {
 	if !searched {
 		return skipped(name, proves, "no job with VMs had nodes")
 	}
-	after := e.Request.judgeLeft(left)
-	if after.why == "" && e.Request.judgeStart(e.Outcomes[jobVMs]).why != "" {
+	after := judgeLeft(left, e.Request.Nodes)
+	if after.why == "" && judgeStart(e.Request, e.Outcomes[jobVMs]).why != "" {
 		return skipped(name, proves, noVMs+", and nothing shows that the search finds anything")
 	}
-	while := e.Request.judgeSearch(e.Outcomes[jobVMs])
+	while := judgeSearch(e.Outcomes[jobVMs], e.Request.Nodes)
 	if after.why == "" {
 		after.why = while.why
 	}

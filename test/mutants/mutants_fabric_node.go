@@ -105,7 +105,7 @@ var fabricNodeMutants = []Mutant{
 		Name:    "a-run-that-begins-again-is-not-confirmed",
 		Defence: "A confirmation does not hold for a run that has begun again.",
 		File:    "fabric/node/up.go",
-		Old:     "n.retract(ctx, r.Job))",
+		Old:     "n.words.retract(ctx, r.Job))",
 		New:     "nil)",
 		Package: "fabric/node",
 		Test:    "TestAJobThatBeginsAgainIsNotConfirmed",
@@ -122,7 +122,7 @@ var fabricNodeMutants = []Mutant{
 	{
 		Name:    "the-last-component-confirms",
 		Defence: "The end of one component of a heterogeneous job does not take the services of another.",
-		File:    "fabric/node/down.go",
+		File:    "fabric/node/records.go",
 		Old:     "if reservationIn(other, s.Held) == of {",
 		New:     "if false && reservationIn(other, s.Held) == of {",
 		Package: "fabric/node",

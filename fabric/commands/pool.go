@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"fmt"
@@ -7,14 +7,15 @@ import (
 
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/controller"
+	"github.com/slurm-v/slurm-v/internal/cli"
 )
 
 type poolOptions struct {
-	fabricOptions
+	ledgerOptions
 	output string
 }
 
-func newFabricPool() *cobra.Command {
+func newPool() *cobra.Command {
 	var o poolOptions
 	c := &cobra.Command{
 		Use:   "pool [flags]",
@@ -38,16 +39,16 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv fabric pool
   slurmv fabric pool --output json | jq '.[] | {pool, free}'`,
-		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return runFabricPool(c, o) },
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return runPool(c, o) },
 	}
 	o.add(c)
-	addOutput(c, &o.output)
+	cli.AddOutput(c, &o.output)
 	return c
 }
 
-func runFabricPool(c *cobra.Command, o poolOptions) error {
-	if err := checkOutput(o.output); err != nil {
+func runPool(c *cobra.Command, o poolOptions) error {
+	if err := cli.CheckOutput(o.output); err != nil {
 		return err
 	}
 	ctl, err := o.open(c.Context(), c)
@@ -64,7 +65,7 @@ func runFabricPool(c *cobra.Command, o poolOptions) error {
 		fmt.Fprintln(c.ErrOrStderr(), "This site has no pools: see [fabric] in", o.config)
 	}
 	if o.output == "json" {
-		err = printJSON(c.OutOrStdout(), rows)
+		err = cli.PrintJSON(c.OutOrStdout(), rows)
 	} else if len(rows) > 0 {
 		err = controller.WritePools(c.OutOrStdout(), rows)
 	}

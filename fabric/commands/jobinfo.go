@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"errors"
@@ -14,17 +14,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/fabric/controller"
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
 type jobInfoOptions struct {
-	fabricOptions
+	ledgerOptions
 	output string
 	ledger bool
 }
 
-func newFabricJobInfo() *cobra.Command {
+func newJobInfo() *cobra.Command {
 	var o jobInfoOptions
 	c := &cobra.Command{
 		Use:   "jobinfo [flags] [JOB]",
@@ -51,17 +52,17 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv fabric jobinfo 4217
   srun --jobid=4217 --overlap slurmv fabric jobinfo --output json`,
-		Args: atMostOne(),
-		RunE: func(c *cobra.Command, args []string) error { return runFabricJobInfo(c, o, args) },
+		Args: cli.AtMostOne(),
+		RunE: func(c *cobra.Command, args []string) error { return runJobInfo(c, o, args) },
 	}
 	o.add(c)
-	addOutput(c, &o.output)
+	cli.AddOutput(c, &o.output)
 	c.Flags().BoolVar(&o.ledger, "ledger", os.Geteuid() == 0 && os.Getenv(slurm.EnvJobID) == "", "read the ledger of this controller, as SlurmUser or root")
 	return c
 }
 
-func runFabricJobInfo(c *cobra.Command, o jobInfoOptions, args []string) error {
-	if err := checkOutput(o.output); err != nil {
+func runJobInfo(c *cobra.Command, o jobInfoOptions, args []string) error {
+	if err := cli.CheckOutput(o.output); err != nil {
 		return err
 	}
 	own := os.Getenv(slurm.EnvJobID)
@@ -69,10 +70,10 @@ func runFabricJobInfo(c *cobra.Command, o jobInfoOptions, args []string) error {
 	if len(args) > 0 {
 		job = args[0]
 	}
-	numbers, err := jobNumbers([]string{job})
+	numbers, err := cli.JobNumbers([]string{job})
 	switch {
 	case job == "":
-		return usagef("name the job: slurmv fabric jobinfo JOB")
+		return cli.Usagef("name the job: slurmv fabric jobinfo JOB")
 	case err != nil:
 		return err
 	case o.ledger:
@@ -93,7 +94,7 @@ func ledgerJobInfo(c *cobra.Command, o jobInfoOptions, job uint32) error {
 		return err
 	}
 	if o.output == "json" {
-		return printJSON(c.OutOrStdout(), entries)
+		return cli.PrintJSON(c.OutOrStdout(), entries)
 	}
 	if len(entries) == 0 {
 		fmt.Fprintf(c.ErrOrStderr(), "Job %d has no tags.\n", job)
@@ -138,7 +139,7 @@ func printTags(out io.Writer, output string, env []string) error {
 		}
 	}
 	if output == "json" {
-		return printJSON(out, tags)
+		return cli.PrintJSON(out, tags)
 	}
 	if len(tags) == 0 {
 		_, err := fmt.Fprintln(out, "This job has no tags of its own.")

@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric/cxi"
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -20,7 +21,7 @@ type cxiOptions struct {
 	output string
 }
 
-func newFabricList() *cobra.Command {
+func newList() *cobra.Command {
 	var o cxiOptions
 	c := &cobra.Command{
 		Use:   "list [flags]",
@@ -40,17 +41,17 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv fabric list
   slurmv fabric list --max --output json`,
-		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return runFabricList(c, o) },
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return runList(c, o) },
 	}
 	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
 	c.Flags().BoolVar(&o.most, "max", false, "show how much of each resource a service can have at most, in place of what is reserved for it")
-	addOutput(c, &o.output)
+	cli.AddOutput(c, &o.output)
 	return c
 }
 
-func runFabricList(c *cobra.Command, o cxiOptions) error {
-	if err := checkOutput(o.output); err != nil {
+func runList(c *cobra.Command, o cxiOptions) error {
+	if err := cli.CheckOutput(o.output); err != nil {
 		return err
 	}
 	cfg, err := config.Load(o.config)
@@ -68,21 +69,21 @@ func runFabricList(c *cobra.Command, o cxiOptions) error {
 	}
 	rows := cxi.Rows(all)
 	if o.output == "json" {
-		err = printJSON(c.OutOrStdout(), rows)
+		err = cli.PrintJSON(c.OutOrStdout(), rows)
 	} else {
 		err = cxi.WriteTable(c.OutOrStdout(), rows, o.most)
 	}
 	return errors.Join(err, readErr)
 }
 
-type fabricCleanOptions struct {
-	nodeOptions
+type cleanOptions struct {
+	cli.Node
 	all, dryRun bool
 	retryBusy   time.Duration
 }
 
-func newFabricClean() *cobra.Command {
-	var o fabricCleanOptions
+func newClean() *cobra.Command {
+	var o cleanOptions
 	c := &cobra.Command{
 		Use:   "clean [flags]",
 		Short: "Remove what ended jobs left of their tags on this node",
@@ -101,10 +102,10 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv fabric clean --dry-run
   slurmv fabric clean --retry-busy=5m`,
-		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return runFabricClean(c, o) },
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return runClean(c, o) },
 	}
-	o.add(c)
+	o.Add(c)
 	f := c.Flags()
 	f.BoolVar(&o.all, "all", false, "remove also services with VNIs outside of the pools, except those of the system")
 	f.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
@@ -112,13 +113,13 @@ EXIT STATUS
 	return c
 }
 
-func runFabricClean(c *cobra.Command, o fabricCleanOptions) error {
+func runClean(c *cobra.Command, o cleanOptions) error {
 	if os.Geteuid() != 0 {
 		return errors.New("slurmv fabric clean removes what belongs to jobs of all users: run it as root on the node")
 	}
-	args := append([]string{"fabric"}, o.agentArgs("clean")...)
+	args := append([]string{"fabric"}, o.AgentArgs("clean")...)
 	args = append(args, fmt.Sprintf("--all=%v", o.all), fmt.Sprintf("--dry-run=%v", o.dryRun), "--retry-busy="+o.retryBusy.String())
 	agent := exec.CommandContext(c.Context(), vmstep.AgentPath(), args...)
 	agent.Stdout, agent.Stderr = c.OutOrStdout(), c.ErrOrStderr()
-	return runStatus(agent)
+	return cli.Run(agent)
 }

@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"fmt"
@@ -9,9 +9,10 @@ import (
 	"github.com/slurm-v/slurm-v/fabric/controller"
 	"github.com/slurm-v/slurm-v/fabric/letter"
 	"github.com/slurm-v/slurm-v/fabric/manager"
+	"github.com/slurm-v/slurm-v/internal/cli"
 )
 
-func newFabricKey() *cobra.Command {
+func newKey() *cobra.Command {
 	return &cobra.Command{
 		Use:   "key",
 		Short: "Print a new key that seals reservations",
@@ -29,7 +30,7 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  umask 077; slurmv fabric key > /etc/slurm-v/fabric.key
   chown root:slurm /etc/slurm-v/fabric.key; chmod 0640 /etc/slurm-v/fabric.key   (on controllers)`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(c.OutOrStdout(), letter.NewKey())
 			return err
@@ -37,7 +38,7 @@ EXIT STATUS
 	}
 }
 
-func newFabricPartitions() *cobra.Command {
+func newPartitions() *cobra.Command {
 	var path string
 	c := &cobra.Command{
 		Use:   "partitions [flags]",
@@ -57,14 +58,14 @@ EXIT STATUS
     1   they are not, or ports still have the P_Key
     2   the command line cannot be run`,
 		Example: `  opensm_command = ["ssh", "root@sm1", "slurmv", "fabric", "partitions"]   (in slurmv.toml)`,
-		Args:    usageArgs(cobra.NoArgs),
-		RunE:    func(c *cobra.Command, _ []string) error { return runFabricPartitions(c, path) },
+		Args:    cli.Args(cobra.NoArgs),
+		RunE:    func(c *cobra.Command, _ []string) error { return runPartitions(c, path) },
 	}
 	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`")
 	return c
 }
 
-func runFabricPartitions(c *cobra.Command, path string) error {
+func runPartitions(c *cobra.Command, path string) error {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ type planOptions struct {
 	addresses, nodes, smallest, perNode int
 }
 
-func newFabricCollectives() *cobra.Command {
+func newCollectives() *cobra.Command {
 	var o planOptions
 	c := &cobra.Command{
 		Use:   "collectives --plan --nodes=N [flags]",
@@ -107,8 +108,8 @@ EXIT STATUS
     1   there are too few addresses for such jobs
     2   the command line cannot be run`,
 		Example: `  slurmv fabric collectives --plan --nodes=11136 --min-nodes=64`,
-		Args:    usageArgs(cobra.NoArgs),
-		RunE:    func(c *cobra.Command, _ []string) error { return runFabricCollectives(c, o) },
+		Args:    cli.Args(cobra.NoArgs),
+		RunE:    func(c *cobra.Command, _ []string) error { return runCollectives(c, o) },
 	}
 	f := c.Flags()
 	f.BoolVar(&o.plan, "plan", false, "recommend values")
@@ -119,9 +120,9 @@ EXIT STATUS
 	return c
 }
 
-func runFabricCollectives(c *cobra.Command, o planOptions) error {
+func runCollectives(c *cobra.Command, o planOptions) error {
 	if !o.plan || o.nodes < 1 || o.smallest < 1 || o.perNode < 1 || o.addresses < 1 {
-		return usagef("give --plan, and --nodes and the other numbers from 1 on")
+		return cli.Usagef("give --plan, and --nodes and the other numbers from 1 on")
 	}
 	addrs := manager.Plan(o.addresses, o.nodes, o.smallest, o.perNode)
 	if addrs < 1 {

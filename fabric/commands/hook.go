@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"context"
@@ -13,19 +13,20 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric/controller"
 	"github.com/slurm-v/slurm-v/fabric/controller/remote"
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// nothingToReserve reports whether slurmctld runs reserve or release for a job without tags.
+// NothingToReserve reports whether slurmctld runs reserve or release for a job without tags.
 // slurmctld waits for the answer, and most jobs have none.
-func nothingToReserve(args []string, env func(string) string) bool {
+func NothingToReserve(args []string, env func(string) string) bool {
 	return len(args) == 3 && args[1] == "fabric" && slices.Contains([]string{"reserve", "release"}, args[2]) &&
 		env(slurm.EnvJobID) != "" && env(controller.WishVariable) == ""
 }
 
-func newFabricReserve() *cobra.Command {
-	var o fabricOptions
+func newReserve() *cobra.Command {
+	var o ledgerOptions
 	c := &cobra.Command{
 		Use:   "reserve [flags]",
 		Short: "Give a job its tags, from PrologSlurmctld",
@@ -49,14 +50,14 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  PrologSlurmctld=/usr/local/libexec/slurm-v/prolog-slurmctld   (in slurm.conf)
   slurmv fabric reserve || exit 1                               (in a site's script)`,
-		Args: usageArgs(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return runFabricReserve(c, o) },
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return runReserve(c, o) },
 	}
 	o.add(c)
 	return c
 }
 
-func runFabricReserve(c *cobra.Command, o fabricOptions) error {
+func runReserve(c *cobra.Command, o ledgerOptions) error {
 	if os.Getenv(controller.WishVariable) == "" {
 		return nil
 	}
@@ -67,17 +68,17 @@ func runFabricReserve(c *cobra.Command, o fabricOptions) error {
 	return script.Prolog(c.Context())
 }
 
-func (o fabricOptions) script(c *cobra.Command) (controller.Script, error) {
+func (o ledgerOptions) script(c *cobra.Command) (controller.Script, error) {
 	cfg, err := config.Load(o.config)
 	return controller.Script{Config: cfg, Warn: warnings(c), Managers: remote.Set}, err
 }
 
 type releaseOptions struct {
-	fabricOptions
+	ledgerOptions
 	force bool
 }
 
-func newFabricRelease() *cobra.Command {
+func newRelease() *cobra.Command {
 	var o releaseOptions
 	c := &cobra.Command{
 		Use:   "release [flags] [JOB...]",
@@ -99,19 +100,19 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  EpilogSlurmctld=/usr/local/libexec/slurm-v/epilog-slurmctld   (in slurm.conf)
   slurmv fabric release --force 4217`,
-		RunE: func(c *cobra.Command, args []string) error { return runFabricRelease(c, o, args) },
+		RunE: func(c *cobra.Command, args []string) error { return runRelease(c, o, args) },
 	}
 	o.add(c)
 	c.Flags().BoolVar(&o.force, "force", false, "give up the tags of these ended jobs without any confirmation")
 	return c
 }
 
-func runFabricRelease(c *cobra.Command, o releaseOptions, jobs []string) error {
+func runRelease(c *cobra.Command, o releaseOptions, jobs []string) error {
 	switch {
 	case o.force && len(jobs) > 0:
-		return forceRelease(c, o.fabricOptions, jobs)
+		return forceRelease(c, o.ledgerOptions, jobs)
 	case o.force || len(jobs) > 0:
-		return usagef("name jobs and --force, or neither: without them the command is for EpilogSlurmctld")
+		return cli.Usagef("name jobs and --force, or neither: without them the command is for EpilogSlurmctld")
 	case os.Getenv(controller.WishVariable) == "":
 		return nil
 	}
@@ -126,7 +127,7 @@ func runFabricRelease(c *cobra.Command, o releaseOptions, jobs []string) error {
 	return script.Epilog(c.Context(), []string{self, "fabric", "sweep", "--config", o.config, "--until-quiet"})
 }
 
-func forceRelease(c *cobra.Command, o fabricOptions, jobs []string) error {
+func forceRelease(c *cobra.Command, o ledgerOptions, jobs []string) error {
 	ctl, err := o.open(c.Context(), c)
 	if err != nil {
 		return err
@@ -153,7 +154,7 @@ func runsOf(ctx context.Context, ctl *controller.Controller, text string) (runs 
 	if id, err := journal.ParseID(text); err == nil {
 		return []journal.ID{id}, nil
 	}
-	numbers, err := jobNumbers([]string{text})
+	numbers, err := cli.JobNumbers([]string{text})
 	if err != nil {
 		return nil, err
 	}
@@ -167,15 +168,15 @@ func runsOf(ctx context.Context, ctl *controller.Controller, text string) (runs 
 	return runs, err
 }
 
-// newFabricSweep is a command for release, which starts it.
-func newFabricSweep() *cobra.Command {
-	var o fabricOptions
+// newSweep is a command for release, which starts it.
+func newSweep() *cobra.Command {
+	var o ledgerOptions
 	var untilQuiet bool
 	c := &cobra.Command{
 		Use:    "sweep [flags]",
 		Short:  "Look for confirmations of ended jobs",
 		Hidden: true,
-		Args:   usageArgs(cobra.NoArgs),
+		Args:   cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctl, err := o.open(c.Context(), c)
 			if err != nil {

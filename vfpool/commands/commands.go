@@ -1,4 +1,5 @@
-package main
+// Package commands has the commands of slurmv vf.
+package commands
 
 import (
 	"context"
@@ -9,11 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vfpool"
 )
 
-func newVF() *cobra.Command {
+// New returns the command vf with all its commands.
+func New() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "vf COMMAND",
 		Short: "See and make this node's virtual functions",
@@ -21,17 +24,17 @@ func newVF() *cobra.Command {
 
 Run the commands as root, on the node. Jobs ask for VFs with --sriov.`,
 	}
-	c.AddCommand(newVFList(), newVFCreate(), newVFGRES())
+	c.AddCommand(newList(), newCreate(), newGRES())
 	return c
 }
 
-type vfOptions struct {
-	nodeOptions
+type listOptions struct {
+	cli.Node
 	output string
 }
 
-func newVFList() *cobra.Command {
-	var o vfOptions
+func newList() *cobra.Command {
+	var o listOptions
 	c := &cobra.Command{
 		Use:   "list [flags]",
 		Short: "List physical and virtual functions, their owners and rates",
@@ -54,21 +57,21 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv vf list
   ssh n7 slurmv vf list --output json | jq '.[] | {name, used_tx_rate, capacity_tx_rate}'`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkOutput(o.output); err != nil {
+			if err := cli.CheckOutput(o.output); err != nil {
 				return err
 			}
-			return runVFList(o, c.OutOrStdout(), c.ErrOrStderr())
+			return runList(o, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
-	o.add(c)
-	addOutput(c, &o.output)
+	o.Add(c)
+	cli.AddOutput(c, &o.output)
 	return c
 }
 
-func newVFCreate() *cobra.Command {
-	var o nodeOptions
+func newCreate() *cobra.Command {
+	var o cli.Node
 	c := &cobra.Command{
 		Use:   "create [flags]",
 		Short: "Make the virtual functions that the configuration wants",
@@ -91,17 +94,17 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  slurmv vf create
   systemctl enable slurmv-vfs.service`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return runVFCreate(c.Context(), o, c.OutOrStdout())
+			return runCreate(c.Context(), o, c.OutOrStdout())
 		},
 	}
-	o.add(c)
+	o.Add(c)
 	return c
 }
 
-func newVFGRES() *cobra.Command {
-	var o nodeOptions
+func newGRES() *cobra.Command {
+	var o cli.Node
 	c := &cobra.Command{
 		Use:   "gres-conf [flags]",
 		Short: "Write the lines of gres.conf that let Slurm count this node's VFs",
@@ -118,9 +121,9 @@ EXIT STATUS
     1   the node's functions cannot be read
     2   the command line cannot be run`,
 		Example: "  slurmv vf gres-conf >> /etc/slurm/gres.conf",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			node, err := slurm.NodeName(o.node)
+			node, err := slurm.NodeName(o.Name)
 			if err != nil {
 				return err
 			}
@@ -131,17 +134,17 @@ EXIT STATUS
 			return vfpool.WriteGRES(c.OutOrStdout(), node, pfs)
 		},
 	}
-	o.add(c)
+	o.Add(c)
 	return c
 }
 
-func runVFList(o vfOptions, out, words io.Writer) error {
-	pfs, err := listPFs(o.nodeOptions)
+func runList(o listOptions, out, words io.Writer) error {
+	pfs, err := listPFs(o.Node)
 	if err != nil {
 		return err
 	}
 	if o.output == "json" {
-		return printJSON(out, pfs)
+		return cli.PrintJSON(out, pfs)
 	}
 	if len(pfs) == 0 {
 		fmt.Fprintln(words, "This node has no physical function. 'slurmv check' says what VFs need.")
@@ -150,8 +153,8 @@ func runVFList(o vfOptions, out, words io.Writer) error {
 	return vfpool.WriteTable(out, pfs)
 }
 
-func runVFCreate(ctx context.Context, o nodeOptions, out io.Writer) error {
-	node, cfg, err := o.load()
+func runCreate(ctx context.Context, o cli.Node, out io.Writer) error {
+	node, cfg, err := o.Load()
 	if err != nil {
 		return err
 	}
@@ -176,8 +179,8 @@ func runVFCreate(ctx context.Context, o nodeOptions, out io.Writer) error {
 	return err
 }
 
-func listPFs(o nodeOptions) ([]vfpool.PF, error) {
-	node, cfg, err := o.load()
+func listPFs(o cli.Node) ([]vfpool.PF, error) {
+	node, cfg, err := o.Load()
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,6 @@
-package main
+// Package commands has the commands of slurmv fabric: what slurmctld runs for each job with
+// tags, and what administrators and users see of the tags.
+package commands
 
 import (
 	"context"
@@ -11,7 +13,8 @@ import (
 	"github.com/slurm-v/slurm-v/fabric/controller/remote"
 )
 
-func newFabric() *cobra.Command {
+// New returns the command fabric with all its commands.
+func New() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fabric COMMAND",
 		Short: "See and manage jobs' own tags on the fabric",
@@ -21,23 +24,23 @@ Slingshot VNIs.
 slurmctld runs reserve and release for each job with tags. pool shows which tags are
 free, and what keeps the others. docs/fabric.md says how a site sets this up.`,
 	}
-	c.AddCommand(newFabricReserve(), newFabricRelease(), newFabricSweep(),
-		newFabricPool(), newFabricJobInfo(), newFabricList(), newFabricClean(),
-		newFabricCollectives(), newFabricKey(), newFabricPartitions())
+	c.AddCommand(newReserve(), newRelease(), newSweep(),
+		newPool(), newJobInfo(), newList(), newClean(),
+		newCollectives(), newKey(), newPartitions())
 	for _, sub := range c.Commands() {
 		sub.DisableFlagsInUseLine = true
 	}
 	return c
 }
 
-// fabricOptions are those of commands that work on the ledger.
-type fabricOptions struct{ config string }
+// ledgerOptions are those of commands that work on the ledger.
+type ledgerOptions struct{ config string }
 
-func (o *fabricOptions) add(c *cobra.Command) {
+func (o *ledgerOptions) add(c *cobra.Command) {
 	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
 }
 
-func (o fabricOptions) open(ctx context.Context, c *cobra.Command) (*controller.Controller, error) {
+func (o ledgerOptions) open(ctx context.Context, c *cobra.Command) (*controller.Controller, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,220 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/fabric/cxi"
+	"github.com/slurm-v/slurm-v/internal/durable"
+	"github.com/slurm-v/slurm-v/journal"
+)
+
+// recordService is the kind of the journal's records: a CXI service on the card that the
+// record is named after.
+const recordService = "cxi"
+
+// recordReservation is the kind of the record whose name is the run that the controller
+// knows the reservation by: for a component of a heterogeneous job, its leader.
+const recordReservation = "reservation"
+
+func noteReservation(j *journal.Journal, of journal.ID) error {
+	if _, found := state(j, recordReservation, of.String()); found {
+		return nil
+	}
+	return j.Intend(recordReservation, of.String(), nil)
+}
+
+// reservationOf returns the run by which the controller knows the reservation.
+func reservationOf(j *journal.Journal) journal.ID { return reservationIn(j.ID(), j.Held()) }
+
+func reservationIn(id journal.ID, held []journal.Record) journal.ID {
+	for _, r := range held {
+		if of, err := journal.ParseID(r.Name); r.Kind == recordReservation && err == nil {
+			return of
+		}
+	}
+	return id
+}
+
+// A holding is the data of a record. A service has no other mark than these two.
+type holding struct {
+	UID  uint32       `json:"uid"`
+	VNIs []fabric.Tag `json:"vnis"`
+}
+
+// job is the job of the services, as far as it matters for removing them.
+func (h holding) job(id journal.ID) cxi.Job { return cxi.Job{ID: id, UID: h.UID, VNIs: h.VNIs} }
+
+// records are the journals of the runs of jobs, and the files beside them.
+type records struct {
+	dir  string
+	node string // name in Slurm
+}
+
+// begin opens the job's journal, or begins it. The lock on it keeps other processes from
+// the job's tags. What a journal from before the last boot names is gone.
+func (r records) begin(ctx context.Context, job Job) (*journal.Journal, error) {
+	for {
+		j, err := r.tryBegin(job)
+		if err == nil && ofEarlierBoot(j.Header()) {
+			err = errors.Join(r.forget(j), fs.ErrNotExist)
+		}
+		if !errors.Is(err, journal.ErrLocked) && !errors.Is(err, fs.ErrNotExist) {
+			return j, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (r records) tryBegin(job Job) (*journal.Journal, error) {
+	j, err := journal.Create(r.dir, job.ID, journal.Header{Step: job.Step, UID: job.UID, GID: job.GID, Node: r.node})
+	if errors.Is(err, fs.ErrExist) {
+		j, err = journal.Open(r.dir, job.ID)
+	}
+	return j, err
+}
+
+func ofEarlierBoot(h journal.Header) bool {
+	boot, err := journal.BootID()
+	return err == nil && h.Version != 0 && h.BootID != boot
+}
+
+// forget removes a journal whose services are gone.
+func (r records) forget(j *journal.Journal) error {
+	if err := errors.Join(undone(j), removeIfThere(r.environmentFile(j.ID())), r.removeLock(j.ID())); err != nil {
+		return errors.Join(err, j.Close())
+	}
+	if err := j.Remove(); err != nil {
+		return errors.Join(err, j.Close())
+	}
+	return nil
+}
+
+func (r records) environmentFile(id journal.ID) string {
+	return filepath.Join(journal.Dir(r.dir, id), "environment")
+}
+
+func (r records) removeLock(id journal.ID) error {
+	return removeIfThere(filepath.Join(r.dir, "locks", id.String()))
+}
+
+// lockEnd keeps other components of the job from ending at the same time: each would leave
+// it to the other to give back what they share.
+func (r records) lockEnd(ctx context.Context, of journal.ID) (unlock func(), err error) {
+	if err := durable.MakeDirs(filepath.Dir(r.endFile(of)), 0o711); err != nil {
+		return nil, err
+	}
+	lock, err := durable.Lock(ctx, r.endFile(of), os.O_CREATE)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = lock.Close() }, nil
+}
+
+func (r records) endFile(of journal.ID) string { return filepath.Join(r.dir, "ends", of.String()) }
+
+// shared reports whether another component of the job is on the node. The services belong
+// to the whole job.
+func (r records) shared(id, of journal.ID) (bool, error) {
+	ids, err := journal.List(r.dir)
+	for _, other := range ids {
+		if other == id {
+			continue
+		}
+		s, err := journal.Read(r.dir, other)
+		if err != nil && !gone(err) {
+			return false, err
+		}
+		if reservationIn(other, s.Held) == of {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// undone takes the records of a kind off the journal; without a kind, all.
+func undone(j *journal.Journal, kinds ...string) error {
+	for _, r := range j.Held() {
+		if len(kinds) > 0 && !slices.Contains(kinds, r.Kind) {
+			continue
+		}
+		if err := j.Undone(r.Kind, r.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// services returns the job of the services that the records name, and their cards.
+func services(id journal.ID, held []journal.Record) (job cxi.Job, cards []string, err error) {
+	for _, r := range held {
+		if r.Kind != recordService {
+			continue
+		}
+		var h holding
+		if err := r.Decode(&h); err != nil {
+			return job, nil, err
+		}
+		job, cards = h.job(id), append(cards, r.Name)
+	}
+	return job, cards, nil
+}
+
+// jobs returns the jobs that have services here, by their journals.
+func (r records) jobs() (jobs []cxi.Job, err error) {
+	ids, err := journal.List(r.dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		s, err := journal.Read(r.dir, id)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		job, cards, err := services(id, s.Held)
+		if err != nil {
+			return nil, err
+		}
+		if len(cards) > 0 {
+			jobs = append(jobs, job)
+		}
+	}
+	return jobs, nil
+}
+
+func holdsServices(j *journal.Journal) bool {
+	return slices.ContainsFunc(j.Held(), func(r journal.Record) bool { return r.Kind == recordService })
+}
+
+// state reports whether the journal has a record, and whether that is done.
+func state(j *journal.Journal, kind, name string) (done, found bool) {
+	for _, r := range j.Held() {
+		if r.Kind == kind && r.Name == name {
+			return r.Done, true
+		}
+	}
+	return false, false
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
+}
+
+// gone reports whether err says that there is no such file.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) }
