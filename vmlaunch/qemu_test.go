@@ -5,11 +5,13 @@ package vmlaunch
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -55,6 +57,54 @@ func TestQEMUOfAJob(t *testing.T) {
 		{"agent's privileges", "CapInh 0000000000000000 CapPrm 0000000000001020 CapEff 0000000000001020 CapBnd 0000000000000000 CapAmb 0000000000000000 NoNewPrivs 1"},
 		{"end", "failed: its QEMU process ended"},
 	})
+}
+
+// libvirt asks nobody on the system bus to take over a VM: systemd-machined would move its QEMU
+// out of the job. The mutant libvirt-finds-no-bus shows that it does ask if it can.
+func TestQEMUStaysInTheJob(t *testing.T) {
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		t.Skipf("install QEMU and libvirt's driver for it: %v", err)
+	}
+	dir := play.OpenDir(t)
+	calls := listenAsBus(t, filepath.Join(dir, "bus"))
+	checkPart(t, "stays "+dir, [][2]string{{"started", "<nil>"}})
+	if n := calls.Load(); n != 0 {
+		t.Errorf("libvirt has called the system bus %d times", n)
+	}
+	conn, err := net.Dial("unix", filepath.Join(dir, "bus"))
+	must(t, err)
+	defer conn.Close()
+	for calls.Load() == 0 { // a call is counted
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// listenAsBus makes a socket the system bus of the parts, and counts the calls. It answers
+// none: libvirt goes on without a bus then.
+func listenAsBus(t *testing.T, socket string) *atomic.Int64 {
+	t.Helper()
+	bus, err := net.Listen("unix", socket)
+	must(t, err)
+	t.Cleanup(func() { bus.Close() })
+	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path="+socket)
+	var calls atomic.Int64
+	go func() {
+		for {
+			conn, err := bus.Accept()
+			if err != nil {
+				return
+			}
+			calls.Add(1)
+			conn.Close()
+		}
+	}()
+	return &calls
+}
+
+func playStays(t *testing.T, dir string) {
+	v, d := vmsWithLibvirt(t, dir)
+	fmt.Println("started:", v.startDomain(v.Machines[0], d))
+	v.Machines[0].Domain.End()
 }
 
 // QEMU of a VM by UEFI reads and writes its variables as its owner, and libvirt forgets the VM
@@ -356,5 +406,5 @@ func playKnock(_ *testing.T, socket string) { fmt.Println("knock:", play.Hold(so
 
 // TestPlay is a process of [play.Start].
 func TestPlay(t *testing.T) {
-	play.Main(t, map[string]func(*testing.T, string){"qemu": playQEMU, "uefi": playUEFI, "giveup": playGiveUp, "pages": playPages, "knock": playKnock})
+	play.Main(t, map[string]func(*testing.T, string){"qemu": playQEMU, "uefi": playUEFI, "giveup": playGiveUp, "stays": playStays, "pages": playPages, "knock": playKnock})
 }

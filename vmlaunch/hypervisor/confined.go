@@ -40,6 +40,18 @@ func checkConfined(status string, as owner.Owner) error {
 	return nil
 }
 
+// checkCgroups compares the /proc/PID/cgroup of a QEMU with that of the agent, which has
+// started it: outside of the step's cgroups, Slurm neither limits nor ends QEMU.
+func checkCgroups(its, own string) error {
+	there := strings.Split(its, "\n")
+	for line := range strings.Lines(own) {
+		if line = strings.TrimSuffix(line, "\n"); !slices.Contains(there, line) {
+			return fmt.Errorf("QEMU is not in the agent's cgroup %s: a service of this node, such as systemd-machined, has moved it out of the job", line)
+		}
+	}
+	return nil
+}
+
 const noCapabilities = "0000000000000000"
 
 // all reports whether words has count words and each equals want.

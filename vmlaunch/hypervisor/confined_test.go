@@ -25,6 +25,26 @@ Seccomp:	2
 Seccomp_filters:	1
 `
 
+func TestCheckCgroups(t *testing.T) {
+	const own = "9:memory:/slurm_n1/uid_6001/job_7/step_4\n1:name=systemd:/\n0::/\n"
+	tests := map[string]struct{ its, want string }{
+		"in the step":                {own, ""},
+		"in more than the step":      {"12:rdma:/\n" + own, ""},
+		"taken over by machined":     {strings.Replace(own, "1:name=systemd:/", "1:name=systemd:/machine.slice/machine-qemu.scope", 1), "QEMU is not in the agent's cgroup 1:name=systemd:/: "},
+		"outside of the job's limit": {strings.Replace(own, "/slurm_n1/uid_6001/job_7/step_4", "/machine", 1), "QEMU is not in the agent's cgroup 9:memory:/slurm_n1/uid_6001/job_7/step_4: "},
+		"above the step":             {strings.Replace(own, "/step_4", "", 1), "QEMU is not in the agent's cgroup 9:memory:"},
+		"nowhere":                    {"", "QEMU is not in the agent's cgroup 9:memory:"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := checkCgroups(tt.its, own)
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.want)) {
+				t.Errorf("error = %v; want %s…", err, tt.want)
+			}
+		})
+	}
+}
+
 func TestCheckConfined(t *testing.T) {
 	as := owner.Owner{Name: "alice", UID: 6001, GID: 6001, Groups: []owner.Group{{Name: "alice", GID: 6001}, {Name: "physics", GID: 6002}, {Name: "chess", GID: 6003}}}
 	tests := map[string]struct{ is, instead, want string }{

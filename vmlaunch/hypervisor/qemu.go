@@ -25,8 +25,9 @@ func (d *Domain) Process() (string, error) {
 	return filepath.Join("/proc", strings.TrimSpace(string(pid))), err
 }
 
-// CheckConfined returns an error if QEMU has more rights than the job's owner. If libvirt
-// ever ignored the domain's label, a guest that breaks out would be root.
+// CheckConfined returns an error if QEMU has more rights than the job's owner, or is not in
+// the cgroups of this process. If libvirt ever ignored the domain's label, a guest that
+// breaks out would be root.
 func (d *Domain) CheckConfined(as owner.Owner) error {
 	dir, err := d.Process()
 	if err != nil {
@@ -39,5 +40,20 @@ func (d *Domain) CheckConfined(as owner.Owner) error {
 	if domainOf(dir) != d.uuid {
 		return fmt.Errorf("process %s, which libvirt has started, is not its QEMU", filepath.Base(dir))
 	}
-	return checkConfined(string(status), as)
+	if err := checkConfined(string(status), as); err != nil {
+		return err
+	}
+	return isInMyCgroups(dir)
+}
+
+func isInMyCgroups(dir string) error {
+	its, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+	if err != nil {
+		return err
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return err
+	}
+	return checkCgroups(string(its), string(own))
 }
