@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/leftovers"
 )
@@ -49,8 +49,7 @@ func runLeftovers(ctx context.Context, o cli.Node, wait time.Duration, jobs []ui
 	if err != nil {
 		return err
 	}
-	node := leftovers.Node{Root: "/", State: cfg.StateDir(name), Run: cfg.RunDir(name), Self: os.Getpid()}
-	found, err := node.Await(ctx, jobs, wait)
+	found, err := leftovers.This(cfg, name).Await(ctx, jobs, wait)
 	for _, thing := range found {
 		fmt.Fprintln(out, thing)
 	}
@@ -72,7 +71,7 @@ func newLoseVM() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return leftovers.Node{Root: "/", Self: os.Getpid()}.KillVM(jobs[0])
+			return leftovers.This(config.Default(), "").KillVM(jobs[0])
 		},
 	}
 }

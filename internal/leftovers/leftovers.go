@@ -18,9 +18,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/process"
-
 	"github.com/slurm-v/slurm-v/internal/vmnet"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/slurm/cgroup"
 )
 
@@ -30,6 +31,39 @@ type Node struct {
 	State, Run string   // Slurm-V's directories
 	Links      []string // names of the network devices
 	Self       int      // a process of this search, which and whose step do not count
+
+	// IDOf returns the number of the job with a SLUID, by which Slurm 26.05 and newer call
+	// jobs among cgroups; 0 if it is not known.
+	IDOf func(sluid string) uint32
+}
+
+// This returns the node of this process, which has a name in Slurm.
+func This(cfg config.Config, name string) Node {
+	return Node{Root: "/", State: cfg.StateDir(name), Run: cfg.RunDir(name), Self: os.Getpid(), IDOf: askOnce(slurm.User(os.Environ()))}
+}
+
+// askOnce asks slurmctld for the number of each job once.
+func askOnce(c slurm.Client) func(string) uint32 {
+	known := map[string]uint32{}
+	return func(sluid string) uint32 {
+		id, asked := known[sluid]
+		if !asked {
+			ctx, cancel := context.WithTimeout(context.Background(), slurm.Patience)
+			defer cancel()
+			id, _ = c.IDOf(ctx, sluid)
+			known[sluid] = id
+		}
+		return id
+	}
+}
+
+// numberOf returns the number of a job among cgroups.
+func (n Node) numberOf(job cgroup.Job) (uint32, bool) {
+	if id, ok := job.ID(); ok || n.IDOf == nil {
+		return id, ok
+	}
+	id := n.IDOf(string(job))
+	return id, id != 0
 }
 
 // A Thing is something that a job has.
@@ -93,8 +127,7 @@ func (n Node) processes(job uint32) (all []Thing) {
 	return all
 }
 
-// ProcessesOf returns the processes of the job, without those of the caller's step. It finds
-// none if Slurm calls jobs by their SLUIDs ([cgroup.Job]).
+// ProcessesOf returns the processes of the job, without those of the caller's step.
 func (n Node) ProcessesOf(job uint32) (pids []int) {
 	proc := filepath.Join(n.Root, "proc")
 	own, ownErr := cgroup.StepOf(proc, n.Self)
@@ -102,8 +135,10 @@ func (n Node) ProcessesOf(job uint32) (pids []int) {
 	for _, dir := range dirs {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
 		step, err := cgroup.StepOf(proc, pid)
-		id, _ := step.Job.ID()
-		if err == nil && id == job && (ownErr != nil || step != own) {
+		if err != nil || ownErr == nil && step == own {
+			continue
+		}
+		if id, ok := n.numberOf(step.Job); ok && id == job {
 			pids = append(pids, pid)
 		}
 	}
@@ -173,8 +208,13 @@ func (n Node) mounts(job uint32) (all []Thing) {
 // cgroups are Slurm's, in version 1 and 2.
 func (n Node) cgroups(job uint32) (all []Thing) {
 	name := fmt.Sprintf("job_%d", job)
-	for _, pattern := range []string{"*/slurm*/uid_*/", "system.slice/*slurmstepd.scope/", "*slurmstepd.scope/"} {
+	for _, pattern := range []string{"*/slurm*/uid_*/", "*slurmstepd.scope/", "*.slice/*slurmstepd.scope/", "*.slice/*.slice/*slurmstepd.scope/"} {
 		all = append(all, n.glob("cgroup", "sys/fs/cgroup/"+pattern+name)...)
+		for _, other := range n.glob("cgroup", "sys/fs/cgroup/"+pattern+"s*") {
+			if id, ok := n.numberOf(cgroup.Job(filepath.Base(other.Name))); ok && id == job {
+				all = append(all, other)
+			}
+		}
 	}
 	return all
 }

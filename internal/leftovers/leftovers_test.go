@@ -20,6 +20,8 @@ func node(t *testing.T) Node {
 		"proc/8/cgroup":  "0::/system.slice/n1_slurmstepd.scope/job_36/step_batch/user/task_0\n",
 		"proc/9/cgroup":  "5:memory:/slurm_n1/uid_1000/job_35/step_3/task_0\n", // the search
 		"proc/1/cgroup":  "0::/init.scope\n",
+		"proc/6/cgroup":  "0::/site.slice/site-hpc.slice/slurmstepd.scope/sEKNKTV3WPV500/step_0/user/task_0\n",
+		"proc/5/cgroup":  "0::/system.slice/slurmstepd.scope/sEKNKTV3WPV501/step_0/user/task_0\n",
 		"proc/self/mountinfo": "22 1 0:21 / /run rw - tmpfs x rw\n" +
 			"30 22 0:40 / /run/slurmv/n1/jobs/35.0/mnt rw - tmpfs x rw\n31 22 0:41 / /run/slurmv/n1/jobs/36.1 rw - tmpfs x rw\n",
 		"dev/shm/slurmv-0123456789abcdef-35.0-0-abc":           "",
@@ -30,6 +32,9 @@ func node(t *testing.T) Node {
 		"run/jobs/35.0/agent.sock":                             "",
 		"sys/fs/cgroup/memory/slurm_n1/uid_1000/job_35/x":      "",
 		"sys/fs/cgroup/system.slice/slurmstepd.scope/job_36/x": "",
+
+		"sys/fs/cgroup/site.slice/site-hpc.slice/slurmstepd.scope/sEKNKTV3WPV500/x": "",
+		"sys/fs/cgroup/system.slice/slurmstepd.scope/sEKNKTV3WPV501/x":              "",
 	}
 	for name, text := range files {
 		path := filepath.Join(root, name)
@@ -41,7 +46,8 @@ func node(t *testing.T) Node {
 		}
 	}
 	// 35 and 36 are z and 10 in base 36.
-	return Node{Root: root, State: "/state", Run: "/run", Self: 9, Links: []string{"lo", "eth0", "svbz", "svtz-0", "svb10", "svbzz"}}
+	return Node{Root: root, State: "/state", Run: "/run", Self: 9, Links: []string{"lo", "eth0", "svbz", "svtz-0", "svb10", "svbzz"},
+		IDOf: func(sluid string) uint32 { return map[string]uint32{"sEKNKTV3WPV500": 38}[sluid] }}
 }
 
 func TestOf(t *testing.T) {
@@ -64,6 +70,10 @@ func TestOf(t *testing.T) {
 			"directory: /state/jobs/36.1",
 			"mount: /run/slurmv/n1/jobs/36.1",
 			"cgroup: /sys/fs/cgroup/system.slice/slurmstepd.scope/job_36",
+		}},
+		"a job that Slurm calls by its SLUID, in slices of the site": {38, []string{
+			"process: 6 ",
+			"cgroup: /sys/fs/cgroup/site.slice/site-hpc.slice/slurmstepd.scope/sEKNKTV3WPV500",
 		}},
 		"a job that has nothing": {37, nil},
 		"a part of a number":     {3, nil},
