@@ -99,8 +99,14 @@ func TestTemplateHasRoom(t *testing.T) {
 			t.Errorf("%d MiB: boots cold because %q", mib, why)
 		}
 	}
-	if d := DescribeTemplate(p, p.VMs[0], "/nothing", nil); len(d.Devices.Shmems) != 0 {
-		t.Error("a template for a QEMU without IVShmem has shared memory")
+	bridged := func(c libvirtxml.DomainController) bool { return c.Model == "pcie-to-pci-bridge" }
+	if !slices.ContainsFunc(d.Devices.Controllers, bridged) {
+		t.Error("the devices' bridge is missing")
+	}
+	// RHEL's QEMU has neither the devices nor the bridge.
+	without := DescribeTemplate(p, p.VMs[0], "/nothing", nil).Devices
+	if len(without.Shmems) != 0 || slices.ContainsFunc(without.Controllers, bridged) {
+		t.Errorf("a template for a QEMU without IVShmem has %+v and %+v", without.Shmems, without.Controllers)
 	}
 }
 

@@ -38,7 +38,12 @@ func (p describer) template(vm plan.VM, nothing string, room *ivshmem.Region) *l
 	for range p.Warm.MountSlots {
 		p.Job.Spec.Mounts = append(p.Job.Spec.Mounts, jobspec.Mount{Host: nothing})
 	}
-	p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // the devices' bridge must be there
+	p.Job.Spec.IVShmem = jobspec.IVShmem{}
+	port := uint(ivshmemPort) // the first that is free
+	if room != nil {
+		p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // the devices' bridge must be there
+		port = ivshmemBridge + 1
+	}
 	d := p.domain(vm, nil)
 	d.GenID = &libvirtxml.DomainGenID{Value: uuid.NewString()}
 	d.QEMUCommandline = p.commandLine(quietNICs...)
@@ -47,7 +52,7 @@ func (p describer) template(vm plan.VM, nothing string, room *ivshmem.Region) *l
 	}
 	placeOnRoot(d)
 	for i := range p.Warm.DeviceSlots {
-		index := uint(ivshmemBridge + 1 + i)
+		index := port + uint(i)
 		d.Devices.Controllers = append(d.Devices.Controllers, libvirtxml.DomainController{Type: "pci", Model: "pcie-root-port", Index: &index})
 	}
 	return d
