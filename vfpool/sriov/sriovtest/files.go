@@ -32,15 +32,20 @@ func (t tree) groupFile(pci string) string {
 // write makes a file and the directories that it is in.
 func (t tree) write(text string, elements ...string) error {
 	path := t.path(elements...)
-	return firstError(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
+	return firstError(os.MkdirAll(filepath.Dir(path), 0o755), replace(path, text))
 }
 
 func (t tree) link(to string, elements ...string) error {
 	path := t.path(elements...)
-	if err := firstError(os.MkdirAll(filepath.Dir(path), 0o755), os.RemoveAll(path)); err != nil {
-		return err
+	next := path + ".next"
+	err := firstError(os.MkdirAll(filepath.Dir(path), 0o755), os.RemoveAll(next))
+	if err == nil {
+		err = os.Symlink(to, next)
 	}
-	return os.Symlink(to, path)
+	if err == nil {
+		err = os.Rename(next, path) // a reader finds the old link or the new one
+	}
+	return err
 }
 
 // A vf is what the fake remembers of one that sysfs does not show.

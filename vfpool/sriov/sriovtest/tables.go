@@ -74,7 +74,7 @@ func put(text, path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return cmp.Or(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text+"\n"), 0o644))
+	return cmp.Or(os.MkdirAll(filepath.Dir(path), 0o755), replace(path, text+"\n"))
 }
 
 // writeTable is what the driver does when a file is written.
