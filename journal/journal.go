@@ -70,6 +70,15 @@ func Create(state string, id ID, header Header) (*Journal, error) {
 	return j, nil
 }
 
+// Prepare makes the directory of the journals, in which the plugin looks whether a job has
+// one. As long as it is missing, the plugin starts the agent at the end of every job.
+func Prepare(state string) error {
+	if err := durable.MakeDirs(filepath.Join(state, jobsDir), 0o711); err != nil {
+		return fmt.Errorf("make the directory of the journals: %w", err)
+	}
+	return nil
+}
+
 // Open opens and locks an existing journal; if there is none it returns [fs.ErrNotExist].
 // It does not wait for the lock; see [OpenWait]. If the error is [ErrLocked], it is a
 // [*LockedError] and names the holder.

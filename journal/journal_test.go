@@ -52,6 +52,18 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
+func TestPrepare(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	for range 2 {
+		must(t, Prepare(state))
+	}
+	info, err := os.Stat(filepath.Join(state, jobsDir))
+	must(t, err)
+	if ids, err := List(state); info.Mode().Perm() != 0o711 || len(ids) != 0 || err != nil {
+		t.Errorf("%v, journals %v, %v", info.Mode(), ids, err)
+	}
+}
+
 func TestHeldSurvivesTheProcess(t *testing.T) {
 	state := t.TempDir()
 	j := create(t, state)

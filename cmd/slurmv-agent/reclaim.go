@@ -129,7 +129,7 @@ func (o reclaimOptions) journals(c *cobra.Command, state string) (chosen []journ
 // job's tags, and has the rest of the files removed in the background, so that Slurm need
 // not wait.
 func endLast(ctx context.Context, o reclaimOptions, cfg config.Config, node string, failed []error) (err error) {
-	err = errors.Join(drain.If(ctx, slurm.Client{Bin: cfg.Slurm.Bin}, node, o.job, failed), endTags(ctx, o, cfg, node))
+	err = errors.Join(drain.If(ctx, slurm.Client{Bin: cfg.Slurm.Bin}, node, o.job, failed), endTags(ctx, o, cfg, node), journal.Prepare(cfg.StateDir(node)))
 	if vmlaunch.TrashLeft(cfg, node) {
 		err = errors.Join(err, apart.Start("empty", "--config", o.config, "--node", node))
 	}
