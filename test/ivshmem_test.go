@@ -170,3 +170,20 @@ func TestSharedMemoryIsInTheRequest(t *testing.T) {
 	j := alice.submit(t, "--nodes=1 --vm-per-node=2 --memory-per-vm=384M --ivshmem=2:64M --begin=now+1hour", "true")
 	contains(t, field(alice.must(t, "scontrol show job "+j.id), requested), "mem=1792M")
 }
+
+// What slurmv check says of QEMU's devices on a node is what a job with --ivshmem meets there:
+// it starts, or it is refused with a sentence. test/matrix runs this with RHEL's QEMU, too.
+func TestWhatQEMULacks(t *testing.T) {
+	t.Parallel()
+	check := root.run(t, "slurmv check --node-name n1", "--node", "n1").stdout
+	j := alice.submit(t, small+" --nodelist=n1 --ivshmem=1:1M", "slurm-v-run -n 1 true && echo it runs")
+	if strings.Contains(check, "ok       QEMU's devices") {
+		contains(t, j.completes(), "it runs")
+		return
+	}
+	contains(t, check, "no IVShmem devices: jobs with --ivshmem fail here")
+	j.await("FAILED")
+	contains(t, j.output(), "--ivshmem: QEMU on this node has no IVShmem devices; leave the option out")
+	other := alice.submit(t, small+" --nodelist=n1", "slurm-v-run -n 1 true && echo it runs")
+	contains(t, other.completes(), "it runs")
+}
