@@ -5,6 +5,7 @@ package test
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -276,5 +277,39 @@ SLURM_SPANK_SLURMV_FABRIC=vni:2 srun echo it ran || echo "ended with $?"`)
 	for _, j := range []*job{victim, forged} {
 		j.user.must(t, "touch "+j.dir+"/seen")
 		j.completes()
+	}
+}
+
+// A job without VMs and tags starts no program of Slurm-V on its nodes. The control: a job with
+// tags does. Not beside others: the installed agent notes that it is started.
+func TestPlainJobsStartNothing(t *testing.T) {
+	giveCards(t)
+	agent := clusterDir() + "/usr/libexec/slurm-v/slurmv-agent"
+	must := func(command string) {
+		t.Helper()
+		if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+	}
+	must("mv " + agent + " " + agent + ".real")
+	t.Cleanup(func() { must("mv " + agent + ".real " + agent) })
+	note := "#!/bin/sh\necho \"$*\" 2>/dev/null >>/run/slurmv-started\nexec " + agent + ".real \"$@\"\n"
+	if err := os.WriteFile(agent, []byte(note), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	started := func() string {
+		return root.must(t, "cat /run/slurmv-started; rm -f /run/slurmv-started", "--node", "n1")
+	}
+	tagged := alice.submit(t, "--nodes=1 --nodelist=n1 --vm-fabric=vni:1", "srun true")
+	tagged.completes()
+	if !poll(func() bool { return vnis(t).Free == vnis(t).Size }) {
+		t.Fatalf("the VNIs do not come back: %+v", vnis(t))
+	}
+	contains(t, started(), "fabric up", "reclaim")
+	plain := alice.submit(t, "--nodes=1 --nodelist=n1", "srun true")
+	plain.completes()
+	root.must(t, "until [ $(scontrol show node n1 | grep -c 'State=IDLE ') = 1 ]; do sleep 0.2; done")
+	if got := root.must(t, "cat /run/slurmv-started 2>/dev/null || :", "--node", "n1"); got != "" {
+		t.Errorf("a job without VMs and tags has started: %s", got)
 	}
 }
