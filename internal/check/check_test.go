@@ -49,6 +49,7 @@ func newNode(t *testing.T) *node {
 		{"device": "flash", "executable": {"filename": "/f/CODE.fd", "format": "raw"}, "nvram-template": {"filename": "/f/VARS.fd", "format": "raw"}}}`, 0o644)
 	n.write(t, "f/CODE.fd", "", 0o644)
 	n.write(t, "f/VARS.fd", "", 0o644)
+	n.write(t, "usr/lib/slurm/mpi_pmi2.so", "", 0o644)
 	n.write(t, "lib/slurmv-agent", "", 0o755)
 	n.write(t, "lib/slurmv-guest", "", 0o755)
 	n.write(t, "dev/kvm", "", 0o666)
@@ -62,7 +63,9 @@ func newNode(t *testing.T) *node {
 }
 
 const goodSettings = `Configuration data as of 2026-11-20T14:29:06
+ConstrainRAMSpace       = yes
 KillWait                = 30 sec
+PluginDir               = /opt/none:/usr/lib/slurm
 ProctrackType           = proctrack/cgroup
 PrologFlags             = (null)
 PlugStackConfig         = /etc/slurm/plugstack.conf
@@ -234,7 +237,10 @@ func TestCheck(t *testing.T) {
 			[]string{"error programs", "skipped SR-IOV"}, ""},
 		"an agent that does not run": {func(_ *testing.T, m *node) { m.probe("{") },
 			[]string{"error libvirt opens", "error KVM", "error networks", "skipped SR-IOV"}, ""},
-		"no libvirt": {func(t *testing.T, m *node) { m.remove(t, "usr/lib") },
+		"memory without a limit":              {func(_ *testing.T, m *node) { m.set("ConstrainRAMSpace       = no") }, []string{"skipped SR-IOV", "warning ConstrainRAMSpace"}, ""},
+		"a Slurm that does not tell":          {func(_ *testing.T, m *node) { m.set("ConstrainRAMSpace") }, []string{"skipped SR-IOV", "skipped ConstrainRAMSpace"}, ""},
+		"Slurm's plugin for PMI-2 is missing": {func(t *testing.T, m *node) { m.remove(t, "usr/lib/slurm") }, []string{"skipped SR-IOV", "warning PMI"}, "no mpi_pmi2.so in /opt/none:/usr/lib/slurm"},
+		"no libvirt": {func(t *testing.T, m *node) { m.remove(t, "usr/lib/x86_64-linux-gnu") },
 			[]string{"error libvirt", "error libvirt QEMU driver", "skipped SR-IOV"}, ""},
 		"no account for libvirt": {func(_ *testing.T, m *node) { delete(m.programs, "getent group libvirt-qemu") },
 			[]string{"error libvirt's account", "skipped SR-IOV"}, ""},

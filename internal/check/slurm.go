@@ -3,6 +3,8 @@ package check
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -33,7 +35,7 @@ func slurmSettings(_ context.Context, i *inspection) []Result {
 	}
 	s := i.settings
 	return []Result{
-		ok("slurm", "slurmctld answers, Slurm "+s["SLURM_VERSION"]), tracking(s), tasks(s), timers(s), epilogs(s), contained(s),
+		ok("slurm", "slurmctld answers, Slurm "+s["SLURM_VERSION"]), tracking(s), tasks(s), memoryLimit(s), pmi(i, s), timers(s), epilogs(s), contained(s),
 	}
 }
 
@@ -51,6 +53,36 @@ func tasks(s slurm.Conf) Result {
 		return warning("TaskPlugin", s["TaskPlugin"], "add task/cgroup, and ConstrainRAMSpace=yes to cgroup.conf: nothing else keeps VMs within the job's CPUs and memory")
 	}
 	return ok("TaskPlugin", s["TaskPlugin"])
+}
+
+// memoryLimit checks that Slurm's cgroups bound the memory of jobs. scontrol lists the
+// settings of cgroup.conf behind its own.
+func memoryLimit(s slurm.Conf) Result {
+	const name = "ConstrainRAMSpace"
+	switch value, known := s[name]; {
+	case !known:
+		return skipped(name, "not among Slurm's settings", "")
+	case !strings.EqualFold(value, "yes"):
+		return warning(name, value, "set ConstrainRAMSpace=yes in cgroup.conf: without it VMs may use more memory than their job has")
+	default:
+		return ok(name, value)
+	}
+}
+
+// pmi checks that Slurm can start MPI programs by PMI-2, as slurm-v-run does by default.
+func pmi(i *inspection, s slurm.Conf) Result {
+	const name, plugin = "PMI", "mpi_pmi2.so"
+	dirs := strings.Split(s["PluginDir"], ":")
+	if s["PluginDir"] == "" {
+		return skipped(name, "PluginDir is not among Slurm's settings", "")
+	}
+	for _, dir := range dirs {
+		if _, err := os.Stat(filepath.Join(i.path(dir), plugin)); err == nil {
+			return ok(name, filepath.Join(dir, plugin))
+		}
+	}
+	return warning(name, "there is no "+plugin+" in "+s["PluginDir"],
+		"install Slurm's plugin for PMI-2 (Debian: slurm-wlm-basic-plugins; RHEL: slurm-libpmi): without it only slurm-v-run --launcher=ssh and --mpi=none start programs")
 }
 
 func timers(s slurm.Conf) Result {
