@@ -45,6 +45,7 @@ type FabricManager interface {
 // A Controller works on the ledger of one cluster.
 type Controller struct {
 	Site     config.Fabric
+	Limits   config.Limits // of VMs and VFs, which users can forge in their wish
 	Slurm    slurm.Comments
 	Subnet   SubnetManager         // nil: nobody needs to hear of P_Keys
 	Fabric   FabricManager         // nil: no multicast addresses
@@ -66,7 +67,7 @@ const managerWait = 30 * time.Second
 // managers that are asked by HTTP.
 func New(ctx context.Context, cfg config.Config, warn func(string)) (*Controller, error) {
 	c := &Controller{
-		Site: cfg.Fabric, Slurm: slurm.Comments{Client: slurm.Controller(cfg.Slurm.Bin)}, Warn: warn,
+		Site: cfg.Fabric, Limits: cfg.Limits, Slurm: slurm.Comments{Client: slurm.Controller(cfg.Slurm.Bin)}, Warn: warn,
 		Instance: instanceOf("/", os.Getppid()), Dir: cfg.Fabric.State, Now: time.Now,
 	}
 	var err error

@@ -31,12 +31,12 @@ func (e *NoPoolError) Error() string {
 // requestOf returns what the ledger is asked for. missing are empty grants for the kinds of
 // which the partition has no pool. A job that has named a number of VNIs, and cannot have
 // any, gets a [*NoPoolError], unless the site lets jobs go on without.
-func requestOf(site config.Fabric, h slurm.Hook, w fabric.Wish) (q ledger.Request, missing []fabric.Grant, err error) {
+func requestOf(site config.Fabric, most config.Limits, h slurm.Hook, w fabric.Wish) (q ledger.Request, missing []fabric.Grant, err error) {
 	classes, err := classesOf(site, w)
 	if err != nil {
 		return q, nil, err
 	}
-	vms, vfs, err := portsOf(len(h.Nodes), w)
+	vms, vfs, err := portsOf(len(h.Nodes), most, w)
 	if err != nil {
 		return q, nil, err
 	}
@@ -84,11 +84,16 @@ const (
 	maxVFs = 1 << 6
 )
 
-// portsOf returns how many VMs on so many nodes have VFs, and how many each.
-func portsOf(nodes int, w fabric.Wish) (vms, vfs int, err error) {
+// portsOf returns how many VMs on so many nodes have VFs, and how many each. Users can forge
+// the wish.
+func portsOf(nodes int, most config.Limits, w fabric.Wish) (vms, vfs int, err error) {
 	vms, vfs = nodes*w.VMs, w.VFs
 	if vfs == 0 {
 		return 0, 0, nil
+	}
+	if w.VMs > most.VMPerNode || vfs > most.VFPerVM {
+		return 0, 0, fmt.Errorf("%d VMs a node with %d VFs each wanted; jobs may have %d with %d: change the job, or vm_per_node and vf_per_vm in [limits] of the controller's slurmv.toml",
+			w.VMs, vfs, most.VMPerNode, most.VFPerVM)
 	}
 	if vms > maxVMs || vfs > maxVFs {
 		return 0, 0, fmt.Errorf("%d VMs with %d VFs each: there are GUIDs for %d with %d", vms, vfs, maxVMs, maxVFs)

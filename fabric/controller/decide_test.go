@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,7 +63,7 @@ func TestRequestOf(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := slurm.Hook{Cluster: "c", Job: slurm.RunID{Job: 7}, UID: 5, Partition: tt.partition, Nodes: []string{"n1"}}
-			q, missing, err := requestOf(tt.site, h, w)
+			q, missing, err := requestOf(tt.site, config.Default().Limits, h, w)
 			if tt.fails {
 				if err == nil {
 					t.Fatal("no error")
@@ -104,7 +105,8 @@ func TestRequestOf(t *testing.T) {
 }
 
 func TestPortsOf(t *testing.T) {
-	vms, vfs, err := portsOf(2, fabric.Wish{VMs: 3, VFs: 2})
+	most := config.Limits{VMPerNode: 64, VFPerVM: 16}
+	vms, vfs, err := portsOf(2, most, fabric.Wish{VMs: 3, VFs: 2})
 	if vms != 6 || vfs != 2 || err != nil {
 		t.Errorf("%d, %d, %v", vms, vfs, err)
 	}
@@ -112,8 +114,16 @@ func TestPortsOf(t *testing.T) {
 	if len(ports) != 12 || ports[11] != fabric.PortGUID(17, 5, 1) || ports[0] != fabric.PortGUID(17, 0, 0) {
 		t.Errorf("%v", ports)
 	}
-	if _, _, err := portsOf(17, fabric.Wish{VMs: 1000, VFs: 1}); err == nil {
-		t.Error("17,000 VMs all have GUIDs")
+	if _, _, err := portsOf(2, most, fabric.Wish{VMs: 64, VFs: 16}); err != nil {
+		t.Errorf("as many as the site allows: %v", err)
+	}
+	if _, _, err := portsOf(257, most, fabric.Wish{VMs: 64, VFs: 1}); err == nil {
+		t.Error("16,448 VMs all have GUIDs")
+	}
+	for _, forged := range []fabric.Wish{{VMs: 1024, VFs: 1}, {VMs: 1, VFs: 63}} {
+		if _, _, err := portsOf(2, most, forged); err == nil || !strings.Contains(err.Error(), "vm_per_node and vf_per_vm in [limits]") {
+			t.Errorf("%+v: error %v", forged, err)
+		}
 	}
 }
 

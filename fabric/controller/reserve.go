@@ -37,7 +37,7 @@ func (g giving) reserve(ctx context.Context, w fabric.Wish) (r fabric.Reservatio
 	if err != nil {
 		return r, g.failed(err)
 	}
-	q, missing, err := requestOf(g.Site, g.hook, w)
+	q, missing, err := requestOf(g.Site, g.Limits, g.hook, w)
 	if err != nil {
 		return r, g.failed(err)
 	}
