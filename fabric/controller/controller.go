@@ -60,9 +60,6 @@ type Controller struct {
 // milliseconds, and in Reconcile for as long as slurmctld takes to answer.
 const ledgerWait = 30 * time.Second
 
-// managerWait bounds how long a manager may take to confirm one change.
-const managerWait = 30 * time.Second
-
 // New returns the controller of a site, with its OpenSM. The caller fills in Cluster, and the
 // managers that are asked by HTTP.
 func New(ctx context.Context, cfg config.Config, warn func(string)) (*Controller, error) {

@@ -106,10 +106,10 @@ func wantsCollectives(site config.Collectives, r fabric.Reservation, nodes int) 
 	return site.URL != "" && len(r.Tags(fabric.VNI)) > 0 && nodes >= site.MinNodes
 }
 
-// nextTry returns when it is worth to ask again for tags, after a sweep has changed nothing.
+// nextTry returns when it is worth asking again for tags, after a sweep has changed nothing.
 // states are the pools'. It is not, if even all tags that jobs are giving back do not
-// suffice, or if they will not be there before the deadline.
-func nextTry(err error, states []ledger.PoolState, now, deadline time.Time) (at time.Time, worth bool) {
+// suffice, or if they will not be there, and cool, before the deadline.
+func nextTry(err error, states []ledger.PoolState, cooling time.Duration, now, deadline time.Time) (at time.Time, worth bool) {
 	var exhausted *ledger.ExhaustedError
 	if !errors.As(err, &exhausted) {
 		return at, false
@@ -118,7 +118,7 @@ func nextTry(err error, states []ledger.PoolState, now, deadline time.Time) (at 
 		return at, true
 	}
 	at = now.Add(time.Second)
-	return at, at.Before(deadline) && exhausted.Want <= exhausted.Free+returning(exhausted.Pool, states)
+	return at, at.Add(cooling).Before(deadline) && exhausted.Want <= exhausted.Free+returning(exhausted.Pool, states)
 }
 
 // returning counts the tags of a pool that will be free if all nodes confirm.
@@ -242,6 +242,29 @@ func waiting(entries []ledger.Entry) bool {
 	return slices.ContainsFunc(entries, func(e ledger.Entry) bool {
 		return !e.Ended.IsZero() && (len(e.Nodes) > 0 || e.Manager || e.Reservation.Collectives != nil)
 	})
+}
+
+// waitForSubnet returns the ended jobs of whose P_Keys the subnet manager has not confirmed
+// everything. A job that it was asked about goes behind the others, so that it keeps none of
+// them waiting for ever.
+func waitForSubnet(entries []ledger.Entry) (wait []ledger.Entry) {
+	for _, e := range entries {
+		if !e.Ended.IsZero() && e.Manager {
+			wait = append(wait, e)
+		}
+	}
+	slices.SortStableFunc(wait, func(a, b ledger.Entry) int { return a.Asked.Compare(b.Asked) })
+	return wait
+}
+
+// haveSessions returns the ended jobs that have multicast addresses.
+func haveSessions(entries []ledger.Entry) (have []ledger.Entry) {
+	for _, e := range entries {
+		if !e.Ended.IsZero() && e.Reservation.Collectives != nil {
+			have = append(have, e)
+		}
+	}
+	return have
 }
 
 func jobsOf(entries []ledger.Entry) (jobs []journal.ID) {

@@ -143,25 +143,28 @@ func TestNextTry(t *testing.T) {
 		states []ledger.PoolState
 		at     time.Time
 		worth  bool
+		cools  int // seconds
 	}{
-		"another error":                   {errors.New("no"), nil, time.Time{}, false},
-		"when enough have cooled":         {&ledger.ExhaustedError{Pool: "vni", Want: 1, Next: at(4)}, nil, at(4), true},
-		"nodes still have to confirm":     {&ledger.ExhaustedError{Pool: "vni", Want: 2}, pool(ledger.Releasing, ledger.Cooling), at(1), true},
-		"too few are being given back":    {&ledger.ExhaustedError{Pool: "vni", Want: 2}, pool(ledger.Releasing, ledger.Reserved), at(1), false},
-		"quarantine does not come back":   {&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Quarantined), at(1), false},
-		"cooling lasts too long":          {&ledger.ExhaustedError{Pool: "vni", Want: 1, Next: at(60)}, pool(ledger.Reserved), at(1), false},
-		"another pool's do not help":      {&ledger.ExhaustedError{Pool: "g", Want: 1}, pool(ledger.Releasing), at(1), false},
-		"some are free, and some on them": {&ledger.ExhaustedError{Pool: "vni", Want: 2, Free: 1}, pool(ledger.Releasing), at(1), true},
+		"another error":                   {errors.New("no"), nil, time.Time{}, false, 0},
+		"when enough have cooled":         {&ledger.ExhaustedError{Pool: "vni", Want: 1, Next: at(4)}, nil, at(4), true, 0},
+		"nodes still have to confirm":     {&ledger.ExhaustedError{Pool: "vni", Want: 2}, pool(ledger.Releasing, ledger.Cooling), at(1), true, 0},
+		"too few are being given back":    {&ledger.ExhaustedError{Pool: "vni", Want: 2}, pool(ledger.Releasing, ledger.Reserved), at(1), false, 0},
+		"quarantine does not come back":   {&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Quarantined), at(1), false, 0},
+		"cooling lasts too long":          {&ledger.ExhaustedError{Pool: "vni", Want: 1, Next: at(60)}, pool(ledger.Reserved), at(1), false, 0},
+		"another pool's do not help":      {&ledger.ExhaustedError{Pool: "g", Want: 1}, pool(ledger.Releasing), at(1), false, 0},
+		"some are free, and some on them": {&ledger.ExhaustedError{Pool: "vni", Want: 2, Free: 1}, pool(ledger.Releasing), at(1), true, 0},
+		"those cool in time":              {&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Releasing), at(1), true, 8},
+		"those would cool for too long":   {&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Releasing), at(1), false, 9},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, worth := nextTry(tt.err, tt.states, now, deadline)
+			got, worth := nextTry(tt.err, tt.states, time.Duration(tt.cools)*time.Second, now, deadline)
 			if worth != tt.worth || worth && !got.Equal(tt.at) {
 				t.Errorf("%v, %v; want %v, %v", got, worth, tt.at, tt.worth)
 			}
 		})
 	}
-	if _, worth := nextTry(&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Releasing), deadline, deadline); worth {
+	if _, worth := nextTry(&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Releasing), 0, deadline, deadline); worth {
 		t.Error("a job waits beyond the deadline")
 	}
 }

@@ -10,19 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files whose locks say that a process sweeps, or goes on sweeping after a job's end.
+// The files whose locks say that a process asks slurmctld, or the managers, or goes on doing
+// so after a job's end.
 const (
-	sweepLock  = "slurm-v-fabric.sweep"
-	lingerLock = "slurm-v-fabric.linger"
+	sweepLock    = "slurm-v-fabric.sweep"
+	managersLock = "slurm-v-fabric.managers"
+	lingerLock   = "slurm-v-fabric.linger"
 )
 
 // locks is the directory of these files, that of the ledger.
 type locks string
 
-// wait waits until no other process sweeps.
-func (l locks) wait(ctx context.Context) (unlock func(), err error) {
+// wait waits until no other process has a lock.
+func (l locks) wait(ctx context.Context, name string) (unlock func(), err error) {
 	for {
-		unlock, taken, err := l.try(sweepLock)
+		unlock, taken, err := l.try(name)
 		if err != nil || !taken {
 			return unlock, err
 		}

@@ -225,6 +225,21 @@ func TestTheSubnetManagerConfirmsPKeys(t *testing.T) {
 	}
 }
 
+func TestWhatTheSubnetManagerHasConfirmedSoFar(t *testing.T) {
+	b := newBench(t, 0x1000, 0x1000)
+	b.pool.Kind = fabric.PKey
+	_, err := b.l.Reserve(request(id(1), Want{Pool: b.pool, Count: 1}), b.o, b.now)
+	noError(t, err, b.l.AskedManager(id(1), 5, b.now), b.l.AskedManager(id(9), 5, b.now))
+	if e := b.entry(id(1)); e.Gone != 0 || !e.Asked.IsZero() {
+		t.Errorf("%+v: the job runs, and may become a member again", e)
+	}
+	b.end(id(1))
+	noError(t, b.l.AskedManager(id(1), 5, b.now), b.l.AskedManager(id(1), 3, b.now.Add(1)))
+	if e := b.entry(id(1)); e.Gone != 5 || !e.Asked.Equal(b.now.Add(1)) || !e.Manager {
+		t.Errorf("%+v: want five ports", e)
+	}
+}
+
 func TestBoots(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	ended := began.Add(time.Hour)

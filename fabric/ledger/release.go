@@ -71,6 +71,15 @@ func (m machine) confirmManager(id journal.ID, now time.Time) error {
 	return m.settle(r, now)
 }
 
+func (m machine) askedManager(id journal.ID, gone int, now time.Time) error {
+	r, err := m.record(id)
+	if err != nil || r == nil || r.Ended.IsZero() || !r.Manager {
+		return err
+	}
+	r.Asked, r.Gone = now, max(r.Gone, gone)
+	return m.save(r)
+}
+
 // settle saves a changed record. If nothing is missing any more, it gives up its tags.
 func (m machine) settle(r *record, now time.Time) error {
 	if r.Released || r.Ended.IsZero() || r.Why != "" || !r.confirmed() {
