@@ -202,6 +202,15 @@ var fabricSiteMutants = []Mutant{
 		Test:    "TestReserveThatFails",
 	},
 	{
+		Name:    "manager-that-is-silent",
+		Defence: "The controller knows a fabric manager that does not answer, and does not ask it about job after job.",
+		File:    "fabric/manager/client.go",
+		Old:     "return target == context.DeadlineExceeded",
+		New:     "return false",
+		Package: "fabric/manager",
+		Test:    "TestReserveThatFails/no_answer",
+	},
+	{
 		Name:    "manager-release-twice",
 		Defence: "A release that is repeated after a crash ends.",
 		File:    "fabric/manager/session.go",
