@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-func warn(sentence string) { fmt.Fprintln(os.Stderr, "slurmv-fabric:", sentence) }
+var warn = controller.Syslog(func(sentence string) { fmt.Fprintln(os.Stderr, "slurmv-fabric:", sentence) })
 
 func run(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -48,12 +48,20 @@ func run(args []string) error {
 	}
 	cfg, err := config.Load(*path)
 	if err != nil {
-		return err
+		return refuse(ctx, config.Default(), args[0], err)
 	}
 	if controller.AsksByHTTP(cfg.Fabric) {
-		return becomeSlurmv(args[0], *path)
+		return refuse(ctx, cfg, args[0], becomeSlurmv(args[0], *path))
 	}
 	return serve(ctx, controller.Script{Config: cfg, Warn: warn}, args[0], *path)
+}
+
+// refuse lets the owner of a job that does not start know why.
+func refuse(ctx context.Context, cfg config.Config, what string, why error) error {
+	if what != "reserve" {
+		return why
+	}
+	return controller.Script{Config: cfg, Warn: warn}.Refuse(ctx, why)
 }
 
 // memory bounds what the program uses before it collects garbage, in bytes. It lives for

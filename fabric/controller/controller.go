@@ -64,7 +64,7 @@ const ledgerWait = 30 * time.Second
 // managers that are asked by HTTP.
 func New(ctx context.Context, cfg config.Config, warn func(string)) (*Controller, error) {
 	c := &Controller{
-		Site: cfg.Fabric, Limits: cfg.Limits, Slurm: slurm.Comments{Client: slurm.Controller(cfg.Slurm.Bin)}, Warn: warn,
+		Site: cfg.Fabric, Limits: cfg.Limits, Slurm: commentsOf(cfg), Warn: warn,
 		Instance: instanceOf("/", os.Getppid()), Dir: cfg.Fabric.State, Now: time.Now,
 	}
 	var err error
@@ -75,6 +75,10 @@ func New(ctx context.Context, cfg config.Config, warn func(string)) (*Controller
 		c.Subnet = openSM{site: site, warn: c.warn}
 	}
 	return c, err
+}
+
+func commentsOf(cfg config.Config) slurm.Comments {
+	return slurm.Comments{Client: slurm.Controller(cfg.Slurm.Bin)}
 }
 
 // Path is the ledger's.

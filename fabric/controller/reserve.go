@@ -63,7 +63,7 @@ func (g giving) failed(err error) error {
 // hinted says what to do about an empty pool.
 func hinted(err error) error {
 	if errors.Is(err, ledger.ErrExhausted) {
-		return fmt.Errorf("%w; submit again later, or ask the administrator, to whom slurmv fabric pool shows who", err)
+		return fmt.Errorf("%w; submit again later, or ask the administrator: `slurmv fabric pool` says who has the tags", err)
 	}
 	return err
 }
