@@ -47,21 +47,17 @@ func run(args []string) error {
 		return err
 	}
 	cfg, err := config.Load(*path)
-	if err != nil {
-		return refuse(ctx, config.Default(), args[0], err)
+	script := controller.Script{Config: cfg, Warn: warn}
+	if err == nil && !controller.AsksByHTTP(cfg.Fabric) {
+		return serve(ctx, script, args[0], *path)
 	}
-	if controller.AsksByHTTP(cfg.Fabric) {
-		return refuse(ctx, cfg, args[0], becomeSlurmv(args[0], *path))
+	if err == nil {
+		err = becomeSlurmv(args[0], *path)
 	}
-	return serve(ctx, controller.Script{Config: cfg, Warn: warn}, args[0], *path)
-}
-
-// refuse lets the owner of a job that does not start know why.
-func refuse(ctx context.Context, cfg config.Config, what string, why error) error {
-	if what != "reserve" {
-		return why
+	if args[0] == "reserve" {
+		return script.Refuse(ctx, err)
 	}
-	return controller.Script{Config: cfg, Warn: warn}.Refuse(ctx, why)
+	return err
 }
 
 // memory bounds what the program uses before it collects garbage, in bytes. It lives for
@@ -81,11 +77,7 @@ func serve(ctx context.Context, script controller.Script, what, path string) err
 		}
 		return script.Epilog(ctx, []string{self, "sweep", "--config", path})
 	case "sweep":
-		c, err := controller.Open(ctx, script.Config, warn)
-		if err != nil {
-			return err
-		}
-		return c.SweepUntilQuiet(ctx)
+		return script.Sweep(ctx)
 	}
 	return fmt.Errorf("%q is none of reserve, release and sweep", what)
 }

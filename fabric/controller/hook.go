@@ -77,6 +77,15 @@ func (s Script) Epilog(ctx context.Context, sweep []string) error {
 	return errors.Join(c.Release(ctx, h), inBackground(sweep))
 }
 
+// Sweep asks for the confirmations, in the process that Epilog starts.
+func (s Script) Sweep(ctx context.Context) error {
+	c, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	return c.SweepUntilQuiet(ctx)
+}
+
 func (s Script) open(ctx context.Context) (*Controller, error) {
 	c, err := Open(ctx, s.Config, s.Warn)
 	if err == nil && s.Managers != nil {
