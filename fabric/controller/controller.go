@@ -32,7 +32,7 @@ type FabricManager interface {
 	Session(cluster string, job journal.ID) string
 	// Reserve makes the session, or finds it.
 	Reserve(ctx context.Context, session string) (*fabric.Collectives, error)
-	// Release is no error for a session that there is not.
+	// Release returns nil if the session does not exist.
 	Release(ctx context.Context, session string) error
 	// List returns all sessions, of other clusters, too.
 	List(ctx context.Context) ([]string, error)

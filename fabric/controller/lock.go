@@ -36,15 +36,11 @@ func (l locks) wait(ctx context.Context, name string) (unlock func(), err error)
 	}
 }
 
-// try takes a lock unless another process has it. The files belong to SlurmUser, also
-// if root is first.
+// try takes a lock unless another process has it. The files belong to SlurmUser: root has become
+// that user (see [Open]).
 func (l locks) try(name string) (unlock func(), taken bool, err error) {
 	f, err := os.OpenFile(filepath.Join(string(l), name), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, false, fmt.Errorf("lock the fabric's ledger: %w", err)
-	}
-	if err := l.own(f); err != nil {
-		f.Close()
 		return nil, false, fmt.Errorf("lock the fabric's ledger: %w", err)
 	}
 	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
@@ -75,16 +71,4 @@ func (l locks) knocked(name string) time.Time {
 		return time.Time{}
 	}
 	return info.ModTime()
-}
-
-// own gives root's file to the owner of its directory.
-func (l locks) own(f *os.File) error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	var stat unix.Stat_t
-	if err := unix.Stat(string(l), &stat); err != nil {
-		return fmt.Errorf("stat %s: %w", l, err)
-	}
-	return f.Chown(int(stat.Uid), int(stat.Gid))
 }

@@ -75,15 +75,6 @@ func (l *Ledger) AskedManager(job journal.ID, gone int, now time.Time) error {
 	})
 }
 
-// Quarantine keeps the job's tags, whatever is confirmed, until [Ledger.Force]. A node that
-// is only down needs none: without its confirmation no tag is free. The error may be
-// [ErrUnknown].
-func (l *Ledger) Quarantine(job journal.ID, why string) error {
-	return l.update("quarantine the tags of job "+job.String(), func(m machine) error {
-		return m.quarantine(job, why)
-	})
-}
-
 // Force gives up the tags of an ended job without any confirmation, on an administrator's
 // word. They cool, as always. The error may be [ErrUnknown], or [ErrRunning] if the job has
 // not ended.

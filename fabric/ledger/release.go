@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -112,21 +111,6 @@ func (m machine) leave(t tag, id journal.ID, now time.Time) error {
 		return m.write(tags, tagKey(t), h)
 	}
 	return m.cool(t, now)
-}
-
-func (m machine) quarantine(id journal.ID, why string) error {
-	r, err := m.record(id)
-	if err != nil {
-		return err
-	}
-	if r == nil || r.Released {
-		return ErrUnknown
-	}
-	if why == "" {
-		return fmt.Errorf("%w: it says no reason", errRequest)
-	}
-	r.addWhy(why)
-	return m.save(r)
 }
 
 func (m machine) force(id journal.ID, now time.Time) error {

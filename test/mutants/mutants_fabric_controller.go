@@ -228,6 +228,15 @@ var fabricControllerMutants = []Mutant{
 		Test:    "TestSyslog",
 	},
 	{
+		Name:    "ledger-of-slurmuser",
+		Defence: "A ledger that root has made is SlurmUser's.",
+		File:    "fabric/controller/open.go",
+		Old:     "syscall.Setuid(int(stat.Uid))",
+		New:     "error(nil)",
+		Package: "fabric/controller",
+		Test:    "TestWhatRootMakesIsSlurmUsers",
+	},
+	{
 		Name:    "fabric-end-shortens-the-wait",
 		Defence: "While the controller waits for a node that is down, it does not miss what other nodes confirm.",
 		File:    "fabric/controller/linger.go",
