@@ -299,4 +299,13 @@ var fabricControllerMutants = []Mutant{
 		Package: "internal/check",
 		Test:    "TestFabric",
 	},
+	{
+		Name:    "fabric-check-partitions",
+		Defence: "slurmv check finds a partition of the site's in which all jobs hear each other.",
+		File:    "internal/check/fabric.go",
+		Old:     "len(notes) > 0 {",
+		New:     "len(notes) > 1<<20 {",
+		Package: "internal/check",
+		Test:    "TestFabric/OpenSM_here,_with_a_partition_in_which_jobs_meet",
+	},
 }
