@@ -58,8 +58,11 @@ func (o Order) check(site config.Fabric) error {
 }
 
 // Apply changes OpenSM's file on this host, and returns when the ports that leave have left.
-// The ports that join need not be on the fabric yet. note says that no OpenSM runs.
+// The ports that join need not be on the fabric yet. note says that no OpenSM runs. It gives up
+// as its controller does: the end of an ssh does not end what it has started.
 func (o Order) Apply(ctx context.Context, site config.PKeyPool) (note string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, managerTime(len(o.Join)+len(o.Leave)))
+	defer cancel()
 	if site.PartitionsFile == "" {
 		return "", errors.New("partitions_file in [fabric.pkey] of this host's slurmv.toml is empty: name OpenSM's partitions.conf")
 	}
