@@ -83,7 +83,7 @@ type Collectives struct {
 var TrafficClasses = []string{"dedicated", "low-latency", "bulk", "best-effort"}
 
 // MaxVNIs is how many VNIs a job can have: a CXI service takes so many
-// (CXI_SVC_MAX_VNIS of libcxi.h).
+// (CXI_SVC_MAX_VNIS of libcxi.h). It has no more tags of another kind.
 const MaxVNIs = 4
 
 func defaultFabric() Fabric {
@@ -240,7 +240,7 @@ func (p TagPool) validate(key string) error {
 		return fmt.Errorf(`%s.pool: has no tags; write a range, such as "1024-2047", or leave the section out`, key)
 	}
 	if p.Kind != TagVNI && p.PerJob != 1 {
-		return fmt.Errorf("%s.per_job: %d is not allowed; a job has one %s, so leave it out", key, p.PerJob, p.Kind.word())
+		return fmt.Errorf("%s.per_job: %d is not allowed; a job has one %s, so leave it out", key, p.PerJob, p.Kind.Word())
 	}
 	return firstOf(within(key+".per_job", p.PerJob, 0, MaxVNIs), partitions(key+".partitions", p.Partitions))
 }
@@ -270,12 +270,12 @@ func (f Fabric) validatePartitions() error {
 	return f.eachPair(func(a, b NamedPool) error {
 		if len(a.Partitions) == 0 && len(b.Partitions) == 0 {
 			return fmt.Errorf("%s.partitions: is empty, and %s has the %ss of all partitions; name the partitions whose jobs use this pool",
-				b.key(), a.key(), a.Kind.word())
+				b.key(), a.key(), a.Kind.Word())
 		}
 		for _, name := range b.Partitions {
 			if slices.Contains(a.Partitions, name) {
 				return fmt.Errorf("%s.partitions: the jobs of %s have their %ss from %s; name a partition in one pool of a kind",
-					b.key(), name, a.Kind.word(), a.key())
+					b.key(), name, a.Kind.Word(), a.key())
 			}
 		}
 		return nil

@@ -143,7 +143,7 @@ func (k TagKind) check(key string, tags Tags) error {
 	for _, r := range tags {
 		if r.First < within.First || r.Last > within.Last {
 			return fmt.Errorf("%s: %s goes beyond the %ss that there are; stay within %s",
-				key, k.rangeText(r), k.word(), k.rangeText(within))
+				key, k.rangeText(r), k.Word(), k.rangeText(within))
 		}
 		for _, vni := range reservedVNIs {
 			if k == TagVNI && r.First <= vni && vni <= r.Last {
@@ -163,8 +163,8 @@ func (k TagKind) text(tag uint16) string {
 
 func (k TagKind) rangeText(r TagRange) string { return k.text(r.First) + "-" + k.text(r.Last) }
 
-// word returns the kind as sentences name it.
-func (k TagKind) word() string {
+// Word returns the kind as sentences name it: VLAN, P_Key or VNI.
+func (k TagKind) Word() string {
 	switch k {
 	case TagVLAN:
 		return "VLAN"

@@ -108,12 +108,4 @@ func (w Wish) Check(site config.Fabric) error {
 }
 
 // Word returns the kind as sentences name it: VLAN, P_Key or VNI.
-func (k Kind) Word() string {
-	switch k {
-	case VLAN:
-		return "VLAN"
-	case PKey:
-		return "P_Key"
-	}
-	return "VNI"
-}
+func (k Kind) Word() string { return config.TagKind(k).Word() }

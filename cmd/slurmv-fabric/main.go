@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-func warn(sentence string) { fmt.Fprintln(os.Stderr, "slurmv-fabric:", sentence) }
+var warn = controller.Syslog(func(sentence string) { fmt.Fprintln(os.Stderr, "slurmv-fabric:", sentence) })
 
 func run(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -47,13 +47,17 @@ func run(args []string) error {
 		return err
 	}
 	cfg, err := config.Load(*path)
-	if err != nil {
-		return err
+	script := controller.Script{Config: cfg, Warn: warn}
+	if err == nil && !controller.AsksByHTTP(cfg.Fabric) {
+		return serve(ctx, script, args[0], *path)
 	}
-	if controller.AsksByHTTP(cfg.Fabric) {
-		return becomeSlurmv(args[0], *path)
+	if err == nil {
+		err = becomeSlurmv(args[0], *path)
 	}
-	return serve(ctx, controller.Script{Config: cfg, Warn: warn}, args[0], *path)
+	if args[0] == "reserve" {
+		return script.Refuse(ctx, err)
+	}
+	return err
 }
 
 // memory bounds what the program uses before it collects garbage, in bytes. It lives for
@@ -73,11 +77,7 @@ func serve(ctx context.Context, script controller.Script, what, path string) err
 		}
 		return script.Epilog(ctx, []string{self, "sweep", "--config", path})
 	case "sweep":
-		c, err := controller.Open(ctx, script.Config, warn)
-		if err != nil {
-			return err
-		}
-		return c.SweepUntilQuiet(ctx)
+		return script.Sweep(ctx)
 	}
 	return fmt.Errorf("%q is none of reserve, release and sweep", what)
 }

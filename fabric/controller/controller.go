@@ -32,7 +32,7 @@ type FabricManager interface {
 	Session(cluster string, job journal.ID) string
 	// Reserve makes the session, or finds it.
 	Reserve(ctx context.Context, session string) (*fabric.Collectives, error)
-	// Release is no error for a session that there is not.
+	// Release returns nil if the session does not exist.
 	Release(ctx context.Context, session string) error
 	// List returns all sessions, of other clusters, too.
 	List(ctx context.Context) ([]string, error)
@@ -45,6 +45,7 @@ type FabricManager interface {
 // A Controller works on the ledger of one cluster.
 type Controller struct {
 	Site     config.Fabric
+	Limits   config.Limits // of VMs and VFs, which users can forge in their wish
 	Slurm    slurm.Comments
 	Subnet   SubnetManager         // nil: nobody needs to hear of P_Keys
 	Fabric   FabricManager         // nil: no multicast addresses
@@ -59,14 +60,11 @@ type Controller struct {
 // milliseconds, and in Reconcile for as long as slurmctld takes to answer.
 const ledgerWait = 30 * time.Second
 
-// managerWait bounds how long a manager may take to confirm one change.
-const managerWait = 30 * time.Second
-
 // New returns the controller of a site, with its OpenSM. The caller fills in Cluster, and the
 // managers that are asked by HTTP.
 func New(ctx context.Context, cfg config.Config, warn func(string)) (*Controller, error) {
 	c := &Controller{
-		Site: cfg.Fabric, Slurm: slurm.Comments{Client: slurm.Controller(cfg.Slurm.Bin)}, Warn: warn,
+		Site: cfg.Fabric, Limits: cfg.Limits, Slurm: commentsOf(cfg), Warn: warn,
 		Instance: instanceOf("/", os.Getppid()), Dir: cfg.Fabric.State, Now: time.Now,
 	}
 	var err error
@@ -77,6 +75,10 @@ func New(ctx context.Context, cfg config.Config, warn func(string)) (*Controller
 		c.Subnet = openSM{site: site, warn: c.warn}
 	}
 	return c, err
+}
+
+func commentsOf(cfg config.Config) slurm.Comments {
+	return slurm.Comments{Client: slurm.Controller(cfg.Slurm.Bin)}
 }
 
 // Path is the ledger's.

@@ -38,7 +38,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b.Controller = &Controller{
-		Site: f, Slurm: slurm.Comments{Client: slurm.Client{Bin: b.slurm, Env: []string{"GORACE=atexit_sleep_ms=0"}}}, Cluster: "c", Instance: "boot 1 1", Dir: dir,
+		Site: f, Limits: config.Default().Limits, Slurm: slurm.Comments{Client: slurm.Client{Bin: b.slurm, Env: []string{"GORACE=atexit_sleep_ms=0"}}}, Cluster: "c", Instance: "boot 1 1", Dir: dir,
 		Warn: func(s string) { b.warnings = append(b.warnings, s) },
 		Now:  func() time.Time { return b.now },
 	}

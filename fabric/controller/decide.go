@@ -31,12 +31,12 @@ func (e *NoPoolError) Error() string {
 // requestOf returns what the ledger is asked for. missing are empty grants for the kinds of
 // which the partition has no pool. A job that has named a number of VNIs, and cannot have
 // any, gets a [*NoPoolError], unless the site lets jobs go on without.
-func requestOf(site config.Fabric, h slurm.Hook, w fabric.Wish) (q ledger.Request, missing []fabric.Grant, err error) {
+func requestOf(site config.Fabric, most config.Limits, h slurm.Hook, w fabric.Wish) (q ledger.Request, missing []fabric.Grant, err error) {
 	classes, err := classesOf(site, w)
 	if err != nil {
 		return q, nil, err
 	}
-	vms, vfs, err := portsOf(len(h.Nodes), w)
+	vms, vfs, err := portsOf(len(h.Nodes), most, w)
 	if err != nil {
 		return q, nil, err
 	}
@@ -84,11 +84,16 @@ const (
 	maxVFs = 1 << 6
 )
 
-// portsOf returns how many VMs on so many nodes have VFs, and how many each.
-func portsOf(nodes int, w fabric.Wish) (vms, vfs int, err error) {
+// portsOf returns how many VMs on so many nodes have VFs, and how many each. Users can forge
+// the wish.
+func portsOf(nodes int, most config.Limits, w fabric.Wish) (vms, vfs int, err error) {
 	vms, vfs = nodes*w.VMs, w.VFs
 	if vfs == 0 {
 		return 0, 0, nil
+	}
+	if w.VMs > most.VMPerNode || vfs > most.VFPerVM {
+		return 0, 0, fmt.Errorf("%d VMs a node with %d VFs each wanted; jobs may have %d with %d: change the job, or vm_per_node and vf_per_vm in [limits] of the controller's slurmv.toml",
+			w.VMs, vfs, most.VMPerNode, most.VFPerVM)
 	}
 	if vms > maxVMs || vfs > maxVFs {
 		return 0, 0, fmt.Errorf("%d VMs with %d VFs each: there are GUIDs for %d with %d", vms, vfs, maxVMs, maxVFs)
@@ -101,10 +106,10 @@ func wantsCollectives(site config.Collectives, r fabric.Reservation, nodes int) 
 	return site.URL != "" && len(r.Tags(fabric.VNI)) > 0 && nodes >= site.MinNodes
 }
 
-// nextTry returns when it is worth to ask again for tags, after a sweep has changed nothing.
+// nextTry returns when it is worth asking again for tags, after a sweep has changed nothing.
 // states are the pools'. It is not, if even all tags that jobs are giving back do not
-// suffice, or if they will not be there before the deadline.
-func nextTry(err error, states []ledger.PoolState, now, deadline time.Time) (at time.Time, worth bool) {
+// suffice, or if they will not be there, and cool, before the deadline.
+func nextTry(err error, states []ledger.PoolState, cooling time.Duration, now, deadline time.Time) (at time.Time, worth bool) {
 	var exhausted *ledger.ExhaustedError
 	if !errors.As(err, &exhausted) {
 		return at, false
@@ -113,7 +118,7 @@ func nextTry(err error, states []ledger.PoolState, now, deadline time.Time) (at 
 		return at, true
 	}
 	at = now.Add(time.Second)
-	return at, at.Before(deadline) && exhausted.Want <= exhausted.Free+returning(exhausted.Pool, states)
+	return at, at.Add(cooling).Before(deadline) && exhausted.Want <= exhausted.Free+returning(exhausted.Pool, states)
 }
 
 // returning counts the tags of a pool that will be free if all nodes confirm.
@@ -237,6 +242,29 @@ func waiting(entries []ledger.Entry) bool {
 	return slices.ContainsFunc(entries, func(e ledger.Entry) bool {
 		return !e.Ended.IsZero() && (len(e.Nodes) > 0 || e.Manager || e.Reservation.Collectives != nil)
 	})
+}
+
+// waitForSubnet returns the ended jobs of whose P_Keys the subnet manager has not confirmed
+// everything. A job that it was asked about goes behind the others, so that it keeps none of
+// them waiting for ever.
+func waitForSubnet(entries []ledger.Entry) (wait []ledger.Entry) {
+	for _, e := range entries {
+		if !e.Ended.IsZero() && e.Manager {
+			wait = append(wait, e)
+		}
+	}
+	slices.SortStableFunc(wait, func(a, b ledger.Entry) int { return a.Asked.Compare(b.Asked) })
+	return wait
+}
+
+// haveSessions returns the ended jobs that have multicast addresses.
+func haveSessions(entries []ledger.Entry) (have []ledger.Entry) {
+	for _, e := range entries {
+		if !e.Ended.IsZero() && e.Reservation.Collectives != nil {
+			have = append(have, e)
+		}
+	}
+	return have
 }
 
 func jobsOf(entries []ledger.Entry) (jobs []journal.ID) {

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,7 +63,7 @@ func TestRequestOf(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := slurm.Hook{Cluster: "c", Job: slurm.RunID{Job: 7}, UID: 5, Partition: tt.partition, Nodes: []string{"n1"}}
-			q, missing, err := requestOf(tt.site, h, w)
+			q, missing, err := requestOf(tt.site, config.Default().Limits, h, w)
 			if tt.fails {
 				if err == nil {
 					t.Fatal("no error")
@@ -104,7 +105,8 @@ func TestRequestOf(t *testing.T) {
 }
 
 func TestPortsOf(t *testing.T) {
-	vms, vfs, err := portsOf(2, fabric.Wish{VMs: 3, VFs: 2})
+	most := config.Limits{VMPerNode: 64, VFPerVM: 16}
+	vms, vfs, err := portsOf(2, most, fabric.Wish{VMs: 3, VFs: 2})
 	if vms != 6 || vfs != 2 || err != nil {
 		t.Errorf("%d, %d, %v", vms, vfs, err)
 	}
@@ -112,8 +114,16 @@ func TestPortsOf(t *testing.T) {
 	if len(ports) != 12 || ports[11] != fabric.PortGUID(17, 5, 1) || ports[0] != fabric.PortGUID(17, 0, 0) {
 		t.Errorf("%v", ports)
 	}
-	if _, _, err := portsOf(17, fabric.Wish{VMs: 1000, VFs: 1}); err == nil {
-		t.Error("17,000 VMs all have GUIDs")
+	if _, _, err := portsOf(2, most, fabric.Wish{VMs: 64, VFs: 16}); err != nil {
+		t.Errorf("as many as the site allows: %v", err)
+	}
+	if _, _, err := portsOf(257, most, fabric.Wish{VMs: 64, VFs: 1}); err == nil {
+		t.Error("16,448 VMs all have GUIDs")
+	}
+	for _, forged := range []fabric.Wish{{VMs: 1024, VFs: 1}, {VMs: 1, VFs: 63}} {
+		if _, _, err := portsOf(2, most, forged); err == nil || !strings.Contains(err.Error(), "vm_per_node and vf_per_vm in [limits]") {
+			t.Errorf("%+v: error %v", forged, err)
+		}
 	}
 }
 
@@ -133,25 +143,28 @@ func TestNextTry(t *testing.T) {
 		states []ledger.PoolState
 		at     time.Time
 		worth  bool
+		cools  int // seconds
 	}{
-		"another error":                   {errors.New("no"), nil, time.Time{}, false},
-		"when enough have cooled":         {&ledger.ExhaustedError{Pool: "vni", Want: 1, Next: at(4)}, nil, at(4), true},
-		"nodes still have to confirm":     {&ledger.ExhaustedError{Pool: "vni", Want: 2}, pool(ledger.Releasing, ledger.Cooling), at(1), true},
-		"too few are being given back":    {&ledger.ExhaustedError{Pool: "vni", Want: 2}, pool(ledger.Releasing, ledger.Reserved), at(1), false},
-		"quarantine does not come back":   {&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Quarantined), at(1), false},
-		"cooling lasts too long":          {&ledger.ExhaustedError{Pool: "vni", Want: 1, Next: at(60)}, pool(ledger.Reserved), at(1), false},
-		"another pool's do not help":      {&ledger.ExhaustedError{Pool: "g", Want: 1}, pool(ledger.Releasing), at(1), false},
-		"some are free, and some on them": {&ledger.ExhaustedError{Pool: "vni", Want: 2, Free: 1}, pool(ledger.Releasing), at(1), true},
+		"another error":                   {errors.New("no"), nil, time.Time{}, false, 0},
+		"when enough have cooled":         {&ledger.ExhaustedError{Pool: "vni", Want: 1, Next: at(4)}, nil, at(4), true, 0},
+		"nodes still have to confirm":     {&ledger.ExhaustedError{Pool: "vni", Want: 2}, pool(ledger.Releasing, ledger.Cooling), at(1), true, 0},
+		"too few are being given back":    {&ledger.ExhaustedError{Pool: "vni", Want: 2}, pool(ledger.Releasing, ledger.Reserved), at(1), false, 0},
+		"quarantine does not come back":   {&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Quarantined), at(1), false, 0},
+		"cooling lasts too long":          {&ledger.ExhaustedError{Pool: "vni", Want: 1, Next: at(60)}, pool(ledger.Reserved), at(1), false, 0},
+		"another pool's do not help":      {&ledger.ExhaustedError{Pool: "g", Want: 1}, pool(ledger.Releasing), at(1), false, 0},
+		"some are free, and some on them": {&ledger.ExhaustedError{Pool: "vni", Want: 2, Free: 1}, pool(ledger.Releasing), at(1), true, 0},
+		"those cool in time":              {&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Releasing), at(1), true, 8},
+		"those would cool for too long":   {&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Releasing), at(1), false, 9},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, worth := nextTry(tt.err, tt.states, now, deadline)
+			got, worth := nextTry(tt.err, tt.states, time.Duration(tt.cools)*time.Second, now, deadline)
 			if worth != tt.worth || worth && !got.Equal(tt.at) {
 				t.Errorf("%v, %v; want %v, %v", got, worth, tt.at, tt.worth)
 			}
 		})
 	}
-	if _, worth := nextTry(&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Releasing), deadline, deadline); worth {
+	if _, worth := nextTry(&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Releasing), 0, deadline, deadline); worth {
 		t.Error("a job waits beyond the deadline")
 	}
 }

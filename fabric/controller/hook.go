@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 
 	"github.com/slurm-v/slurm-v/config"
@@ -25,22 +26,41 @@ type Script struct {
 	Managers func(*Controller) error
 }
 
-// Prolog gives the job its tags.
+// Prolog gives the job its tags. If it cannot, the job's owner can read why.
 func (s Script) Prolog(ctx context.Context) error {
-	h, err := slurm.HookOf(os.Getenv)
+	c, h, w, err := s.prepare(ctx)
 	if err != nil {
-		return err
-	}
-	w, err := fabric.ParseWish(os.Getenv(WishVariable))
-	if err != nil {
-		return fmt.Errorf("job %s: %w", h.Name, err)
-	}
-	c, err := s.open(ctx)
-	if err != nil {
-		return fmt.Errorf("reserve tags for job %s: %w", h.Name, err)
+		return s.Refuse(ctx, err)
 	}
 	_, err = c.Reserve(ctx, h, w)
 	return err
+}
+
+// prepare finds out which job this is about, and what it wants.
+func (s Script) prepare(ctx context.Context) (c *Controller, h slurm.Hook, w fabric.Wish, err error) {
+	if h, err = slurm.HookOf(os.Getenv); err != nil {
+		return c, h, w, err
+	}
+	if w, err = fabric.ParseWish(os.Getenv(WishVariable)); err == nil {
+		c, err = s.open(ctx)
+	}
+	if err != nil {
+		err = fmt.Errorf("reserve tags for job %s: %w", h.Name, err)
+	}
+	return c, h, w, err
+}
+
+// Refuse shows the owner of the job for which slurmctld runs this script why it does not start,
+// and returns that error. It needs the job's number and Slurm's commands, whatever else is wrong.
+func (s Script) Refuse(ctx context.Context, why error) error {
+	job, err := strconv.ParseUint(os.Getenv(slurm.EnvJobID), 10, 32)
+	if err != nil {
+		return why
+	}
+	c := &Controller{Slurm: commentsOf(s.Config), Warn: s.Warn}
+	h := slurm.Hook{Record: slurm.RunID{Job: uint32(job)}}
+	giving{c, h, c.readComment(ctx, h)}.explain(ctx, why)
+	return why
 }
 
 // Epilog takes the job's tags back. sweep is the command line of a process that asks for the
@@ -55,6 +75,15 @@ func (s Script) Epilog(ctx context.Context, sweep []string) error {
 		return fmt.Errorf("release the tags of job %s: %w", h.Name, err)
 	}
 	return errors.Join(c.Release(ctx, h), inBackground(sweep))
+}
+
+// Sweep asks for the confirmations, in the process that Epilog starts.
+func (s Script) Sweep(ctx context.Context) error {
+	c, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	return c.SweepUntilQuiet(ctx)
 }
 
 func (s Script) open(ctx context.Context) (*Controller, error) {

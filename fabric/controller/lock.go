@@ -10,19 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files whose locks say that a process sweeps, or goes on sweeping after a job's end.
+// The files whose locks say that a process asks slurmctld, or the managers, or goes on doing
+// so after a job's end.
 const (
-	sweepLock  = "slurm-v-fabric.sweep"
-	lingerLock = "slurm-v-fabric.linger"
+	sweepLock    = "slurm-v-fabric.sweep"
+	managersLock = "slurm-v-fabric.managers"
+	lingerLock   = "slurm-v-fabric.linger"
 )
 
 // locks is the directory of these files, that of the ledger.
 type locks string
 
-// wait waits until no other process sweeps.
-func (l locks) wait(ctx context.Context) (unlock func(), err error) {
+// wait waits until no other process has a lock.
+func (l locks) wait(ctx context.Context, name string) (unlock func(), err error) {
 	for {
-		unlock, taken, err := l.try(sweepLock)
+		unlock, taken, err := l.try(name)
 		if err != nil || !taken {
 			return unlock, err
 		}
@@ -34,15 +36,11 @@ func (l locks) wait(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// try takes a lock unless another process has it. The files belong to SlurmUser, also
-// if root is first.
+// try takes a lock unless another process has it. The files belong to SlurmUser: root has become
+// that user (see [Open]).
 func (l locks) try(name string) (unlock func(), taken bool, err error) {
 	f, err := os.OpenFile(filepath.Join(string(l), name), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, false, fmt.Errorf("lock the fabric's ledger: %w", err)
-	}
-	if err := l.own(f); err != nil {
-		f.Close()
 		return nil, false, fmt.Errorf("lock the fabric's ledger: %w", err)
 	}
 	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
@@ -57,14 +55,20 @@ func (l locks) try(name string) (unlock func(), taken bool, err error) {
 	}
 }
 
-// own gives root's file to the owner of its directory.
-func (l locks) own(f *os.File) error {
-	if os.Geteuid() != 0 {
-		return nil
+// knock tells the process that has the lock of something new.
+func (l locks) knock(name string) error {
+	now := time.Now()
+	if err := os.Chtimes(filepath.Join(string(l), name), now, now); err != nil {
+		return fmt.Errorf("tell the process that looks after the fabric's ledger of a job's end: %w", err)
 	}
-	var stat unix.Stat_t
-	if err := unix.Stat(string(l), &stat); err != nil {
-		return fmt.Errorf("stat %s: %w", l, err)
+	return nil
+}
+
+// knocked returns when somebody has knocked last.
+func (l locks) knocked(name string) time.Time {
+	info, err := os.Stat(filepath.Join(string(l), name))
+	if err != nil {
+		return time.Time{}
 	}
-	return f.Chown(int(stat.Uid), int(stat.Gid))
+	return info.ModTime()
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric"
@@ -17,6 +18,9 @@ import (
 type subnet struct {
 	members map[fabric.Tag][]fabric.GUID
 	down    error
+	silent  bool          // it answers nobody who wants a port removed
+	gives   int           // so many times it removes ports after all
+	asked   []fabric.GUID // the first port of each demand to remove some
 }
 
 func (s *subnet) Join(_ context.Context, pkey fabric.Tag, ports []fabric.GUID) error {
@@ -26,7 +30,12 @@ func (s *subnet) Join(_ context.Context, pkey fabric.Tag, ports []fabric.GUID) e
 	return s.down
 }
 
-func (s *subnet) Leave(_ context.Context, pkey fabric.Tag, ports []fabric.GUID) error {
+func (s *subnet) Leave(ctx context.Context, pkey fabric.Tag, ports []fabric.GUID) error {
+	s.asked = append(s.asked, ports[0])
+	if s.gives--; s.silent && s.gives < 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if s.down == nil {
 		s.members[pkey] = slices.DeleteFunc(s.members[pkey], func(g fabric.GUID) bool { return slices.Contains(ports, g) })
 	}
@@ -55,6 +64,7 @@ func TestPKeysNeedTheSubnetManager(t *testing.T) {
 	if _, err := b.Sweep(context.Background()); err == nil || !strings.Contains(err.Error(), "0x9000") {
 		t.Errorf("error %v", err)
 	}
+	b.Now = time.Now // it waits for a confirmation, but not for ever
 	if _, err := b.start(run(8, 0), "pkey:1,vms:1,vfs:1"); !errors.Is(err, ledger.ErrExhausted) {
 		t.Errorf("a P_Key with members is given again: %v", err)
 	}
@@ -62,6 +72,104 @@ func TestPKeysNeedTheSubnetManager(t *testing.T) {
 	b.mustStart(run(8, 1), "pkey:1,vms:1,vfs:1")
 	if len(s.members[0x1000]) != 2 {
 		t.Errorf("members %v", s.members)
+	}
+}
+
+// manyPKeys starts and ends jobs with a P_Key each.
+func manyPKeys(b *bench, jobs ...uint32) *subnet {
+	s := withPKeys(b)
+	b.Site.PKey.Pool[0].Last += uint16(len(jobs)) - 1
+	for _, job := range jobs {
+		b.mustStart(run(job, 0), "pkey:1,vms:1,vfs:1")
+		b.end(run(job, 0))
+	}
+	return s
+}
+
+// shortly is a context in which a silent manager is waited for.
+func shortly(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestASilentManagerIsAskedOnceASweep(t *testing.T) {
+	b := newBench(t)
+	s := manyPKeys(b, 7, 8, 9)
+	s.silent = true
+	for range 4 {
+		b.now = b.now.Add(time.Minute)
+		if _, err := b.Sweep(shortly(t)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+	}
+	var jobs []fabric.GUID
+	for _, job := range []uint32{7, 8, 9, 7} {
+		jobs = append(jobs, fabric.PortGUID(job, 0, 0))
+	}
+	if !slices.Equal(s.asked, jobs) {
+		t.Errorf("it was asked about %v, want %v: one job a sweep, and each in its turn", s.asked, jobs)
+	}
+}
+
+// One job takes up to half a minute, and 50 would take 25.
+func TestNobodyWaitsForTheManagersOfOtherJobs(t *testing.T) {
+	b := newBench(t)
+	b.Site.VNI.Pool = config.Tags{{First: 1024, Last: 1024}}
+	b.Site.Cooling = 0
+	s := manyPKeys(b, 7, 8)
+	b.mustStart(run(9, 0), "vni:1")
+	b.end(run(9, 0))
+	b.state("n1", id(9, 0))
+	b.state("n2", id(9, 0))
+	s.silent, s.asked = true, nil
+	unlock, _, err := locks(b.Dir).try(managersLock) // another process waits for the subnet manager
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.mustStart(run(10, 0), "vni:1")
+	unlock()
+	if len(s.asked) > 0 || len(b.warnings) > 0 {
+		t.Errorf("a job without P_Keys has asked about %v: %q", s.asked, b.warnings)
+	}
+	g := giving{Controller: b.Controller}
+	began := time.Now()
+	if _, err := g.sweepFor(t.Context(), &ledger.ExhaustedError{Kind: fabric.PKey}, b.now.Add(time.Second)); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > managerWait/3 || len(s.asked) != 1 {
+		t.Errorf("a job with P_Keys has waited %v, and asked about %v", took, s.asked)
+	}
+	if _, err := g.sweepFor(t.Context(), &ledger.ExhaustedError{Kind: fabric.PKey}, b.now); err != nil || len(s.asked) != 1 {
+		t.Errorf("%v; it waits when it is too late: %v", err, s.asked)
+	}
+}
+
+func TestPortsThatHaveLeftAreNotAskedAgain(t *testing.T) {
+	b := newBench(t)
+	s := withPKeys(b)
+	b.mustStart(run(7, 0), "pkey:1,vms:32,vfs:16") // 1024 ports on two nodes
+	b.end(run(7, 0))
+	s.silent, s.gives = true, 1
+	if _, err := b.Sweep(shortly(t)); err == nil {
+		t.Error("no error, and the subnet manager is silent")
+	}
+	if e := b.entries(); len(e) != 1 || !e[0].Manager || e[0].Gone != portsAtOnce {
+		t.Fatalf("%+v: want half of the ports confirmed", e)
+	}
+	s.silent, s.asked = false, nil
+	b.sweep()
+	if e := b.entries(); len(s.asked) != 1 || s.asked[0] != fabric.PortGUID(7, portsAtOnce/16, 0) || e[0].Manager || len(s.members[0x1000]) > 0 {
+		t.Errorf("it was asked from %v on, %d members are left: %+v", s.asked, len(s.members[0x1000]), e)
+	}
+}
+
+func TestTheManagersTimeGrowsWithThePorts(t *testing.T) {
+	if one, many := managerTime(1), managerTime(2048); many < one+100*time.Second {
+		t.Errorf("%v for 2048 ports, %v for one", many, one)
+	}
+	if most := managerTime(portsAtOnce); most >= managersTurn {
+		t.Errorf("%v for the ports that are asked at once, and a sweep lasts %v: it gets no further", most, managersTurn)
 	}
 }
 
@@ -95,7 +203,17 @@ func TestAJobThatCannotBeToldIsReleasedByItsNodes(t *testing.T) {
 	}
 	e := b.entries()
 	if len(e) != 1 || e[0].Ended.IsZero() || len(e[0].Nodes) != 2 {
-		t.Errorf("%+v", e)
+		t.Errorf("%+v: want both nodes to confirm", e)
+	}
+	b.state("n1", id(7, 0))
+	b.sweep()
+	if e := b.entries(); len(e) != 1 || !slices.Equal(e[0].Nodes, []string{"n2"}) {
+		t.Errorf("%+v: want the other node to confirm", e)
+	}
+	b.state("n2", id(7, 0))
+	b.sweep()
+	if e := b.entries(); len(e) > 0 {
+		t.Errorf("%+v: want nothing", e)
 	}
 }
 
@@ -103,6 +221,7 @@ func TestAJobThatCannotBeToldIsReleasedByItsNodes(t *testing.T) {
 type manager struct {
 	sessions map[string]bool
 	down     error
+	asked    int // to release sessions, or to list them
 }
 
 func (*manager) Session(cluster string, job journal.ID) string { return cluster + "-" + job.String() }
@@ -116,6 +235,7 @@ func (m *manager) Reserve(_ context.Context, session string) (*fabric.Collective
 }
 
 func (m *manager) Release(_ context.Context, session string) error {
+	m.asked++
 	if m.down == nil {
 		delete(m.sessions, session)
 	}
@@ -123,6 +243,7 @@ func (m *manager) Release(_ context.Context, session string) error {
 }
 
 func (m *manager) List(context.Context) (all []string, err error) {
+	m.asked++
 	for session := range m.sessions {
 		all = append(all, session)
 	}
@@ -197,6 +318,43 @@ func TestSessionsAreCompared(t *testing.T) {
 	b.sweep()
 	if len(b.warnings) != 1 || !strings.Contains(b.warnings[0], "job 7.0") {
 		t.Errorf("%q", b.warnings)
+	}
+}
+
+// An administrator takes url out of [fabric.collectives] while a job has a session.
+func TestSessionsOfAFabricManagerThatIsNoMore(t *testing.T) {
+	b := newBench(t)
+	m := withCollectives(b)
+	b.mustStart(run(7, 0), "vni:1")
+	b.mustStart(run(8, 0), "vni:1")
+	b.Fabric, b.Site.Collectives.URL = nil, ""
+	b.end(run(7, 0))
+	b.state("n1", id(7, 0))
+	b.state("n2", id(7, 0))
+	b.sweep()
+	if e := b.entries(); len(e) != 1 || waiting(e) || len(b.warnings) != 1 || !strings.Contains(b.warnings[0], "session c-7.0") {
+		t.Errorf("%+v, %q", e, b.warnings)
+	}
+	if news, err := b.Sweep(context.Background()); news > 0 || err != nil {
+		t.Errorf("%d facts are new, and nothing happens: %v", news, err)
+	}
+	b.Fabric = m
+	b.sweep()
+	if m.sessions["c-7.0"] || !m.sessions["c-8.0"] {
+		t.Errorf("the fabric manager is back, and has %v", m.sessions)
+	}
+}
+
+func TestASilentFabricManagerIsAskedOnceASweep(t *testing.T) {
+	b := newBench(t)
+	m := withCollectives(b)
+	for job := range uint32(3) {
+		b.mustStart(run(7+job, 0), "vni:1")
+		b.end(run(7+job, 0))
+	}
+	m.down, m.asked = context.DeadlineExceeded, 0
+	if _, err := b.Sweep(context.Background()); err == nil || m.asked != 1 {
+		t.Errorf("error %v; it was asked %d times", err, m.asked)
 	}
 }
 

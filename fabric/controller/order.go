@@ -11,18 +11,20 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/opensm"
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/internal/program"
 )
 
 // An Order changes the members of a P_Key in OpenSM's file. `slurmv fabric partitions` reads
 // it, as JSON, on the host that runs OpenSM.
 type Order struct {
-	PKey  fabric.Tag    `json:"pkey"` // without the bit of full members
-	Join  []fabric.GUID `json:"join,omitempty"`
+	PKey  fabric.Tag    `json:"pkey"`            // without the bit of full members
+	Join  []fabric.GUID `json:"join,omitempty"`  // the only members from then on
 	Leave []fabric.GUID `json:"leave,omitempty"` // and the P_Key must be gone from these ports
 }
 
@@ -56,8 +58,11 @@ func (o Order) check(site config.Fabric) error {
 }
 
 // Apply changes OpenSM's file on this host, and returns when the ports that leave have left.
-// The ports that join need not be on the fabric yet. note says that no OpenSM runs.
+// The ports that join need not be on the fabric yet. note says that no OpenSM runs. It gives up
+// as its controller does: the end of an ssh does not end what it has started.
 func (o Order) Apply(ctx context.Context, site config.PKeyPool) (note string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, managerTime(len(o.Join)+len(o.Leave)))
+	defer cancel()
 	if site.PartitionsFile == "" {
 		return "", errors.New("partitions_file in [fabric.pkey] of this host's slurmv.toml is empty: name OpenSM's partitions.conf")
 	}
@@ -68,12 +73,15 @@ func (o Order) Apply(ctx context.Context, site config.PKeyPool) (note string, er
 	return note, opensm.Ports{}.ConfirmGone(ctx, o.PKey, o.Leave)
 }
 
-// change changes the partitions of jobs. A partition without members is none.
+// change changes the partitions of jobs. Ports that join are the only members then: others are
+// of a job whose release was forced, or that the ledger has lost. A partition without members
+// is none.
 func (o Order) change(p opensm.Partitions) error {
-	members := slices.DeleteFunc(slices.Clone(p[o.PKey]), func(g fabric.GUID) bool {
-		return slices.Contains(o.Leave, g) || slices.Contains(o.Join, g)
-	})
-	members = append(members, o.Join...)
+	if len(o.Join) > 0 {
+		p[o.PKey] = slices.Clone(o.Join)
+		return nil
+	}
+	members := slices.DeleteFunc(slices.Clone(p[o.PKey]), func(g fabric.GUID) bool { return slices.Contains(o.Leave, g) })
 	if len(members) == 0 {
 		delete(p, o.PKey)
 		return nil
@@ -107,6 +115,10 @@ func (m openSM) do(ctx context.Context, o Order) error {
 	return err
 }
 
+// commandDelay is how long after the command's end its output is read: ssh may leave a process
+// behind that keeps it open (ControlPersist).
+const commandDelay = 2 * time.Second
+
 // send gives the order to the site's command.
 func (m openSM) send(ctx context.Context, o Order) error {
 	text, err := json.Marshal(o)
@@ -122,9 +134,15 @@ func (m openSM) send(ctx context.Context, o Order) error {
 	}
 	command := exec.CommandContext(ctx, path, words[1:]...)
 	command.Env = []string{"PATH=" + program.Path, "HOME=" + os.Getenv("HOME")}
-	command.Stdin = bytes.NewReader(text)
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(words, " "), err, bytes.TrimSpace(out))
+	command.Stdin, command.WaitDelay = bytes.NewReader(text), commandDelay
+	var said owner.Tail
+	command.Stdout, command.Stderr = &said, &said
+	err = command.Run()
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
+		return nil
 	}
-	return nil
+	if ctx.Err() != nil {
+		err = fmt.Errorf("%w, and %w", context.Cause(ctx), err)
+	}
+	return fmt.Errorf("%s: %w: %s", strings.Join(words, " "), err, said.Line())
 }

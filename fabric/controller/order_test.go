@@ -3,10 +3,12 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -53,11 +55,13 @@ func TestReadOrder(t *testing.T) {
 
 func TestOrderChange(t *testing.T) {
 	a, b, c := fabric.PortGUID(7, 0, 0), fabric.PortGUID(7, 1, 0), fabric.PortGUID(8, 0, 0)
-	p := opensm.Partitions{0x1000: {a}, 0x1001: {c}}
+	forced := fabric.PortGUID(6, 0, 0) // of a job whose release was forced
+	p := opensm.Partitions{0x1000: {forced}, 0x1001: {c}}
 	for _, step := range []struct {
 		order Order
 		want  opensm.Partitions
 	}{
+		{Order{PKey: 0x1000, Join: []fabric.GUID{a, b}}, opensm.Partitions{0x1000: {a, b}, 0x1001: {c}}},
 		{Order{PKey: 0x1000, Join: []fabric.GUID{a, b}}, opensm.Partitions{0x1000: {a, b}, 0x1001: {c}}},
 		{Order{PKey: 0x1000, Leave: []fabric.GUID{a}}, opensm.Partitions{0x1000: {b}, 0x1001: {c}}},
 		{Order{PKey: 0x1000, Leave: []fabric.GUID{a, b}}, opensm.Partitions{0x1001: {c}}},
@@ -71,14 +75,21 @@ func TestOrderChange(t *testing.T) {
 	}
 }
 
-func TestTheCommandGetsTheOrder(t *testing.T) {
-	dir := t.TempDir()
-	script := filepath.Join(dir, "tell")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\ncat >"+dir+"/order\n[ \"$1\" != fail ] || { echo the port still has it; exit 1; }\n"), 0o755); err != nil {
+// script makes a command of the site out of a shell script.
+func script(t *testing.T, dir, text string) openSM {
+	t.Helper()
+	path := filepath.Join(dir, "tell")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	m := openSM{site: config.PKeyPool{OpenSMCommand: []string{script}}}
-	ports := []fabric.GUID{fabric.PortGUID(7, 0, 0)}
+	return openSM{site: config.PKeyPool{OpenSMCommand: []string{path}}}
+}
+
+var ports = []fabric.GUID{fabric.PortGUID(7, 0, 0)}
+
+func TestTheCommandGetsTheOrder(t *testing.T) {
+	dir := t.TempDir()
+	m := script(t, dir, "cat >"+dir+"/order\n[ \"$1\" != fail ] || { echo the port still has it; exit 1; }\n")
 	if err := m.Join(context.Background(), 0x1000, ports); err != nil {
 		t.Fatal(err)
 	}
@@ -94,5 +105,42 @@ func TestTheCommandGetsTheOrder(t *testing.T) {
 	m.site.OpenSMCommand = append(m.site.OpenSMCommand, "fail")
 	if err := m.Leave(context.Background(), 0x1000, ports); err == nil || !strings.Contains(err.Error(), "still has it") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// With ControlPersist, ssh leaves a process that has the output open for minutes.
+func TestACommandThatLeavesAProcess(t *testing.T) {
+	const left = "cat >/dev/null\nsleep 40 &\n"
+	tests := map[string]struct {
+		script string
+		fails  bool
+	}{
+		"after it has succeeded":   {left, false},
+		"after it has failed":      {left + "exit 1\n", true},
+		"and does not end in time": {left + "wait\n", true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if name == "and does not end in time" {
+				ctx = shortly(t)
+			}
+			err := script(t, t.TempDir(), tt.script).Leave(ctx, 0x1000, ports)
+			if (err != nil) != tt.fails || errors.Is(err, context.DeadlineExceeded) != (name == "and does not end in time") {
+				t.Errorf("error %v", err)
+			}
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+func TestACommandThatSaysTooMuch(t *testing.T) {
+	m := script(t, t.TempDir(), "cat >/dev/null\nhead -c 20000000 /dev/zero | tr '\\0' x\necho\necho the port still has it\nexit 1\n")
+	if err := m.Leave(t.Context(), 0x1000, ports); err == nil || !strings.HasSuffix(err.Error(), "exit status 1: the port still has it") || len(err.Error()) > 1000 {
+		t.Errorf("error %.1000v", err)
 	}
 }

@@ -118,7 +118,7 @@ func TestSweepUntilQuiet(t *testing.T) {
 	b.end(run(7, 0))
 	done := make(chan error)
 	go func() { done <- b.SweepUntilQuiet(context.Background()) }()
-	time.Sleep(200 * time.Millisecond)
+	b.awaitLinger()
 	if unlock, err := b.lockLinger(context.Background()); unlock != nil || err != nil {
 		t.Errorf("two processes go on sweeping: %v", err)
 	}
@@ -126,6 +126,66 @@ func TestSweepUntilQuiet(t *testing.T) {
 	b.state("n2", id(7, 0))
 	if err := <-done; err != nil || len(b.entries()) > 0 {
 		t.Errorf("%v, %v", err, b.entries())
+	}
+}
+
+// awaitLinger waits until a process goes on sweeping.
+func (b *bench) awaitLinger() {
+	b.t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		unlock, taken, err := locks(b.Dir).try(lingerLock)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if taken {
+			return
+		}
+		unlock()
+	}
+	b.t.Fatal("nobody goes on sweeping")
+}
+
+// A process that waits for a node that is down does not leave the others' confirmations
+// unread for a minute.
+func TestAJobsEndShortensTheWait(t *testing.T) {
+	b := newBench(t)
+	b.Now = time.Now
+	unlock, _, err := locks(b.Dir).try(lingerLock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	l := b.linger()
+	l.pause, l.begin = lastPause, time.Now().Add(-lingering-time.Second)
+	done := make(chan error)
+	go func() { done <- l.wait(context.Background()) }()
+	if err := b.SweepUntilQuiet(context.Background()); err != nil { // of another job, by another process
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		if err != nil || l.pause != firstPause || l.late() {
+			t.Errorf("error %v, and then it pauses %v; over: %v", err, l.pause, l.late())
+		}
+	case <-time.After(lastPause / 4):
+		t.Error("it still pauses")
+	}
+}
+
+func TestAnEndThatIsHeardLateIsNotForgotten(t *testing.T) {
+	b := newBench(t)
+	unlock, _, err := locks(b.Dir).try(lingerLock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	l := b.linger()
+	b.now = b.now.Add(lingering + time.Second)
+	if !l.late() {
+		t.Error("it goes on for ever")
+	}
+	if err := locks(b.Dir).knock(lingerLock); err != nil || l.late() {
+		t.Errorf("it stops, and a job has just ended: %v", err)
 	}
 }
 

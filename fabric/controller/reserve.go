@@ -37,7 +37,7 @@ func (g giving) reserve(ctx context.Context, w fabric.Wish) (r fabric.Reservatio
 	if err != nil {
 		return r, g.failed(err)
 	}
-	q, missing, err := requestOf(g.Site, g.hook, w)
+	q, missing, err := requestOf(g.Site, g.Limits, g.hook, w)
 	if err != nil {
 		return r, g.failed(err)
 	}
@@ -63,7 +63,7 @@ func (g giving) failed(err error) error {
 // hinted says what to do about an empty pool.
 func hinted(err error) error {
 	if errors.Is(err, ledger.ErrExhausted) {
-		return fmt.Errorf("%w; submit again later, or ask the administrator, to whom slurmv fabric pool shows who", err)
+		return fmt.Errorf("%w; submit again later, or ask the administrator: `slurmv fabric pool` says who has the tags", err)
 	}
 	return err
 }
@@ -145,9 +145,10 @@ func (g giving) endOlder(l *ledger.Ledger, job journal.ID) error {
 	return err
 }
 
-// awaitTags sweeps, and then waits until it is worth to ask the ledger again.
+// awaitTags sweeps, and then waits until it is worth asking the ledger again. What is
+// confirmed so late that it cannot cool before the deadline does not help.
 func (g giving) awaitTags(ctx context.Context, q ledger.Request, exhausted error, deadline time.Time) (again bool, err error) {
-	freed, err := g.Sweep(ctx)
+	freed, err := g.sweepFor(ctx, exhausted, deadline.Add(-g.cooling()))
 	if err != nil {
 		return false, err
 	}
@@ -159,12 +160,34 @@ func (g giving) awaitTags(ctx context.Context, q ledger.Request, exhausted error
 		}
 		pools = append(pools, state...)
 	}
-	at, worth := nextTry(exhausted, pools, g.Now(), deadline)
+	at, worth := nextTry(exhausted, pools, g.cooling(), g.Now(), deadline)
 	if !worth {
 		return freed > 0 && g.Now().Before(deadline), nil
 	}
 	err = sleep(ctx, at.Sub(g.Now()))
 	return err == nil, err
+}
+
+// sweepFor looks for what frees tags of the exhausted pool, until it is too late. Only P_Keys
+// wait for the subnet manager, which may not answer; the other jobs on which it fails need not
+// be in the way of this one.
+func (g giving) sweepFor(ctx context.Context, exhausted error, late time.Time) (news int, err error) {
+	left := late.Sub(g.Now())
+	if left <= 0 {
+		return 0, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	var pool *ledger.ExhaustedError
+	news, err = g.sweepNodes(ctx)
+	if err != nil || !errors.As(exhausted, &pool) || pool.Kind != fabric.PKey {
+		return news, err
+	}
+	forgotten, managersErr := g.sweepManagers(ctx)
+	if managersErr != nil {
+		g.warn("look for P_Keys that are free again: %v", managersErr)
+	}
+	return news + forgotten, nil
 }
 
 // Pools returns the state of pools.
@@ -205,7 +228,7 @@ func (g giving) join(ctx context.Context, r fabric.Reservation) error {
 	if g.Subnet == nil || len(ports) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, managerWait)
+	ctx, cancel := context.WithTimeout(ctx, managerTime(len(ports)))
 	defer cancel()
 	for _, pkey := range r.Tags(fabric.PKey) {
 		if err := g.Subnet.Join(ctx, pkey, ports); err != nil {

@@ -21,6 +21,8 @@ func TestMain(m *testing.M) {
 		os.Exit(playSqueue())
 	case "scontrol":
 		os.Exit(playScontrol())
+	case "become":
+		os.Exit(playRoot(os.Args[1]))
 	default:
 		os.Exit(m.Run())
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/ledger"
 	"github.com/slurm-v/slurm-v/fabric/letter"
 	"github.com/slurm-v/slurm-v/slurm"
@@ -14,10 +13,17 @@ import (
 
 // Sweep finds out which jobs have ended without a word, which nodes have confirmed or
 // rebooted, and lets the managers forget ended jobs. It returns how many facts are new, and
-// the errors of those parts that did not work; the other parts have been done. Of several
-// processes one sweeps at a time: a P_Key may have got new members since an older look.
+// the errors of those parts that did not work; the other parts have been done.
 func (c *Controller) Sweep(ctx context.Context) (news int, err error) {
-	unlock, err := locks(c.Dir).wait(ctx)
+	heard, nodesErr := c.sweepNodes(ctx)
+	forgotten, managersErr := c.sweepManagers(ctx)
+	return heard + forgotten, errors.Join(nodesErr, managersErr)
+}
+
+// sweepNodes ends the runs that slurmctld does not have, and hears the nodes of those that
+// have ended. One process at a time asks slurmctld.
+func (c *Controller) sweepNodes(ctx context.Context) (news int, err error) {
+	unlock, err := locks(c.Dir).wait(ctx, sweepLock)
 	if err != nil {
 		return 0, err
 	}
@@ -33,9 +39,8 @@ func (c *Controller) Sweep(ctx context.Context) (news int, err error) {
 		entries, again = c.look(ctx)
 		err = errors.Join(err, again)
 	}
-	confirmed, nodesErr := s.hearNodes(ctx, entries)
-	forgotten, managersErr := s.forget(ctx, entries)
-	return ended + confirmed + forgotten, errors.Join(err, nodesErr, managersErr, s.compareSessions(ctx, entries))
+	heard, nodesErr := s.hearNodes(ctx, entries)
+	return ended + heard, errors.Join(err, nodesErr)
 }
 
 // look returns what is in the ledger, once it agrees with slurmctld.
@@ -131,146 +136,4 @@ func (s sweep) read(key letter.Key, records map[string]slurm.NodeRecord, entries
 		}
 	}
 	return w
-}
-
-// forget lets the managers remove what they have of ended jobs.
-func (s sweep) forget(ctx context.Context, entries []ledger.Entry) (news int, err error) {
-	for _, e := range entries {
-		if e.Ended.IsZero() {
-			continue
-		}
-		if e.Manager {
-			one := s.leave(ctx, e, entries)
-			err = errors.Join(err, one)
-			news += successes(one)
-		}
-		if e.Reservation.Collectives != nil {
-			one := s.releaseCollectives(ctx, e)
-			err = errors.Join(err, one)
-			news += successes(one)
-		}
-	}
-	return news, err
-}
-
-func successes(err error) int {
-	if err == nil {
-		return 1
-	}
-	return 0
-}
-
-// leave removes the members of a job's P_Keys, and records that the subnet manager has
-// confirmed it.
-func (s sweep) leave(ctx context.Context, e ledger.Entry, entries []ledger.Entry) error {
-	ports := e.Reservation.Ports()
-	ctx, cancel := context.WithTimeout(ctx, managerWait)
-	defer cancel()
-	for _, pkey := range abandoned(e, entries) {
-		if s.Subnet == nil || len(ports) == 0 {
-			break
-		}
-		if err := s.Subnet.Leave(ctx, pkey, ports); err != nil {
-			return fmt.Errorf("job %s: remove the members of P_Key %s: %w", e.Reservation.Job, pkey.Text(fabric.PKey), err)
-		}
-	}
-	return s.with(context.WithoutCancel(ctx), func(l *ledger.Ledger) error { return l.ConfirmManager(e.Reservation.Job, s.Now()) })
-}
-
-func (s sweep) releaseCollectives(ctx context.Context, e ledger.Entry) error {
-	if s.Fabric == nil {
-		return nil // an administrator has taken the fabric manager out of the configuration
-	}
-	if err := s.Fabric.Release(ctx, e.Reservation.Collectives.Session); err != nil {
-		return fmt.Errorf("job %s: release its multicast addresses: %w", e.Reservation.Job, err)
-	}
-	return s.record(ctx, e.Reservation.Job, nil)
-}
-
-// compareSessions releases the sessions of jobs that the ledger does not have any more, after
-// it was an old copy, and reports those of running jobs that have vanished. before are the
-// jobs from before the list; those from after it say what is stale.
-func (s sweep) compareSessions(ctx context.Context, before []ledger.Entry) error {
-	if s.Fabric == nil {
-		return nil
-	}
-	listed, err := s.Fabric.List(ctx)
-	if err != nil {
-		return err
-	}
-	after, err := s.look(ctx)
-	if err != nil {
-		return err
-	}
-	for _, job := range s.Fabric.Missing(listed, goingOn(before, after)) {
-		s.warn("the fabric manager has lost the multicast addresses of job %s, which goes on without hardware collectives", job)
-	}
-	for _, session := range s.Fabric.Stale(s.Cluster, listed, jobsOf(after)) {
-		err = errors.Join(err, s.Fabric.Release(ctx, session))
-	}
-	return err
-}
-
-// The pauses between the sweeps after a job's end grow from the first to the last. After
-// lingering, what has not been confirmed waits for the next job's end, or for one that needs
-// the tags.
-const (
-	firstPause = time.Second
-	lastPause  = time.Minute
-	lingering  = 10 * time.Minute
-)
-
-// SweepUntilQuiet sweeps until ended jobs wait for nobody. If another process does so
-// already, it returns.
-func (c *Controller) SweepUntilQuiet(ctx context.Context) error {
-	unlock, err := c.lockLinger(ctx)
-	if err != nil || unlock == nil {
-		return err
-	}
-	defer unlock()
-	begin := c.Now()
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		if err := sleep(ctx, pause); err != nil {
-			return err
-		}
-		news, err := c.Sweep(ctx)
-		if err != nil {
-			c.warn("%v", err)
-		}
-		if news > 0 {
-			pause = firstPause / 2
-		}
-		if quiet, err := c.quiet(ctx); quiet || err != nil || c.Now().Sub(begin) > lingering {
-			return err
-		}
-	}
-}
-
-// lockLinger returns nil if another process goes on sweeping. That one may be about to stop
-// without having seen the end of our job: hence the second look.
-func (c *Controller) lockLinger(ctx context.Context) (unlock func(), err error) {
-	unlock, taken, err := locks(c.Dir).try(lingerLock)
-	if err != nil || !taken {
-		return unlock, err
-	}
-	if err := sleep(ctx, firstPause); err != nil {
-		return nil, err
-	}
-	unlock, _, err = locks(c.Dir).try(lingerLock)
-	return unlock, err
-}
-
-func sleep(ctx context.Context, long time.Duration) error {
-	select {
-	case <-time.After(long):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// quiet reports whether no ended job waits for anybody.
-func (c *Controller) quiet(ctx context.Context) (bool, error) {
-	entries, err := c.Entries(ctx, 0)
-	return err == nil && !waiting(entries), err
 }

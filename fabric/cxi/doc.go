@@ -11,8 +11,8 @@
 // [Open] loads at run time, as libvirt is loaded: nodes without Slingshot have no libcxi.
 // libcxi.h declares the few functions and layouts that are used.
 //
-// Whose a service is, is decided by its member and its VNIs alone, and never by what this
-// package remembers: services outlive every process, and a crash can come at any moment.
+// A service's member and VNIs alone decide whose it is, never what this package remembers:
+// services outlive every process, and a crash can come at any moment.
 //
 // What a job's service is to have ([NewService]), what is asked for after the card has
 // refused, which services are strays ([Stray]), and what programs see ([Environment]) are

@@ -54,7 +54,7 @@ func made(t *testing.T, lib *Library, job Job) (all []Made) {
 // seed makes a service that is not this job's.
 func seed(t *testing.T, lib *Library, card int, s Service) uint32 {
 	t.Helper()
-	id, err := lib.Alloc(devices(t, lib)[card], s)
+	id, _, err := lib.alloc(devices(t, lib)[card], s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/journal"
 )
@@ -57,8 +58,8 @@ func (j Job) classes() []fabric.Class {
 
 // check refuses what would give the job the VNIs of others, or all VNIs.
 func (j Job) check() error {
-	if n := len(j.VNIs); n < 1 || n > MaxVNIs {
-		return fmt.Errorf("job %s has %d VNIs: a CXI service has 1 to %d", j.ID, n, MaxVNIs)
+	if n := len(j.VNIs); n < 1 || n > config.MaxVNIs {
+		return fmt.Errorf("job %s has %d VNIs: a CXI service has 1 to %d", j.ID, n, config.MaxVNIs)
 	}
 	for i, vni := range j.VNIs {
 		if vni == 0 || vni == 1 || vni == 10 {

@@ -59,7 +59,7 @@ func toService(d *C.struct_cxi_service) Service {
 	}
 	if d.flags&C.CXI_RESTRICTED_VNIS != 0 {
 		s.VNIs = []fabric.Tag{}
-		for _, vni := range d.vni[:min(int(d.vnis), MaxVNIs)] {
+		for _, vni := range d.vni[:min(int(d.vnis), len(d.vni))] {
 			s.VNIs = append(s.VNIs, fabric.Tag(vni))
 		}
 	}

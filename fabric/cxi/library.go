@@ -97,20 +97,8 @@ func (l *Library) Use(card Device, id uint32) (Amounts, error) {
 	return amounts(use.in_use), nil
 }
 
-// Alloc makes a service as it is and returns its ID. Make is for those of jobs.
-func (l *Library) Alloc(card Device, s Service) (uint32, error) {
-	err := s.check()
-	var id uint32
-	if err == nil {
-		id, _, err = l.alloc(card, s)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("make a CXI service on %s: %w", card.Name, err)
-	}
-	return id, nil
-}
-
-// alloc also returns the driver's report, which has a meaning if the error is ENOSPC.
+// alloc makes a service as it is, and returns its ID. The driver's report has a meaning if the
+// error is ENOSPC.
 func (l *Library) alloc(card Device, s Service) (uint32, report, error) {
 	desc := fromService(s)
 	var why C.struct_cxi_report

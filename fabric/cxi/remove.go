@@ -45,8 +45,8 @@ func (e *BusyError) Error() string {
 
 // Remove destroys the job's services on all cards of the node, and reads back that they
 // are gone. It tries at least once; while they are busy it tries again every second, until
-// ctx ends, and then returns a [*BusyError]. All other errors end it at once. That there
-// are none is no error.
+// ctx ends, and then returns a [*BusyError]. All other errors end it at once. A job without
+// services is no error.
 //
 // The cards of these names must be among those that are looked at. libcxi passes over
 // cards that it cannot open, and what is on them is not gone.

@@ -1,7 +1,6 @@
 package cxi
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/slurm-v/slurm-v/fabric"
@@ -10,11 +9,6 @@ import (
 // DefaultService is the ID of the service of processes that have none of their own. The
 // driver makes it, and it cannot be destroyed.
 const DefaultService = 1
-
-// MaxVNIs is how many VNIs a service can have.
-const MaxVNIs = 4
-
-const maxMembers = 2
 
 // A Service is a service on a card, or one that is to be made there.
 type Service struct {
@@ -51,20 +45,6 @@ type Placed struct {
 
 // kept reports whether nobody but the system may destroy the service.
 func (s Service) kept() bool { return s.System || s.ID == DefaultService }
-
-// check refuses what the driver's layout has no room for.
-func (s Service) check() error {
-	unknown := func(c fabric.Class) bool { return !slices.Contains(fabric.Classes, c) }
-	switch {
-	case len(s.Members) > maxMembers:
-		return fmt.Errorf("%d members: a CXI service has at most %d", len(s.Members), maxMembers)
-	case len(s.VNIs) > MaxVNIs:
-		return fmt.Errorf("%d VNIs: a CXI service has at most %d", len(s.VNIs), MaxVNIs)
-	case slices.ContainsFunc(s.Classes, unknown):
-		return fmt.Errorf("traffic classes %q: there are %q", s.Classes, fabric.Classes)
-	}
-	return nil
-}
 
 // same reports whether p and other are the same service of the same card, though maybe
 // not at the same time. Numbers of services are used again.

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/internal/cpulist"
 )
 
 // A Row is a service as `slurmv fabric list` prints it: one that is the same on several
@@ -112,25 +113,8 @@ func cardSet(names []string) string {
 		}
 		numbers = append(numbers, n)
 	}
-	slices.Sort(numbers)
 	if len(numbers) == 1 {
 		return names[0]
 	}
-	return "cxi[" + strings.Join(ranges(numbers), ",") + "]"
-}
-
-// ranges returns ascending numbers as "0-3", "5".
-func ranges(numbers []int) (texts []string) {
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
-		}
-		text := strconv.Itoa(numbers[i])
-		if j > i {
-			text += "-" + strconv.Itoa(numbers[j])
-		}
-		texts, i = append(texts, text), j+1
-	}
-	return texts
+	return "cxi[" + cpulist.Format(numbers) + "]" // Slurm's and the kernel's lists look alike
 }

@@ -139,7 +139,7 @@ func TestPools(t *testing.T) {
 	b.gives(id(2), 1025)
 	b.gives(id(3), 1026)
 	b.gives(id(4), 1027)
-	noError(t, b.l.Quarantine(id(4), "test"))
+	b.quarantine(id(4), "test")
 	if err := b.adopt(reservation(id(5), 1024), "n5"); err == nil {
 		t.Error("no conflict")
 	}

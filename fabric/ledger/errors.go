@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
 var (
 	// ErrUnknown says that the ledger has no tags of that job.
-	ErrUnknown = errors.New("the ledger does not have this job; `slurmv fabric list` shows those that it has")
+	ErrUnknown = errors.New("the ledger does not have this job; `slurmv fabric pool` shows those that it has")
 
 	// ErrEnded says that the job has ended, and that its tags are being released.
 	ErrEnded = errors.New("the job has ended, and its tags are being released")
@@ -56,7 +57,7 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("%s wanted; a job can have 0 to %d", plural(e.Want, e.Kind), MaxTags)
+	return fmt.Sprintf("%s wanted; a job can have 0 to %d", plural(e.Want, e.Kind), config.MaxVNIs)
 }
 
 // A ConflictError says that two jobs have one tag.
@@ -70,7 +71,7 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("%s is job %s's and job %s's; cancel one of them, and when both are gone: slurmv fabric release --force", e.tag(), e.Job, e.Other)
 }
 
-func (e *ConflictError) tag() string { return name(e.Kind) + " " + e.Tag.Text(e.Kind) }
+func (e *ConflictError) tag() string { return e.Kind.Word() + " " + e.Tag.Text(e.Kind) }
 
 // why is the reason of the quarantine of one job: the other.
 func (e *ConflictError) why(other journal.ID) string {
@@ -101,22 +102,9 @@ func (e *DamagedError) Error() string {
 
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// name is the kind as people write it.
-func name(kind fabric.Kind) string {
-	switch kind {
-	case fabric.VLAN:
-		return "VLAN"
-	case fabric.PKey:
-		return "P_Key"
-	case fabric.VNI:
-		return "VNI"
-	}
-	return string(kind)
-}
-
 func plural(n int, kind fabric.Kind) string {
 	if n == 1 {
-		return "1 " + name(kind)
+		return "1 " + kind.Word()
 	}
-	return fmt.Sprintf("%d %ss", n, name(kind))
+	return fmt.Sprintf("%d %ss", n, kind.Word())
 }

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/journal"
 )
@@ -121,7 +122,7 @@ func finish(l *Ledger, job journal.ID) error {
 
 func (k *killed) reserve(l *Ledger) error {
 	job := journal.ID{Job: k.id, Restart: k.runs}
-	r, err := l.Reserve(request(job, Want{Pool: vnis(0, killTags-1), Count: 1 + k.random.IntN(MaxTags)}), Options{}, time.Now())
+	r, err := l.Reserve(request(job, Want{Pool: vnis(0, killTags-1), Count: 1 + k.random.IntN(config.MaxVNIs)}), Options{}, time.Now())
 	if errors.Is(err, ErrExhausted) {
 		return nil
 	}

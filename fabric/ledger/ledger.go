@@ -65,12 +65,13 @@ func (l *Ledger) ConfirmManager(job journal.ID, now time.Time) error {
 	})
 }
 
-// Quarantine keeps the job's tags, whatever is confirmed, until [Ledger.Force]. A node that
-// is only down needs none: without its confirmation no tag is free. The error may be
-// [ErrUnknown].
-func (l *Ledger) Quarantine(job journal.ID, why string) error {
-	return l.update("quarantine the tags of job "+job.String(), func(m machine) error {
-		return m.quarantine(job, why)
+// AskedManager records that the subnet manager was asked about an ended job, and that the
+// first gone ports of the job have none of its P_Keys any more. So many ports need not be
+// asked about again after a crash or a time-out, and no job is asked about before all others
+// again and again.
+func (l *Ledger) AskedManager(job journal.ID, gone int, now time.Time) error {
+	return l.update("record what the subnet manager has confirmed for job "+job.String(), func(m machine) error {
+		return m.askedManager(job, gone, now)
 	})
 }
 

@@ -225,6 +225,21 @@ func TestTheSubnetManagerConfirmsPKeys(t *testing.T) {
 	}
 }
 
+func TestWhatTheSubnetManagerHasConfirmedSoFar(t *testing.T) {
+	b := newBench(t, 0x1000, 0x1000)
+	b.pool.Kind = fabric.PKey
+	_, err := b.l.Reserve(request(id(1), Want{Pool: b.pool, Count: 1}), b.o, b.now)
+	noError(t, err, b.l.AskedManager(id(1), 5, b.now), b.l.AskedManager(id(9), 5, b.now))
+	if e := b.entry(id(1)); e.Gone != 0 || !e.Asked.IsZero() {
+		t.Errorf("%+v: the job runs, and may become a member again", e)
+	}
+	b.end(id(1))
+	noError(t, b.l.AskedManager(id(1), 5, b.now), b.l.AskedManager(id(1), 3, b.now.Add(1)))
+	if e := b.entry(id(1)); e.Gone != 5 || !e.Asked.Equal(b.now.Add(1)) || !e.Manager {
+		t.Errorf("%+v: want five ports", e)
+	}
+}
+
 func TestBoots(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	ended := began.Add(time.Hour)
@@ -263,7 +278,7 @@ func TestBoots(t *testing.T) {
 func TestQuarantineLastsUntilAnAdministratorForcesIt(t *testing.T) {
 	b := newBench(t, 1024, 1024)
 	b.gives(id(1), 1024)
-	noError(t, b.l.Quarantine(id(1), "the card of n1 is broken"))
+	b.quarantine(id(1), "the card of n1 is broken")
 	b.gives(id(1), 1024) // the job itself goes on
 	if err := b.l.Force(id(1), b.now); !errors.Is(err, ErrRunning) {
 		t.Fatalf("force on a job that runs: error %v", err)
@@ -279,11 +294,15 @@ func TestQuarantineLastsUntilAnAdministratorForcesIt(t *testing.T) {
 	b.refuses(id(2)) // it cools, as always
 	b.cool()
 	b.gives(id(2), 1024)
-	for _, err := range []error{b.l.Force(id(1), b.now), b.l.Quarantine(id(1), "again")} {
-		if !errors.Is(err, ErrUnknown) {
-			t.Errorf("on a job that is gone: error %v", err)
-		}
+	if err := b.l.Force(id(1), b.now); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "slurmv fabric pool") {
+		t.Errorf("on a job that is gone: error %v", err)
 	}
+}
+
+// quarantine does to a job what a conflict does.
+func (b *bench) quarantine(job journal.ID, why string) {
+	b.t.Helper()
+	noError(b.t, b.l.update("test", func(m machine) error { return m.accuse(job, why) }))
 }
 
 func TestForceDoesWithoutConfirmations(t *testing.T) {

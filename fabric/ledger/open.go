@@ -31,7 +31,7 @@ type Ledger struct {
 // The file may be on NFS, for a backup controller: it is read anew whenever it is opened, and
 // locks count for all hosts.
 //
-// A new file is for the owner of its directory only, also if root makes it.
+// A new file is for the process's own user only, who should be the owner of its directory.
 func Open(ctx context.Context, path string) (*Ledger, error) {
 	l, err := open(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,26 +108,13 @@ func create(path string) error {
 		return err
 	}
 	defer os.Remove(f.Name())
-	if err := errors.Join(giveToOwner(f, dir), initialize(f)); err != nil {
+	if err := initialize(f); err != nil {
 		return err
 	}
 	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return durable.SyncDir(dir)
-}
-
-// giveToOwner gives a file to the owner of a directory, which is SlurmUser for Slurm's. It
-// does nothing for others than root: their files are theirs.
-func giveToOwner(f *os.File, dir string) error {
-	var stat unix.Stat_t
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	if err := unix.Stat(dir, &stat); err != nil {
-		return err
-	}
-	return f.Chown(int(stat.Uid), int(stat.Gid))
 }
 
 // initialize makes an empty file a ledger, and closes it.

@@ -17,6 +17,8 @@ type record struct {
 	Nodes       []string           `json:"nodes,omitempty"`     // that have not confirmed, in order
 	Confirmed   []string           `json:"confirmed,omitempty"` // the others
 	Manager     bool               `json:"manager,omitempty"`   // the subnet manager has not confirmed
+	Asked       time.Time          `json:"asked,omitzero"`      // when it was asked last
+	Gone        int                `json:"gone,omitempty"`      // of how many ports, the first of the job, it has confirmed
 	Began       time.Time          `json:"began"`
 	Ended       time.Time          `json:"ended,omitzero"`
 	Released    bool               `json:"released,omitempty"` // it has no tags any more
@@ -96,7 +98,7 @@ func (r *record) state() State {
 
 func (r *record) entry() Entry {
 	return Entry{
-		Reservation: r.Reservation, State: r.state(), Nodes: r.Nodes, Manager: r.Manager,
+		Reservation: r.Reservation, State: r.state(), Nodes: r.Nodes, Manager: r.Manager, Asked: r.Asked, Gone: r.Gone,
 		Began: r.Began, Ended: r.Ended, Why: r.Why,
 	}
 }

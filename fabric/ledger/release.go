@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -71,6 +70,15 @@ func (m machine) confirmManager(id journal.ID, now time.Time) error {
 	return m.settle(r, now)
 }
 
+func (m machine) askedManager(id journal.ID, gone int, now time.Time) error {
+	r, err := m.record(id)
+	if err != nil || r == nil || r.Ended.IsZero() || !r.Manager {
+		return err
+	}
+	r.Asked, r.Gone = now, max(r.Gone, gone)
+	return m.save(r)
+}
+
 // settle saves a changed record. If nothing is missing any more, it gives up its tags.
 func (m machine) settle(r *record, now time.Time) error {
 	if r.Released || r.Ended.IsZero() || r.Why != "" || !r.confirmed() {
@@ -103,21 +111,6 @@ func (m machine) leave(t tag, id journal.ID, now time.Time) error {
 		return m.write(tags, tagKey(t), h)
 	}
 	return m.cool(t, now)
-}
-
-func (m machine) quarantine(id journal.ID, why string) error {
-	r, err := m.record(id)
-	if err != nil {
-		return err
-	}
-	if r == nil || r.Released {
-		return ErrUnknown
-	}
-	if why == "" {
-		return fmt.Errorf("%w: it says no reason", errRequest)
-	}
-	r.addWhy(why)
-	return m.save(r)
 }
 
 func (m machine) force(id journal.ID, now time.Time) error {

@@ -36,10 +36,6 @@ type Confirmation struct {
 	Node string
 }
 
-// MaxTags is how many tags of one kind a job has at most. It is the limit for VNIs
-// (CXI_SVC_MAX_VNIS of libcxi), and more than one VLAN or P_Key is rarely wanted.
-const MaxTags = 4
-
 // ClockSkew is how far apart the clocks of a node and the controller may be for a boot to
 // count, see [Ledger.Rebooted].
 const ClockSkew = time.Minute

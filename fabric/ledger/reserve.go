@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/journal"
 )
@@ -41,14 +42,15 @@ func (q Request) check() error {
 	sum := map[fabric.Kind]int{}
 	for _, w := range q.Wants {
 		sum[w.Pool.Kind] += w.Count
-		if w.Count < 0 || sum[w.Pool.Kind] > MaxTags {
+		if w.Count < 0 || sum[w.Pool.Kind] > config.MaxVNIs {
 			return &LimitError{Kind: w.Pool.Kind, Want: max(w.Count, sum[w.Pool.Kind])}
 		}
 	}
 	return nil
 }
 
-// reserveAgain answers a repeated request.
+// reserveAgain answers a repeated request, whatever it wants: the job has its tags once. Its wish
+// is the same, and if the site has got other pools since, nodes may have the tags already.
 func (m machine) reserveAgain(old *record, q Request) (fabric.Reservation, error) {
 	if was, is := old.Reservation, q.Reservation; was.UID != is.UID || was.Cluster != is.Cluster {
 		return fabric.Reservation{}, &OtherJobError{Job: was.Job, Cluster: was.Cluster, UID: was.UID}

@@ -26,6 +26,8 @@ type Entry struct {
 	State       State              `json:"state"`
 	Nodes       []string           `json:"nodes,omitempty"`   // that have not confirmed, in order
 	Manager     bool               `json:"manager,omitempty"` // the subnet manager has not confirmed
+	Asked       time.Time          `json:"asked,omitzero"`    // when the subnet manager was asked last, without the whole confirmation
+	Gone        int                `json:"gone,omitempty"`    // of how many ports, the first of the job, the subnet manager has confirmed
 	Began       time.Time          `json:"began"`
 	Ended       time.Time          `json:"ended,omitzero"` // zero: it runs, as far as the ledger knows
 	Why         string             `json:"why,omitempty"`  // of Quarantined

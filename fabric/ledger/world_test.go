@@ -358,8 +358,8 @@ func (w *world) force(j *job) error {
 }
 
 func (w *world) quarantine(j *job) error {
-	if err := w.m.quarantine(j.id, "test"); !errors.Is(err, ErrUnknown) {
+	if r, err := w.m.record(j.id); err != nil || r == nil || r.Released {
 		return err
 	}
-	return nil
+	return w.m.accuse(j.id, "test")
 }

@@ -19,8 +19,8 @@ const (
 	version  = 1
 	overhead = 1 + 12 + 16
 
-	// MaxText bounds a letter, in characters. The largest, a node's statement of 64 jobs
-	// with long numbers, has about 1,500.
+	// MaxText bounds a letter, in characters. The largest is a node's statement: it has
+	// room for the last 400 jobs, or for 200 whose numbers are the longest.
 	MaxText = 6000
 )
 
@@ -48,7 +48,7 @@ func Seal(key Key, subject string, v any) (text string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("seal the letter %q: %w", subject, err)
 	}
-	if n := encoding.EncodedLen(overhead + len(plain)); n > MaxText {
+	if n := sealedLen(plain); n > MaxText {
 		return "", fmt.Errorf("seal the letter %q: it would have %d characters, of at most %d: %w", subject, n, MaxText, ErrTooLong)
 	}
 	aead, err := key.cipher(subject)
@@ -57,6 +57,9 @@ func Seal(key Key, subject string, v any) (text string, err error) {
 	}
 	return encoding.EncodeToString(aead.Seal([]byte{version}, nil, plain, authenticated(subject))), nil
 }
+
+// sealedLen is how many characters the letter of this JSON has.
+func sealedLen(plain []byte) int { return encoding.EncodedLen(overhead + len(plain)) }
 
 // Open decrypts a letter for subject into v. The error matches [ErrNone] if the text is no
 // letter of this key for this subject.

@@ -9,24 +9,29 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// MaxReleased is how many jobs a [Statement] names.
-const MaxReleased = 64
-
 // A Statement is what a node says to the controller: it has undone these jobs' tags, and
 // read back that they are gone.
 type Statement struct {
 	Node     string       // name in Slurm
 	Boot     string       // the boot id of the node's kernel when it said so
-	Released []journal.ID // the newest last, at most [MaxReleased]
+	Released []journal.ID // the newest last, as many as a letter has room for
 }
 
-// With returns the statement with this release as the newest. Releases before the last
-// [MaxReleased] are forgotten.
+// With returns the statement with this release as the newest. Of the oldest it forgets those
+// that its letter has no room for.
 func (s Statement) With(job journal.ID) Statement {
 	s = s.Without(job)
 	s.Released = append(s.Released, job)
-	s.Released = s.Released[max(0, len(s.Released)-MaxReleased):]
+	for len(s.Released) > 1 && !s.fits() {
+		s.Released = s.Released[1:]
+	}
 	return s
+}
+
+// fits reports whether [Seal] takes the statement.
+func (s Statement) fits() bool {
+	plain, err := json.Marshal(s)
+	return err == nil && sealedLen(plain) <= MaxText
 }
 
 // Without returns the statement without this job: one that gets tags on the node has not

@@ -4,18 +4,16 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
-	"github.com/slurm-v/slurm-v/internal/secret"
+	"github.com/slurm-v/slurm-v/internal/httpsclient"
 )
 
 // maxAnswer bounds an answer of the fabric manager, in bytes. A list has about 60 for each
@@ -49,7 +47,7 @@ func New(o Options) (*Client, error) {
 	case err != nil || base.Scheme != "https" || base.Host == "":
 		return nil, fmt.Errorf("fabric manager: %q is not https://HOST:PORT", o.URL)
 	}
-	authorities, err := readAuthorities(o.CAFile)
+	authorities, err := httpsclient.Authorities(o.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("fabric manager %s: %w", o.URL, err)
 	}
@@ -58,21 +56,6 @@ func New(o Options) (*Client, error) {
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
-}
-
-func readAuthorities(path string) (*x509.CertPool, error) {
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	authorities := x509.NewCertPool()
-	if !authorities.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s has no certificate", path)
-	}
-	return authorities, nil
 }
 
 // Close ends idle connections.
@@ -101,9 +84,22 @@ func gone(err error) bool {
 	return errors.As(err, &status) && status.Status == http.StatusNotFound
 }
 
+// A SilenceError says that the fabric manager has not answered in time.
+type SilenceError struct {
+	URL  string
+	Wait time.Duration
+}
+
+func (e *SilenceError) Error() string {
+	return fmt.Sprintf("the fabric manager %s has not answered within %v", e.URL, e.Wait)
+}
+
+// Is reports whether target is [context.DeadlineExceeded].
+func (e *SilenceError) Is(target error) bool { return target == context.DeadlineExceeded }
+
 // withTimeout returns a context for the requests of one method.
 func (c *Client) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, c.options.Timeout, fmt.Errorf("the fabric manager %s has not answered within %v", c.options.URL, c.options.Timeout))
+	return context.WithTimeoutCause(ctx, c.options.Timeout, &SilenceError{c.options.URL, c.options.Timeout})
 }
 
 // do sends a request, with body as JSON unless it is nil, and reads the answer into answer
@@ -167,19 +163,14 @@ func (c *Client) request(ctx context.Context, method, path string, body any) (*h
 
 // authorize reads the token at each request: sites renew it in its file.
 func (c *Client) authorize(request *http.Request) error {
-	text, err := secret.ReadFile(c.options.TokenFile)
+	login, err := httpsclient.ReadLogin(c.options.TokenFile)
 	if err != nil {
 		return fmt.Errorf("token for the fabric manager: %w", err)
 	}
-	token := strings.TrimSpace(text)
-	if token == "" || strings.ContainsAny(token, "\r\n") {
-		return fmt.Errorf("token for the fabric manager: %s does not have one line with a token or USER:PASSWORD", c.options.TokenFile)
-	}
-	// A bearer token has no colon (RFC 6750, 2.1).
-	if user, password, basic := strings.Cut(token, ":"); basic {
-		request.SetBasicAuth(user, password)
+	if login.User != "" {
+		request.SetBasicAuth(login.User, login.Secret)
 	} else {
-		request.Header.Set("Authorization", "Bearer "+token)
+		request.Header.Set("Authorization", "Bearer "+login.Secret)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package manager
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/journal"
@@ -50,17 +49,4 @@ func Plan(total, systemNodes, minNodes, jobsPerNode int) int {
 	}
 	minNodes = min(minNodes, systemNodes)
 	return total * minNodes / (systemNodes * jobsPerNode)
-}
-
-// Environment returns the variables of libfabric's CXI provider for the tasks of a step, as
-// NAME=VALUE.
-func Environment(c fabric.Collectives, step string) []string {
-	return []string{
-		"FI_CXI_COLL_JOB_ID=" + c.Session,
-		"FI_CXI_COLL_JOB_STEP_ID=" + step,
-		"FI_CXI_COLL_MCAST_TOKEN=" + c.Token,
-		"FI_CXI_COLL_FABRIC_MGR_URL=" + c.URL + multicastsPath,
-		"FI_CXI_HWCOLL_ADDRS_PER_JOB=" + strconv.Itoa(c.Addrs),
-		"FI_CXI_HWCOLL_MIN_NODES=" + strconv.Itoa(c.MinNodes),
-	}
 }

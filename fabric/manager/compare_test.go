@@ -67,15 +67,3 @@ func TestPlan(t *testing.T) {
 		})
 	}
 }
-
-func TestEnvironment(t *testing.T) {
-	c := fabric.Collectives{Session: "deep-4217", Token: "secret", URL: "https://fm:8443", Addrs: 23, MinNodes: 64}
-	want := []string{
-		"FI_CXI_COLL_JOB_ID=deep-4217", "FI_CXI_COLL_JOB_STEP_ID=3", "FI_CXI_COLL_MCAST_TOKEN=secret",
-		"FI_CXI_COLL_FABRIC_MGR_URL=https://fm:8443/fabric/collectives/multicasts",
-		"FI_CXI_HWCOLL_ADDRS_PER_JOB=23", "FI_CXI_HWCOLL_MIN_NODES=64",
-	}
-	if diff := cmp.Diff(want, Environment(c, "3")); diff != "" {
-		t.Errorf("variables differ (-want +got):\n%s", diff)
-	}
-}

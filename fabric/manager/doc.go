@@ -2,7 +2,7 @@
 // Slingshot fabric manager.
 //
 // A job's reservation is called its session. Libfabric makes multicast trees within it, in
-// the job's tasks, with the session's token ([Environment]). The controller makes the
+// the job's tasks, with the session's token (fi_cxi(7)). The controller makes the
 // session when the job gets its nodes and removes it when the job has ended. A job can do
 // without, so an error of [Client.Reserve] need not fail it.
 //

@@ -2,7 +2,6 @@ package manager
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,16 +11,9 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// The paths of the fabric manager's REST interface are those that Slurm's plugin
+// jobsPath is the path of the fabric manager's REST interface that Slurm's plugin
 // switch/hpe_slingshot uses (src/plugins/switch/hpe_slingshot/collectives.c).
-const (
-	jobsPath       = "/fabric/collectives/jobs"
-	multicastsPath = "/fabric/collectives/multicasts"
-)
-
-// ErrNoCollectives matches each error of [Client.Reserve]. The job can run without hardware
-// collectives.
-var ErrNoCollectives = errors.New("the job runs without hardware collectives")
+const jobsPath = "/fabric/collectives/jobs"
 
 // Session returns the name of a job's session: CLUSTER-JOB, as Slurm's plugin calls it. The
 // later runs of a requeued job are called CLUSTER-JOB.RESTART, so that a late release of one
@@ -49,15 +41,14 @@ func parseSession(cluster, session string) (job journal.ID, ok bool) {
 
 func sessionPath(session string) string { return jobsPath + "/" + url.PathEscape(session) }
 
-// Reserve makes the session with this name, or finds it if it exists. Each error matches
-// [ErrNoCollectives]. After one, the session may exist: [Stale] finds it when the job has
-// ended.
+// Reserve makes the session with this name, or finds it if it exists. After an error the
+// session may exist: [Stale] finds it when the job has ended. The job can run without.
 func (c *Client) Reserve(ctx context.Context, session string) (*fabric.Collectives, error) {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	token, err := c.token(ctx, session)
 	if err != nil {
-		return nil, fmt.Errorf("reserve %d multicast addresses for %s: %w; %w", c.options.Addrs, session, err, ErrNoCollectives)
+		return nil, fmt.Errorf("reserve %d multicast addresses for %s: %w", c.options.Addrs, session, err)
 	}
 	return &fabric.Collectives{
 		Session: session, Token: token, URL: c.options.URL, Addrs: c.options.Addrs, MinNodes: c.options.MinNodes,
@@ -86,18 +77,6 @@ func (c *Client) Release(ctx context.Context, session string) error {
 	defer cancel()
 	if err := c.do(ctx, http.MethodDelete, sessionPath(session), nil, nil); err != nil && !gone(err) {
 		return fmt.Errorf("release the multicast addresses of %s: %w", session, err)
-	}
-	return nil
-}
-
-// ReleaseStep removes the multicast trees that a step of the job has left. A session that is
-// gone is no error.
-func (c *Client) ReleaseStep(ctx context.Context, session, step string) error {
-	ctx, cancel := c.withTimeout(ctx)
-	defer cancel()
-	steps := map[string]any{"jobSteps": map[string]any{step: nil}}
-	if err := c.do(ctx, http.MethodPatch, sessionPath(session), steps, nil); err != nil && !gone(err) {
-		return fmt.Errorf("release the multicast addresses of step %s of %s: %w", step, session, err)
 	}
 	return nil
 }

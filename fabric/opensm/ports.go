@@ -38,41 +38,26 @@ const (
 // a physical port, which answers instead.
 var ErrVirtual = errors.New("the port is virtual")
 
-// Members returns what the table of each port says of the P_Key.
-func (p Ports) Members(ctx context.Context, pkey fabric.Tag, guids []fabric.GUID) (map[fabric.GUID]Membership, error) {
-	if err := p.checkView(ctx); err != nil {
-		return nil, err
-	}
-	return p.members(ctx, pkey, guids)
-}
-
+// members returns what the table of each port says of the P_Key; with an error, those of the
+// ports before it.
 func (p Ports) members(ctx context.Context, pkey fabric.Tag, guids []fabric.GUID) (map[fabric.GUID]Membership, error) {
 	found := map[fabric.GUID]Membership{}
 	for _, g := range guids {
 		table, err := p.table(ctx, g)
 		if err != nil {
-			return nil, fmt.Errorf("read the P_Keys of port %s: %w", g.Hex(), err)
+			return found, fmt.Errorf("read the P_Keys of port %s: %w", g.Hex(), err)
 		}
 		found[g] = membership(table, pkey)
 	}
 	return found, nil
 }
 
-// Confirm returns when all these ports are full members of the partition.
-func (p Ports) Confirm(ctx context.Context, pkey fabric.Tag, guids []fabric.GUID) error {
-	return p.await(ctx, pkey, guids, "are not its full members", func(m Membership) bool { return m == Full })
-}
-
 // ConfirmGone returns when none of these ports has the P_Key. A port that is not on the fabric
-// has none: its VF was reset, or its node is off.
+// has none: its VF was reset, or its node is off. It asks the others again and again, until ctx
+// ends.
 func (p Ports) ConfirmGone(ctx context.Context, pkey fabric.Tag, guids []fabric.GUID) error {
-	return p.await(ctx, pkey, guids, "still have it", func(m Membership) bool { return m == None || m == Absent })
-}
-
-// await asks those ports again and again that are not yet as they should be, until ctx ends.
-func (p Ports) await(ctx context.Context, pkey fabric.Tag, guids []fabric.GUID, not string, good func(Membership) bool) error {
 	fail := func(left []fabric.GUID, err error) error {
-		return fmt.Errorf("confirm the P_Key %s: the ports %s %s: %w", pkey.Text(fabric.PKey), some(left), not, err)
+		return fmt.Errorf("confirm the P_Key %s: the ports %s still have it: %w", pkey.Text(fabric.PKey), some(left), err)
 	}
 	if err := p.checkView(ctx); err != nil {
 		return fmt.Errorf("confirm the P_Key %s: %w", pkey.Text(fabric.PKey), err)
@@ -80,10 +65,10 @@ func (p Ports) await(ctx context.Context, pkey fabric.Tag, guids []fabric.GUID, 
 	left := slices.Clone(guids)
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		now, err := p.members(ctx, pkey, left)
+		left = slices.DeleteFunc(left, func(g fabric.GUID) bool { return now[g] == None || now[g] == Absent })
 		if err != nil && (errors.Is(err, ErrVirtual) || ctx.Err() != nil) {
 			return fail(left, err)
 		}
-		left = slices.DeleteFunc(left, func(g fabric.GUID) bool { return good(now[g]) })
 		if len(left) == 0 {
 			return nil
 		}

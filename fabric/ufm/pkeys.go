@@ -19,6 +19,9 @@ func (c *Client) Validate(ctx context.Context) (version string, err error) {
 		Version string `json:"ufm_release_version"`
 	}
 	err = c.do(ctx, http.MethodGet, "/app/ufm_version", nil, &answer)
+	if has(err, http.StatusNotFound) || err == nil && answer.Version == "" {
+		return "", errors.New("what answers at UFM's address does not know UFM's version: UFM is away, or ufm in [fabric.pkey] of slurmv.toml names something else")
+	}
 	return answer.Version, err
 }
 
@@ -36,7 +39,7 @@ func (c *Client) Members(ctx context.Context, pkey fabric.Tag) ([]Member, error)
 			Membership string `json:"membership"`
 		} `json:"guids"`
 	}
-	err := c.do(ctx, http.MethodGet, "/resources/pkeys/"+name(pkey)+"?guids_data=true", nil, &answer)
+	err := c.doSurely(ctx, http.MethodGet, "/resources/pkeys/"+name(pkey)+"?guids_data=true", nil, &answer)
 	if has(err, http.StatusNotFound) {
 		return nil, nil
 	}
@@ -56,6 +59,25 @@ func name(pkey fabric.Tag) string { return fmt.Sprintf("%#x", uint16(pkey)) }
 
 // perRequest bounds the ports in a request; some requests have them in their URL.
 const perRequest = 100
+
+// Set makes the ports the only members of the P_Key. Others are of a job whose release was
+// forced, or that the controller's ledger has lost.
+func (c *Client) Set(ctx context.Context, pkey fabric.Tag, guids []fabric.GUID) error {
+	members, err := c.Members(ctx, pkey)
+	if err != nil {
+		return err
+	}
+	var others []fabric.GUID
+	for _, m := range members {
+		if !slices.Contains(guids, m.GUID) {
+			others = append(others, m.GUID)
+		}
+	}
+	if err := c.Remove(ctx, pkey, others); err != nil {
+		return err
+	}
+	return c.Add(ctx, pkey, guids)
+}
 
 // Add makes the ports full members of the P_Key, which UFM makes if it does not exist. Ports
 // that are members stay so. For the ports of VFs the P_Key is the first, since IPoIB in a VM
@@ -96,9 +118,9 @@ func (c *Client) Remove(ctx context.Context, pkey fabric.Tag, guids []fabric.GUI
 // successor.
 func (c *Client) remove(ctx context.Context, pkey fabric.Tag, guids []fabric.GUID) error {
 	body := map[string]any{"pkey": name(pkey), "guids": digits(guids)}
-	err := c.do(ctx, http.MethodPost, "/actions/remove_guids_from_pkey", body, nil)
+	err := c.doSurely(ctx, http.MethodPost, "/actions/remove_guids_from_pkey", body, nil)
 	if has(err, http.StatusNotFound, http.StatusMethodNotAllowed) {
-		err = c.do(ctx, http.MethodDelete, "/resources/pkeys/"+name(pkey)+"/guids/"+strings.Join(digits(guids), ","), nil, nil)
+		err = c.doSurely(ctx, http.MethodDelete, "/resources/pkeys/"+name(pkey)+"/guids/"+strings.Join(digits(guids), ","), nil, nil)
 	}
 	if has(err, http.StatusNotFound) {
 		return nil

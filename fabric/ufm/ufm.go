@@ -15,19 +15,17 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 	"unicode"
 
-	"github.com/slurm-v/slurm-v/internal/secret"
+	"github.com/slurm-v/slurm-v/internal/httpsclient"
 )
 
 // Options say where UFM is.
@@ -46,10 +44,9 @@ const usualTimeout = 5 * time.Second
 
 // A Client talks to one UFM. Its methods may be called from several goroutines.
 type Client struct {
-	http http.Client
-	base string // https://HOST/ufmRestV3
-	user string // "" with a token
-	key  string // token or password
+	http  http.Client
+	base  string // https://HOST/ufmRestV3, or /ufmRest for users with passwords
+	login httpsclient.Login
 }
 
 // New returns a client. It does not connect; see [Client.Validate].
@@ -61,17 +58,17 @@ func New(o Options) (*Client, error) {
 	if u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("UFM: %q is not an https URL: others could read the token", o.URL)
 	}
-	token, err := readToken(o.TokenFile)
+	login, err := httpsclient.ReadLogin(o.TokenFile)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("UFM's token: %w", err)
 	}
-	roots, err := readCA(o.CAFile)
+	roots, err := httpsclient.Authorities(o.CAFile)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the certificates that sign UFM's: %w", err)
 	}
-	c := &Client{key: token, base: strings.TrimSuffix(o.URL, "/") + "/ufmRestV3"}
-	if user, password, ok := strings.Cut(token, ":"); ok {
-		c.user, c.key, c.base = user, password, strings.TrimSuffix(o.URL, "/")+"/ufmRest"
+	c := &Client{login: login, base: strings.TrimSuffix(o.URL, "/") + "/ufmRestV3"}
+	if login.User != "" {
+		c.base = strings.TrimSuffix(o.URL, "/") + "/ufmRest"
 	}
 	c.http = http.Client{
 		Timeout:   cmp.Or(o.Timeout, usualTimeout),
@@ -82,35 +79,6 @@ func New(o Options) (*Client, error) {
 		},
 	}
 	return c, nil
-}
-
-// readToken reads the token, unless others than root and SlurmUser could know or change it.
-func readToken(path string) (string, error) {
-	text, err := secret.ReadFile(path)
-	token := strings.TrimSpace(text)
-	if err == nil && (token == "" || strings.ContainsFunc(token, unicode.IsSpace)) {
-		err = fmt.Errorf("%s has not one line with a token, or with USER:PASSWORD", path)
-	}
-	if err != nil {
-		return "", fmt.Errorf("UFM's token: %w", err)
-	}
-	return token, nil
-}
-
-// readCA returns nil, which stands for the system's certificates, without a file.
-func readCA(path string) (*x509.CertPool, error) {
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("the certificates that sign UFM's: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("the certificates that sign UFM's: %s has none in PEM format", path)
-	}
-	return roots, nil
 }
 
 // A StatusError is an answer of UFM that says no.
@@ -148,6 +116,19 @@ func has(err error, statuses ...int) bool {
 // maxAnswer bounds what is read of an answer, in bytes: 100,000 members take some 8 MB.
 const maxAnswer = 64 << 20
 
+// doSurely is do, for a request whose 404 counts: a proxy in front of UFM answers so, too,
+// while UFM is away. Then UFM itself has to answer, before it is asked once more.
+func (c *Client) doSurely(ctx context.Context, method, path string, body, result any) error {
+	err := c.do(ctx, method, path, body, result)
+	if !has(err, http.StatusNotFound) {
+		return err
+	}
+	if _, err := c.Validate(ctx); err != nil {
+		return fmt.Errorf("%s %s is not found, and perhaps it is not UFM that says so: %w", method, path, err)
+	}
+	return c.do(ctx, method, path, body, result)
+}
+
 // do makes a request. It reads the answer into result, if that is not nil.
 func (c *Client) do(ctx context.Context, method, path string, body, result any) error {
 	var text io.Reader
@@ -184,11 +165,11 @@ func (c *Client) do(ctx context.Context, method, path string, body, result any) 
 
 // sign says who asks. UFM takes its tokens as the content of Basic.
 func (c *Client) sign(request *http.Request) {
-	if c.user != "" {
-		request.SetBasicAuth(c.user, c.key)
+	if c.login.User != "" {
+		request.SetBasicAuth(c.login.User, c.login.Secret)
 		return
 	}
-	request.Header.Set("Authorization", "Basic "+c.key)
+	request.Header.Set("Authorization", "Basic "+c.login.Secret)
 }
 
 // oneLine makes an answer fit for an error.

@@ -28,6 +28,7 @@ type double struct {
 	members map[string]map[string]bool // index0 by the GUID's digits, by P_Key
 	older   bool                       // it has the requests of older versions only
 	newer   bool                       // it has those of newer versions only
+	away    func() bool                // a proxy answers in its place
 	asked   []string
 	auth    string // the last request's
 }
@@ -47,6 +48,10 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, r.Method+" "+r.URL.Path)
 	d.auth = r.Header.Get("Authorization")
+	if d.away != nil && d.away() {
+		http.NotFound(w, r)
+		return
+	}
 	path, v3 := strings.CutPrefix(r.URL.Path, "/ufmRestV3")
 	if user, password, _ := r.BasicAuth(); user == "admin" && password == "secret" {
 		path, v3 = strings.CutPrefix(r.URL.Path, "/ufmRest")
@@ -207,6 +212,43 @@ func TestLimitedMembersAreNotConfirmed(t *testing.T) {
 	}
 }
 
+// A proxy in front of UFM says "not found" while UFM restarts. The ports still have the P_Key.
+func TestAProxyThatFindsNothing(t *testing.T) {
+	d := newDouble(t)
+	c := d.client(t)
+	if err := c.Add(t.Context(), 0x1004, vfPorts); err != nil {
+		t.Fatal(err)
+	}
+	d.away = func() bool { return true }
+	if members, err := c.Members(t.Context(), 0x1004); err == nil || !strings.Contains(err.Error(), "UFM is away") {
+		t.Errorf("the members are %v, %v", members, err)
+	}
+	if err := c.Remove(t.Context(), 0x1004, vfPorts); err == nil {
+		t.Error("the P_Key is removed, and UFM does not know")
+	}
+	mustNotConfirm(t, c.ConfirmGone, vfPorts)
+	d.asked, d.away = nil, func() bool { return len(d.asked) == 1 } // it comes back after the first answer
+	if members, err := c.Members(t.Context(), 0x1004); err != nil || len(members) != 2 {
+		t.Errorf("the members are %v, %v", members, err)
+	}
+}
+
+func TestOtherMembersDoNotStay(t *testing.T) {
+	d := newDouble(t)
+	c := d.client(t)
+	for range 2 { // twice
+		if err := errors.Join(c.Add(t.Context(), 0x1004, []fabric.GUID{fabric.PortGUID(6, 0, 0)}), c.Set(t.Context(), 0x1004, vfPorts)); err != nil {
+			t.Fatal(err)
+		}
+		if members, err := c.Members(t.Context(), 0x1004); err != nil || len(members) != 2 || !slices.Contains(members, Member{vfPorts[0], true}) {
+			t.Errorf("the members are %v, %v", members, err)
+		}
+	}
+	if err := c.Set(t.Context(), 0x1005, vfPorts); err != nil {
+		t.Errorf("a P_Key that is not there: %v", err)
+	}
+}
+
 func TestManyPorts(t *testing.T) {
 	d := newDouble(t)
 	c := d.client(t)
@@ -245,11 +287,11 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		"no URL":                          {func(o *Options) { o.URL = "https://a b" }, "invalid character"},
 		"a token that all can read":       {func(o *Options) { o.TokenFile = file(t, 0o644, token) }, "every user can open it"},
 		"a token that all can write":      {func(o *Options) { o.TokenFile = file(t, 0o602, token) }, "every user can open it"},
-		"no token":                        {func(o *Options) { o.TokenFile = file(t, 0o600, "\n") }, "has not one line"},
-		"two tokens":                      {func(o *Options) { o.TokenFile = file(t, 0o600, "a\nb\n") }, "has not one line"},
+		"no token":                        {func(o *Options) { o.TokenFile = file(t, 0o600, "\n") }, "does not have one line"},
+		"two tokens":                      {func(o *Options) { o.TokenFile = file(t, 0o600, "a\nb\n") }, "does not have one line"},
 		"a token file that is not there":  {func(o *Options) { o.TokenFile += "x" }, "no such file"},
 		"certificates that are not there": {func(o *Options) { o.CAFile += "x" }, "no such file"},
-		"certificates that are none":      {func(o *Options) { o.CAFile = o.TokenFile }, "has none in PEM format"},
+		"certificates that are none":      {func(o *Options) { o.CAFile = o.TokenFile }, "has no certificate in PEM format"},
 	}
 	if _, err := New(d.options(t)); err != nil {
 		t.Fatalf("good options: %v", err)

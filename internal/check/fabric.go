@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric/cxi"
 	"github.com/slurm-v/slurm-v/fabric/letter"
+	"github.com/slurm-v/slurm-v/fabric/opensm"
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
@@ -198,8 +200,12 @@ func (i *inspection) partitionsFile(name, why string) Result {
 	if file == "" {
 		return wrong(name, why+", and partitions_file is empty", "set partitions_file in [fabric.pkey] on OpenSM's host")
 	}
-	if _, err := os.Stat(i.path(file)); err != nil {
-		return wrong(name, fmt.Sprintf("%s, and %s is not there", why, file), "make the file, with OpenSM's default partition; or set opensm_command to tell OpenSM on its own host")
+	text, err := os.ReadFile(i.path(file))
+	if err != nil {
+		return wrong(name, fmt.Sprintf("%s, and %s cannot be read: %v", why, file, errors.Unwrap(err)), "make the file, with OpenSM's default partition; or set opensm_command to tell OpenSM on its own host")
+	}
+	if notes := opensm.Notes(string(text)); len(notes) > 0 {
+		return warning(name, file+", "+strings.Join(notes, "; "), "name the hosts there in place of ALL, or make them limited members")
 	}
 	return ok(name, file)
 }

@@ -98,6 +98,11 @@ func TestFabric(t *testing.T) {
 			n.write(t, "proc/88/comm", "opensm\n", 0o644)
 			n.write(t, "etc/opensm/partitions.conf", "", 0o644)
 		}, []string{}, ""},
+		"OpenSM here, with a partition in which jobs meet": {func(t *testing.T, n *node) {
+			n.write(t, "conf", pkeys+"partitions_file = \"/etc/opensm/partitions.conf\"\n", 0o644)
+			n.write(t, "proc/88/comm", "opensm\n", 0o644)
+			n.write(t, "etc/opensm/partitions.conf", "Default=0x7fff : ALL=full ;\nstorage=0x42 : ALL=full ;\n", 0o644)
+		}, []string{"warning P_Keys"}, "in place of ALL"},
 		"slurmctld here, and no way to OpenSM": {func(t *testing.T, n *node) {
 			n.write(t, "conf", pkeys+"partitions_file = \"/etc/opensm/partitions.conf\"\n", 0o644)
 			n.write(t, "proc/88/comm", "slurmctld\n", 0o644)

@@ -41,7 +41,7 @@ type subnet struct{ *ufm.Client }
 
 // Join implements [controller.SubnetManager].
 func (s subnet) Join(ctx context.Context, pkey fabric.Tag, ports []fabric.GUID) error {
-	if err := s.Add(ctx, pkey, ports); err != nil {
+	if err := s.Set(ctx, pkey, ports); err != nil {
 		return err
 	}
 	return s.Confirm(ctx, pkey, ports)

@@ -1,0 +1,58 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/slurm"
+)
+
+// Whatever is wrong, slurmctld shows the job's owner only what stands in the job's record.
+func TestTheOwnerReadsWhyAJobDoesNotStart(t *testing.T) {
+	plain := map[string]string{
+		slurm.EnvCluster: "c", slurm.EnvJobID: "7", "SLURM_JOB_UID": "1000", "SLURM_JOB_RESTART_COUNT": "0",
+		"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_PARTITION": "main", WishVariable: "vni:1",
+	}
+	tests := map[string]struct {
+		env      map[string]string
+		state    string // below the directory of the ledger
+		managers error
+		want     string
+	}{
+		"a forged wish":                  {env: map[string]string{WishVariable: "vni:42"}, want: "vni:42"},
+		"slurmctld does not say whose":   {env: map[string]string{"SLURM_JOB_UID": ""}, want: "SLURM_JOB_UID"},
+		"slurmctld does not say where":   {env: map[string]string{slurm.EnvCluster: ""}, want: slurm.EnvCluster},
+		"the ledger's directory is gone": {state: "nowhere", want: "nowhere is not there"},
+		"a token that cannot be read":    {managers: errors.New("UFM's token: no such file"), want: "UFM's token"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.change(func(w *world) { w.Jobs[7] = job{State: "CONFIGURING", Nodes: "n[1-2]", AdminComment: "of the site"} })
+			env := maps.Clone(plain)
+			maps.Copy(env, tt.env)
+			for key, value := range env {
+				t.Setenv(key, value)
+			}
+			cfg := config.Default()
+			cfg.Slurm.Bin, cfg.Fabric = b.slurm, b.Site
+			cfg.Fabric.State = filepath.Join(b.Dir, tt.state)
+			err := Script{Config: cfg, Warn: b.Warn, Managers: func(*Controller) error { return tt.managers }}.Prolog(context.Background())
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Fatalf("error %v, want %q", err, tt.want)
+			}
+			w := b.change(func(*world) {})
+			if text := w.Jobs[7].AdminComment; !strings.HasPrefix(text, "of the site "+failureBegin) || !strings.Contains(text, tt.want) {
+				t.Errorf("the record says %q", text)
+			}
+			if len(w.Notified) != 1 || !strings.Contains(w.Notified[0], tt.want) {
+				t.Errorf("the owner reads %q", w.Notified)
+			}
+		})
+	}
+}
