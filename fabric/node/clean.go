@@ -51,7 +51,7 @@ func (n *Node) tellUnless(ctx context.Context, dry bool) error {
 	if dry {
 		return nil
 	}
-	return n.words.tellIfNew(ctx)
+	return n.words.tellIfLost(ctx)
 }
 
 // found is what is on the node of jobs, whether they run or not.

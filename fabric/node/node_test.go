@@ -247,6 +247,27 @@ func TestALostConfirmationIsRepeated(t *testing.T) {
 	}
 }
 
+// Administrators write the node's Comment, too.
+func TestAConfirmationThatIsOverwrittenIsRepeated(t *testing.T) {
+	d := newDesk(t)
+	d.up()
+	if err := d.Down(t.Context(), id, 0, nothingLeft); err != nil {
+		t.Fatal(err)
+	}
+	for _, comment := range []string{"new fans", "new fans, and a slurm-v:" + strings.Repeat("A", 60) + " of somebody"} {
+		d.set("comment", comment)
+		for range 2 {
+			if _, err := d.Clean(t.Context(), Cleaning{}, nil, nothingLeft); err != nil {
+				t.Error(err)
+			}
+		}
+		d.mustBeClean()
+	}
+	if told, _ := os.ReadFile(filepath.Join(d.dir, "told")); string(told) != "told\ntold\ntold\n" {
+		t.Errorf("slurmctld was told %q", told)
+	}
+}
+
 // A confirmation must not hold for a job that has begun again.
 func TestAJobThatBeginsAgainIsNotConfirmed(t *testing.T) {
 	d := newDesk(t)
