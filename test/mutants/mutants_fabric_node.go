@@ -182,4 +182,22 @@ var fabricNodeMutants = []Mutant{
 		Package: "fabric/node",
 		Test:    "TestAConfirmationThatIsOverwrittenIsRepeated",
 	},
+	{
+		Name:    "drains-keep-others-reasons",
+		Defence: "A node that an administrator has taken out of use keeps its reason, and so stays out of use.",
+		File:    "slurm/node.go",
+		Old:     "if err != nil || outOfUseBut(text, ours) {",
+		New:     "if err != nil || outOfUseBut(text, ours) && false {",
+		Package: "vmlaunch/drain",
+		Test:    "TestDrainAndResume",
+	},
+	{
+		Name:    "nodes-of-others-are-not-resumed",
+		Defence: "The end of a job's services does not resume a node that somebody else has drained.",
+		File:    "vmlaunch/tags/tags.go",
+		Old:     "err != nil || !drained {",
+		New:     "err != nil || !drained && false {",
+		Package: "vmlaunch/tags",
+		Test:    "TestWhatDrainsANode",
+	},
 }

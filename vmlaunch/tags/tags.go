@@ -42,12 +42,21 @@ func (j Job) End(ctx context.Context, reserved bool, later func(reason string) e
 	if err == nil {
 		return nil
 	}
-	reason := ""
-	if errors.Is(err, node.ErrServices) {
-		reason = reasonOf(err, j.Number)
-		err = errors.Join(err, drain.For(ctx, j.Client, j.Node, reason))
+	reason, drainErr := j.drain(ctx, err)
+	return errors.Join(err, drainErr, later(reason))
+}
+
+// drain drains the node if services are left, and returns the reason; "" if the node is not
+// drained, or for another reason, which is not for us to end.
+func (j Job) drain(ctx context.Context, left error) (reason string, err error) {
+	if !errors.Is(left, node.ErrServices) {
+		return "", nil
 	}
-	return errors.Join(err, later(reason))
+	why := reasonOf(left, j.Number)
+	if drained, err := drain.For(ctx, j.Client, j.Node, why); err != nil || !drained {
+		return "", err
+	}
+	return why, nil
 }
 
 // Linger goes on where End gave up. After it, the node goes back to work if it is still
@@ -55,13 +64,14 @@ func (j Job) End(ctx context.Context, reserved bool, later func(reason string) e
 func (j Job) Linger(ctx context.Context, reason string) error {
 	err := j.open().Linger(ctx, j.Number, lingerPatience, leftOn(j.Config, j.Node))
 	switch {
-	case reason == "":
-		return err
-	case err == nil:
+	case err == nil && reason != "":
 		return drain.Over(ctx, j.Client, j.Node, reason)
+	case err == nil:
+		return nil
 	}
-	// Another job may have made the node resume meanwhile.
-	return errors.Join(err, drain.For(ctx, j.Client, j.Node, reason))
+	// Somebody may have made the node resume meanwhile.
+	_, drainErr := j.drain(ctx, err)
+	return errors.Join(err, drainErr)
 }
 
 func (j Job) open() *node.Node { return node.Open(j.Config, j.Node, j.Client) }
