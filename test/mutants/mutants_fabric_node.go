@@ -200,4 +200,13 @@ var fabricNodeMutants = []Mutant{
 		Package: "vmlaunch/tags",
 		Test:    "TestWhatDrainsANode",
 	},
+	{
+		Name:    "clean-goes-on-without-a-card",
+		Defence: "A card that cannot be read holds up no other job's confirmation.",
+		File:    "fabric/node/clean.go",
+		Old:     "\tf, err := n.find(c)\n",
+		New:     "\tf, err := n.find(c)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n",
+		Package: "fabric/node",
+		Test:    "TestCleanGoesOnIfACardCannotBeRead",
+	},
 }
