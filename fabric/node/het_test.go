@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -48,4 +49,22 @@ func TestANodeThatHeldNothingConfirmsTheLeader(t *testing.T) {
 	if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil || !slices.Equal(d.confirmed(), []journal.ID{r.Job}) {
 		t.Errorf("%v, confirmed %v", err, d.confirmed())
 	}
+}
+
+// A restart of the node ends what the component held, and not whose reservation it has.
+func TestAComponentOfAnEarlierBootConfirmsTheLeader(t *testing.T) {
+	d := newDesk(t)
+	d.writeJournal("00000000-0000-0000-0000-000000000000", true)
+	leader := journal.ID{Job: 4216}
+	j, err := journal.Open(d.records.dir, id)
+	if err == nil {
+		err = errors.Join(noteReservation(j, leader), j.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Clean(t.Context(), Cleaning{}, running(), nothingLeft); err != nil || !slices.Equal(d.confirmed(), []journal.ID{leader}) {
+		t.Errorf("%v, confirmed %v", err, d.confirmed())
+	}
+	d.mustHoldNothing()
 }

@@ -63,7 +63,7 @@ func (r records) begin(ctx context.Context, job Job) (*journal.Journal, error) {
 	for {
 		j, err := r.tryBegin(job)
 		if err == nil && ofEarlierBoot(j.Header()) {
-			err = errors.Join(r.forget(j), fs.ErrNotExist)
+			j, err = r.beginAnew(j, job)
 		}
 		if !errors.Is(err, journal.ErrLocked) && !errors.Is(err, fs.ErrNotExist) {
 			return j, err
@@ -74,6 +74,23 @@ func (r records) begin(ctx context.Context, job Job) (*journal.Journal, error) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// beginAnew replaces a journal from before the last boot. The run still has its reservation:
+// a component of a heterogeneous job confirms its leader, not itself.
+func (r records) beginAnew(old *journal.Journal, job Job) (*journal.Journal, error) {
+	of := reservationOf(old)
+	if err := r.forget(old); err != nil {
+		return nil, err
+	}
+	j, err := r.tryBegin(job)
+	if err != nil {
+		return nil, err
+	}
+	if err := noteReservation(j, of); err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	return j, nil
 }
 
 func (r records) tryBegin(job Job) (*journal.Journal, error) {

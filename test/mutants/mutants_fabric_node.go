@@ -209,4 +209,13 @@ var fabricNodeMutants = []Mutant{
 		Package: "fabric/node",
 		Test:    "TestCleanGoesOnIfACardCannotBeRead",
 	},
+	{
+		Name:    "a-component-remembers-its-leader",
+		Defence: "After a restart of the node, too, a component of a heterogeneous job confirms its leader's run.",
+		File:    "fabric/node/records.go",
+		Old:     "of := reservationOf(old)",
+		New:     "of := old.ID()",
+		Package: "fabric/node",
+		Test:    "TestAComponentOfAnEarlierBootConfirmsTheLeader",
+	},
 }
