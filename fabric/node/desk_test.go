@@ -63,7 +63,7 @@ func newDesk(t *testing.T, settings ...string) *desk {
 	d.set("comment", "new fans")
 	d.addKey()
 	cfg := config.Default()
-	cfg.Paths.State = filepath.Join(d.dir, "state")
+	cfg.Paths.State = filepath.Join(d.dir, "node")
 	cfg.Fabric.Key = filepath.Join(d.dir, "key")
 	cfg.Fabric.VNI.LibCXI = d.fake.Path
 	cfg.Fabric.VNI.Pool, cfg.Fabric.VLAN.Pool = config.Tags{{First: 1024, Last: 1100}}, config.Tags{{First: 2000, Last: 2999}}

@@ -42,9 +42,9 @@ func Open(cfg config.Config, name string, client slurm.Client) *Node {
 
 // A Job is a job as Slurm describes it to this node.
 type Job struct {
-	ID    journal.ID
-	Step  uint32 // that has asked for the tags
-	UID   uint32 // of the owner
+	ID    journal.ID // Up takes the restart count from slurmctld: users can write the plugin's
+	Step  uint32     // that has asked for the tags
+	UID   uint32     // of the owner
 	GID   uint32
 	Cores int // of the job on this node
 }
@@ -59,27 +59,30 @@ type Tags struct {
 // ErrNoLetter matches the error if a job's record has no reservation.
 var ErrNoLetter = errors.New("no reservation")
 
-// Reservation reads the job's reservation from its record. If there is none, the error
-// matches [ErrNoLetter]. A site without pools gives no reservations, so there it is the
-// zero value.
-func (n *Node) Reservation(ctx context.Context, job Job) (fabric.Reservation, error) {
+// reservation reads the job's reservation from its record, and which run of the job it is.
+// If there is none, the error matches [ErrNoLetter].
+//
+// The run is slurmctld's word. Slurm 22.05 tells a step its restart count only if that is
+// the batch step, and else the plugin has what the user has put into SLURM_RESTART_COUNT. A
+// journal with such a name would count as that of a run that has ended.
+func (n *Node) reservation(ctx context.Context, job Job) (journal.ID, fabric.Reservation, error) {
 	if len(n.cfg.Pools()) == 0 {
-		return fabric.Reservation{}, nil
+		return job.ID, fabric.Reservation{}, fmt.Errorf("job %d has %w of tags on the fabric: [fabric] of slurmv.toml has no pool", job.ID.Job, ErrNoLetter)
 	}
 	s, err := n.words.seal(ctx)
 	if err != nil {
-		return fabric.Reservation{}, err
+		return job.ID, fabric.Reservation{}, err
 	}
 	noted, err := n.slurm.AdminComment(ctx, job.ID.Job)
 	if err != nil {
-		return fabric.Reservation{}, err
+		return job.ID, fabric.Reservation{}, err
 	}
-	job.ID.Restart = noted.Restart // slurmctld's word: Slurm 22.05 tells it to the batch step only
+	job.ID.Restart = noted.Restart
 	r, err := s.open(job.ID, noted.AdminComment)
 	if err != nil {
-		return fabric.Reservation{}, err
+		return job.ID, fabric.Reservation{}, err
 	}
-	return r, fits(r, s.cluster, job)
+	return job.ID, r, fits(r, s.cluster, job)
 }
 
 // open reads the letter about one run of a job.

@@ -84,7 +84,7 @@ func Clean(ctx context.Context, cfg config.Config, name string, client slurm.Cli
 
 // leftOn says what of a job's VMs is on the node.
 func leftOn(cfg config.Config, name string) node.Left {
-	return func(id journal.ID) error { return vmlaunch.Left(cfg, name, id) }
+	return func(id journal.ID) error { return vmlaunch.Left(cfg, name, id.Job) }
 }
 
 func reasonOf(err error, job uint32) string {
