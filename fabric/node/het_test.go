@@ -42,12 +42,21 @@ func TestTheLastComponentConfirms(t *testing.T) {
 }
 
 func TestANodeThatHeldNothingConfirmsTheLeader(t *testing.T) {
-	d := newDesk(t)
-	r := reservation()
-	r.Job.Job = 4216
-	d.reserve(r, "c1", id)
-	if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil || !slices.Equal(d.confirmed(), []journal.ID{r.Job}) {
-		t.Errorf("%v, confirmed %v", err, d.confirmed())
+	for name, letter := range map[string]bool{"by its letter": true, "by slurmctld's record": false} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			r := reservation()
+			r.Job.Job = 4216
+			if letter {
+				d.reserve(r, "c1", id)
+			} else {
+				d.set("het", "4216")
+				d.set("state", "COMPLETED")
+			}
+			if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil || !slices.Equal(d.confirmed(), []journal.ID{r.Job}) {
+				t.Errorf("%v, confirmed %v", err, d.confirmed())
+			}
+		})
 	}
 }
 

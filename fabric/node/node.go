@@ -21,7 +21,7 @@ type Node struct {
 	cfg     config.Fabric
 	slurm   slurm.Comments
 	records records
-	pending pending
+	pending numbered // a job has ended of which it is not known yet which run
 	words   words
 }
 
@@ -35,7 +35,7 @@ func Open(cfg config.Config, name string, client slurm.Client) *Node {
 		cfg:     cfg.Fabric,
 		slurm:   slurm.Comments{Client: client},
 		records: records{dir: dir, node: name},
-		pending: pending(filepath.Join(dir, "pending")),
+		pending: numbered(filepath.Join(dir, "pending")),
 		words:   words{dir: dir, node: name, key: cfg.Fabric.Key, slurm: slurm.Comments{Client: client}},
 	}
 }

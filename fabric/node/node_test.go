@@ -149,7 +149,7 @@ func TestAJobWithoutReservation(t *testing.T) {
 	if tags, err := d.UpIfReserved(t.Context(), job); err != nil || len(tags.Services) > 0 {
 		t.Errorf("at a site without pools: %+v, %v", tags, err)
 	}
-	if _, err := d.Up(t.Context(), job); !errors.Is(err, ErrNoLetter) || d.has("node/fabric/jobs/4217.0") {
+	if _, err := d.Up(t.Context(), job); !errors.Is(err, ErrNoLetter) || d.records.holds(id) {
 		t.Errorf("a step that says it needs some there: %v", err)
 	}
 }
@@ -326,55 +326,6 @@ func TestAConfirmationAddsToThoseBefore(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, d.confirmed()); diff != "" {
 		t.Errorf("confirmations differ (-want +got):\n%s", diff)
-	}
-}
-
-// A node on which no task of the job ran has nothing of it. The controller waits for its
-// word all the same.
-func TestANodeThatHeldNothingConfirms(t *testing.T) {
-	for name, restart := range map[string]string{"of a job": "0", "of a job that is requeued": "1"} {
-		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
-			d.set("restart", restart)
-			d.reserve(reservation(), "c1", id)
-			if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil {
-				t.Error(err)
-			}
-			d.mustBeClean()
-		})
-	}
-	d := newDesk(t)
-	if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil || d.confirmed() != nil {
-		t.Errorf("without a reservation: %v, confirmed %v", err, d.confirmed())
-	}
-	d.mustHoldNothing()
-	d.reserve(reservation(), "c1", id)
-	if err := d.End(t.Context(), 4217, false, nothingLeft); err != nil || d.confirmed() != nil {
-		t.Errorf("of a job that wants no tags: %v, confirmed %v", err, d.confirmed())
-	}
-}
-
-func TestTheRunThatHasEndedIsFoundLater(t *testing.T) {
-	for name, forget := range map[string]bool{"from its record": false, "though slurmctld has forgotten it": true} {
-		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
-			d.reserve(reservation(), "c1", id)
-			d.set("down", "")
-			if err := d.End(t.Context(), 4217, true, nothingLeft); err == nil {
-				t.Error("a slurmctld that does not answer knows the run")
-			}
-			d.unset("down")
-			if forget {
-				d.set("forgotten", "")
-			}
-			if done, err := d.Clean(t.Context(), Cleaning{}, running(id), nothingLeft); err != nil || len(done) > 0 {
-				t.Errorf("while it runs: %v, %v", done, err)
-			}
-			if done, err := d.Clean(t.Context(), Cleaning{}, running(), nothingLeft); err != nil || len(done) != 1 {
-				t.Errorf("after its end: %v, %v", done, err)
-			}
-			d.mustBeClean()
-		})
 	}
 }
 

@@ -93,6 +93,19 @@ func (r records) beginAnew(old *journal.Journal, job Job) (*journal.Journal, err
 	return j, nil
 }
 
+// beginFresh begins the journal of a run that has none. If it has one, the error matches
+// [fs.ErrExist] or [journal.ErrLocked]: the run holds something, or is about to.
+func (r records) beginFresh(id, of journal.ID) (*journal.Journal, error) {
+	j, err := journal.Create(r.dir, id, journal.Header{Node: r.node})
+	if err != nil {
+		return nil, err
+	}
+	if err := noteReservation(j, of); err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	return j, nil
+}
+
 func (r records) tryBegin(job Job) (*journal.Journal, error) {
 	j, err := journal.Create(r.dir, job.ID, journal.Header{Step: job.Step, UID: job.UID, GID: job.GID, Node: r.node})
 	if errors.Is(err, fs.ErrExist) {
@@ -108,7 +121,7 @@ func ofEarlierBoot(h journal.Header) bool {
 
 // forget removes a journal whose services are gone.
 func (r records) forget(j *journal.Journal) error {
-	if err := errors.Join(undone(j), removeIfThere(r.environmentFile(j.ID())), r.removeLock(j.ID())); err != nil {
+	if err := errors.Join(undone(j), removeIfThere(r.environmentFile(j.ID()))); err != nil {
 		return errors.Join(err, j.Close())
 	}
 	if err := j.Remove(); err != nil {
@@ -121,9 +134,27 @@ func (r records) environmentFile(id journal.ID) string {
 	return filepath.Join(journal.Dir(r.dir, id), "environment")
 }
 
-func (r records) removeLock(id journal.ID) error {
-	return removeIfThere(filepath.Join(r.dir, "locks", id.String()))
+// of returns the runs of a job that hold something, or whose confirmation is due.
+func (r records) of(job uint32) (runs []journal.ID, err error) {
+	ids, err := journal.List(r.dir)
+	for _, id := range ids {
+		if id.Job == job {
+			runs = append(runs, id)
+		}
+	}
+	return runs, err
 }
+
+// holds reports whether the run has a journal.
+func (r records) holds(id journal.ID) bool {
+	_, err := os.Stat(journal.Dir(r.dir, id))
+	return err == nil
+}
+
+// locks are the files that the plugin locks while it starts Up. They go when the job has
+// ended, and not before: a task that waits for a lock whose file is gone no longer sees that
+// the agent has failed.
+func (r records) locks() numbered { return numbered(filepath.Join(r.dir, "locks")) }
 
 // lockEnd keeps other components of the job from ending at the same time: each would leave
 // it to the other to give back what they share.

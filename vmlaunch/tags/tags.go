@@ -39,8 +39,11 @@ type Job struct {
 // this node's confirmation.
 func (j Job) End(ctx context.Context, reserved bool, later func(reason string) error) error {
 	err := j.open().End(ctx, j.Number, reserved, leftOn(j.Config, j.Node))
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case errors.Is(err, node.ErrUndecided): // which is nothing that an administrator has to know
+		return later("")
 	}
 	reason, drainErr := j.drain(ctx, err)
 	return errors.Join(err, drainErr, later(reason))
