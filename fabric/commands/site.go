@@ -99,7 +99,7 @@ func newCollectives() *cobra.Command {
 formula: those of the fabric, divided among the smallest jobs with hardware collectives
 that fill the system, and among the jobs that share a node.
 
-The output are the lines for [fabric.collectives] of slurmv.toml.
+The output is lines for [fabric.collectives] of slurmv.toml.
 
 EXIT STATUS
 ===========

@@ -120,8 +120,8 @@ func (n *Node) library() (*cxi.Library, error) {
 	return l, err
 }
 
-// hasCards reports whether the driver of Slingshot cards is at work. It does not say that
-// there are none, because a libcxi may know better.
+// hasCards reports whether the driver of Slingshot cards is at work. False proves nothing:
+// libcxi may find cards elsewhere.
 func (n *Node) hasCards() bool {
 	for _, pattern := range []string{"sys/class/cxi/*", "dev/cxi[0-9]*"} {
 		if found, _ := filepath.Glob(filepath.Join(n.root, pattern)); len(found) > 0 {
