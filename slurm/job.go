@@ -178,6 +178,12 @@ func Over(state string) bool {
 	return true
 }
 
+// Lives reports whether a job in this state runs, or waits for its next run. One that is
+// completing may do either, or have ended.
+func Lives(state string) bool {
+	return !Over(state) || slices.Contains([]string{"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT"}, strings.TrimSpace(state))
+}
+
 // Ended reports whether a job in this state has ended and given back its nodes. No state at
 // all means that Slurm has forgotten the job.
 func Ended(state string) bool {

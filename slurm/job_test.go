@@ -132,6 +132,17 @@ func TestOver(t *testing.T) {
 	}
 }
 
+func TestLives(t *testing.T) {
+	for state, want := range map[string]bool{
+		"PENDING": true, "RUNNING": true, "CONFIGURING\n": true, "REQUEUE_HOLD": true, "SPECIAL_EXIT": true,
+		"COMPLETED": false, "COMPLETING": false, "STAGE_OUT": false, "NODE_FAIL": false, "": false,
+	} {
+		if got := Lives(state); got != want {
+			t.Errorf("a job that is %q lives: %v", state, got)
+		}
+	}
+}
+
 func TestEnded(t *testing.T) {
 	for state, want := range map[string]bool{
 		"COMPLETED": true, "CANCELLED": true, "TIMEOUT": true, "NODE_FAIL": true, "": true,

@@ -3,6 +3,7 @@ package slurm
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -36,9 +37,15 @@ func nodeAddrs(text string) map[string]string {
 	return hosts
 }
 
-// Drain takes the node out of use. Running jobs continue.
-func (c Client) Drain(ctx context.Context, node, reason string) error {
-	return c.control(ctx, "update", "nodename="+node, "state=drain", "reason="+reason)
+// Drain takes the node out of use. Running jobs continue. If the node is out of use for a
+// reason that does not begin with ours, it keeps that, and drained is false.
+func (c Client) Drain(ctx context.Context, node, reason, ours string) (drained bool, err error) {
+	text, err := c.Run(ctx, "scontrol", "--oneliner", "show", "node", node)
+	if err != nil || outOfUseBut(text, ours) {
+		return false, err
+	}
+	err = c.control(ctx, "update", "nodename="+node, "state=drain", "reason="+reason)
+	return err == nil, err
 }
 
 // Resume puts the node back into use if it was drained for a reason with this prefix. If
@@ -51,9 +58,40 @@ func (c Client) Resume(ctx context.Context, node, reason string) error {
 	return c.control(ctx, "update", "nodename="+node, "state=resume")
 }
 
-// drainedFor reads one line of scontrol show node.
+// A standing is why a node is in use or not.
+type standing struct {
+	state  []string // such as MIXED, DRAIN
+	reason string   // and what follows it in the line; "" for none
+}
+
+// standsAs matches a line of scontrol show node. Administrators write the reason and the
+// texts that follow it, so the first reason after the state counts.
+var standsAs = regexp.MustCompile(`\bState=(\S+)(?: .*?\bReason=(.*))?`)
+
+func standingOf(line string) (s standing) {
+	if f := standsAs.FindStringSubmatch(line); f != nil {
+		s = standing{stateWords(f[1]), f[2]}
+	}
+	return s
+}
+
+var drainedStates = []string{"DRAIN", "DRAINED", "DRAINING"}
+
+// drainedFor reports whether the node is drained for a reason with this prefix.
 func drainedFor(line, reason string) bool {
-	return regexp.MustCompile(`\bState=\S*DRAIN\S* .*\bReason=` + regexp.QuoteMeta(reason)).MatchString(line)
+	s := standingOf(line)
+	return s.is(drainedStates...) && strings.HasPrefix(s.reason, reason)
+}
+
+// outOfUseBut reports whether the node is out of use for a reason without this prefix. Nodes
+// that are down or failing count: resumed, they would be idle.
+func outOfUseBut(line, reason string) bool {
+	s := standingOf(line)
+	return s.is(append(slices.Clip(drainedStates), "DOWN", "FAIL", "FAILING")...) && !strings.HasPrefix(s.reason, reason)
+}
+
+func (s standing) is(words ...string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(s.state, word) })
 }
 
 func (c Client) control(ctx context.Context, args ...string) error {

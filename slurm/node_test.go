@@ -25,6 +25,36 @@ func TestDrainedFor(t *testing.T) {
 	}
 }
 
+// Whoever took a node out of use knows why; nobody else puts it back.
+func TestNodesThatAreOutOfUseForOthers(t *testing.T) {
+	const why = " ThreadsPerCore=1 Reason=bad disk [root@2026-01-02]"
+	tests := map[string]struct {
+		line string
+		want bool
+	}{
+		"a node in use":                    {"NodeName=n1 State=IDLE ThreadsPerCore=1", false},
+		"a node in use with an old reason": {"NodeName=n1 State=MIXED" + why, false},
+		"a node that we drained":           {"NodeName=n1 State=IDLE+DRAIN ThreadsPerCore=1 Reason=slurm-v: job 7 left something [root@2026-01-02]", false},
+		"a drained node":                   {"NodeName=n1 State=IDLE+DRAIN" + why, true},
+		"a node that is draining":          {"NodeName=n1 State=ALLOCATED+DRAIN+MAINTENANCE" + why, true},
+		"a node that is down":              {"NodeName=n1 State=DOWN*" + why, true},
+		"a node that fails":                {"NodeName=n1 State=MIXED+FAIL" + why, true},
+		"a comment like our reason":        {"NodeName=n1 State=IDLE+DRAIN" + why + " Comment=Reason=slurm-v: x", true},
+		"a node of Slurm 22.05":            {drained2205, true},
+		"another one":                      {record2205, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := outOfUseBut(tt.line, "slurm-v:"); got != tt.want {
+				t.Errorf("outOfUseBut = %v", got)
+			}
+			if tt.want && drainedFor(tt.line, "slurm-v:") {
+				t.Error("it would be resumed")
+			}
+		})
+	}
+}
+
 func TestNodeAddrs(t *testing.T) {
 	const text = `NodeName=n1 Arch=x86_64 CoresPerSocket=4 Gres=vf:16 NodeAddr=10.77.0.11 NodeHostName=host1 Version=22.05.8 OS=Linux 6 Comment=NodeAddr=10.0.0.1
 NodeName=n2 CoresPerSocket=4 NodeAddr=n2.site NodeHostName=n2 State=DOWN* Reason=x NodeName=n3 NodeAddr=10.0.0.1

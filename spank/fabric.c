@@ -4,8 +4,8 @@
  * slurmstepd: the variables about a job's tags on the fabric, in the job's tasks.
  *
  * The agent sets up the tags on the node once per job, and writes the variables into
- * STATE/fabric/jobs/JOB.RESTART/environment. The first task that finds no such file starts
- * the agent. The file has one line for each variable:
+ * STATE/fabric/jobs/JOB.RESTART/environment, with slurmctld's restart count. The first task
+ * that finds no such file starts the agent. The file has one line for each variable:
  *
  *     boot ID              the kernel's; a file of an earlier boot is out of date
  *     set NAME=VALUE
@@ -24,6 +24,7 @@
 #include "mark.h"
 #include "shim.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -188,9 +189,64 @@ static enum found apply(spank_t sp)
 	return line ? GIVEN : WRONG;
 }
 
-static enum found give(spank_t sp, const char *path)
+/* ---- where it is ---- */
+
+/* The RESTART of a name JOB.RESTART of this job. */
+static bool is_run(const char *name, uint32_t job, uint32_t *restart)
 {
-	enum found found = load(path);
+	char again[32];
+	const char *point = strchr(name, '.');
+
+	if (!point)
+		return false;
+	*restart = (uint32_t)strtoul(point + 1, NULL, 10);
+	snprintf(again, sizeof(again), "%" PRIu32 ".%" PRIu32, job, *restart);
+	return !strcmp(name, again);
+}
+
+/* The last run of the job of which root has a directory on the node; 0 if there is none. */
+static uint32_t last_run(const char *jobs, uint32_t job)
+{
+	uint32_t last = 0, restart;
+	DIR *dir = opendir(jobs);
+
+	if (!dir)
+		return 0;
+	for (struct dirent *e; (e = readdir(dir));)
+		if (is_run(e->d_name, job, &restart) && restart > last)
+			last = restart;
+	closedir(dir);
+	return last;
+}
+
+/*
+ * Writes the path of the run's directory. Slurm 22.05 knows the restart count in the batch
+ * step only, and then says 0. SLURM_RESTART_COUNT is the user's word, and often that of the
+ * job in which this one was submitted. So without a count it is the last run that the agent
+ * knows from slurmctld: runs end before the next one begins.
+ */
+static bool path_of_run(spank_t sp, const struct settings *s, char *path)
+{
+	uint32_t job = number(sp, S_JOB_ID), restart = number(sp, S_SLURM_RESTART_COUNT);
+	char rest[64];
+
+	if (!below_state(s, "fabric/jobs", path, PATH_BYTES))
+		return false;
+	if (restart == 0)
+		restart = last_run(path, job);
+	snprintf(rest, sizeof(rest), "fabric/jobs/%" PRIu32 ".%" PRIu32, job, restart);
+	return below_state(s, rest, path, PATH_BYTES);
+}
+
+static int refuse_length(void)
+{
+	return refuse(ERROR_MARK "node %s: state= in plugstack.conf is too long", node_name());
+}
+
+/* Sets the variables of the job's file, whose directory is path then. */
+static enum found give(spank_t sp, const struct settings *s, char *path)
+{
+	enum found found = path_of_run(sp, s, path) ? load(path) : WRONG;
 
 	return found == GIVEN ? apply(sp) : found;
 }
@@ -270,38 +326,36 @@ static int conclude(enum found found, const char *path)
 		      "the job's tags: remove it, and the next step makes it anew", node_name(), path);
 }
 
-static int set_up(spank_t sp, const struct settings *s, const char *path, int lock_fd)
+static int set_up(spank_t sp, const struct settings *s, int lock_fd)
 {
+	char path[PATH_BYTES];
 	uint32_t step = number(sp, S_JOB_STEPID);
-	enum found found = give(sp, path);
+	enum found found = give(sp, s, path);
 
 	if (found != NOTHING)
 		return conclude(found, path);
 	if (has_failed(lock_fd, step))
 		return -1;
-	if (run_agent(sp, s) < 0 || conclude(give(sp, path), path) < 0)
+	if (run_agent(sp, s) < 0 || conclude(give(sp, s, path), path) < 0)
 		return fail(lock_fd, step);
 	return 0;
 }
 
-static int set_up_locked(spank_t sp, const struct settings *s, const char *path, char *lock_path)
+/* The lock is the job's, not its run's: the agent removes it at the job's end. */
+static int set_up_locked(spank_t sp, const struct settings *s)
 {
-	int fd = lock(lock_path), rc;
+	char path[PATH_BYTES], rest[64];
+	int fd, rc;
 
+	snprintf(rest, sizeof(rest), "fabric/locks/%" PRIu32, number(sp, S_JOB_ID));
+	if (!below_state(s, rest, path, sizeof(path)))
+		return refuse_length();
+	fd = lock(path);
 	if (fd < 0)
-		return refuse(ERROR_MARK "node %s: lock %s: %s", node_name(), lock_path, strerror(errno));
-	rc = set_up(sp, s, path, fd);
+		return refuse(ERROR_MARK "node %s: lock %s: %s", node_name(), path, strerror(errno));
+	rc = set_up(sp, s, fd);
 	close(fd);
 	return rc;
-}
-
-/* Writes STATE/fabric/KIND/JOB.RESTART. */
-static bool path_of(spank_t sp, const struct settings *s, const char *kind, char *path)
-{
-	char rest[64];
-
-	snprintf(rest, sizeof(rest), "fabric/%s/%" PRIu32 ".%" PRIu32, kind, number(sp, S_JOB_ID), restart_count(sp));
-	return below_state(s, rest, path, PATH_BYTES);
 }
 
 /*
@@ -318,16 +372,16 @@ static bool wants_tags(spank_t sp)
 
 int give_tags(spank_t sp, const struct settings *s)
 {
-	char path[PATH_BYTES], lock_path[PATH_BYTES];
+	char path[PATH_BYTES];
 	bool wanted = wants_tags(sp);
 	enum found found;
 
 	if (s->wrong)
 		return wanted ? refuse_settings(s) : 0;
-	if (!path_of(sp, s, "jobs", path) || !path_of(sp, s, "locks", lock_path))
-		return refuse(ERROR_MARK "node %s: state= in plugstack.conf is too long", node_name());
-	found = give(sp, path);
+	if (!path_of_run(sp, s, path))
+		return refuse_length();
+	found = give(sp, s, path);
 	if (found == NOTHING)
-		return wanted ? set_up_locked(sp, s, path, lock_path) : 0;
+		return wanted ? set_up_locked(sp, s) : 0;
 	return conclude(found, path);
 }

@@ -24,10 +24,16 @@ func (n node) tagsDir() string {
 // writeTags writes the file with the variables, as the agent does.
 func (n node) writeTags(t *testing.T, text string) {
 	t.Helper()
-	if err := os.MkdirAll(n.tagsDir(), 0o711); err != nil {
+	n.writeTagsOf(t, "4217.5", text)
+}
+
+func (n node) writeTagsOf(t *testing.T, run, text string) {
+	t.Helper()
+	dir := filepath.Join(filepath.Dir(n.tagsDir()), run)
+	if err := os.MkdirAll(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(n.tagsDir(), "environment"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "environment"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -86,6 +92,42 @@ func TestTasksGetTheVariablesOfTheirTags(t *testing.T) {
 			}
 			got := strings.Join(n.run(t, "exec -- x", tt.env, stepd, "task_init_privileged"), "\n")
 			if diff := cmp.Diff(strings.Join(tt.want, "\n"), strings.ReplaceAll(got, n.tagsDir(), "DIR")); diff != "" {
+				t.Errorf("the host saw (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Slurm 22.05 tells a step that is not the batch step no restart count. Users can write one
+// themselves, and srun --export=NONE has none. The directories are root's.
+func TestTagsAreOfSlurmctldsRun(t *testing.T) {
+	tests := map[string]struct {
+		runs  []string // on the node, with the file of each
+		env   []string
+		given string // the run whose file is given; "" for none
+	}{
+		"the run that Slurm says":          {[]string{"4217.5", "4217.6"}, []string{"HOST_RESTART=5"}, "4217.5"},
+		"the only run":                     {[]string{"4217.1"}, []string{"HOST_RESTART=0"}, "4217.1"},
+		"the last one":                     {[]string{"4217.2", "4217.10", "4217.9"}, []string{"HOST_RESTART=0"}, "4217.10"},
+		"whatever the user says":           {[]string{"4217.1", "4217.7"}, []string{"HOST_RESTART=0", "JOB:SLURM_RESTART_COUNT=1"}, "4217.7"},
+		"whatever the outer job has had":   {[]string{"4217.0"}, []string{"HOST_RESTART=0", "JOB:SLURM_RESTART_COUNT=3"}, "4217.0"},
+		"none of another run":              {[]string{"4217.4"}, []string{"HOST_RESTART=5"}, ""},
+		"none of another job":              {[]string{"42170.0", "421.7", "4217"}, []string{"HOST_RESTART=0"}, ""},
+		"none whose name only begins so":   {[]string{"4217.1x", "4217.01", "4217.-1", "4217."}, []string{"HOST_RESTART=0"}, ""},
+		"the job's among those of another": {[]string{"42170.9", "4217.1"}, []string{"HOST_RESTART=0"}, "4217.1"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, "exit 1")
+			for _, run := range tt.runs {
+				n.writeTagsOf(t, run, thisBoot(t)+"set RUN="+run+"\nend\n")
+			}
+			got := n.run(t, "exec -- x", tt.env, stepd, "task_init_privileged")
+			want := []string{"task_init_privileged: 0"}
+			if tt.given != "" {
+				want = []string{"setenv: RUN=" + tt.given, "task_init_privileged: 0"}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("the host saw (-want +got):\n%s", diff)
 			}
 		})
@@ -161,10 +203,13 @@ func TestTheFirstTaskHasTheTagsSetUp(t *testing.T) {
 	n := newNode(t, "")
 	n.writeAgent(t, n.agentUp(t))
 	want := append(slices.Clone(tagsSet), "task_init_privileged: 0")
-	for _, when := range []string{"first", "second"} {
-		if diff := cmp.Diff(want, n.run(t, "exec -- x", []string{wish}, stepd, "task_init_privileged")); diff != "" {
+	for when, env := range map[string]string{"first": "HOST_RESTART=0", "second": "JOB:SLURM_RESTART_COUNT=1"} {
+		if diff := cmp.Diff(want, n.run(t, "exec -- x", []string{wish, env}, stepd, "task_init_privileged")); diff != "" {
 			t.Errorf("the host saw, at its %s task (-want +got):\n%s", when, diff)
 		}
+	}
+	if locks, _ := filepath.Glob(filepath.Join(n.tagsDir(), "../../locks/*")); len(locks) != 1 || filepath.Base(locks[0]) != "4217" {
+		t.Errorf("the locks are %q", locks)
 	}
 	if n.calls() != "fabric up --config /c\n" {
 		t.Errorf("the agent was called with %q", n.calls())

@@ -160,7 +160,7 @@ static void add_users(spank_t sp, const char *name, const char *variable)
  * variable that it inherits from the batch script. Users can forge it, but it only names
  * the job's own things: the epilog reclaims the job whatever its count.
  */
-uint32_t restart_count(spank_t sp)
+static uint32_t restart_count(spank_t sp)
 {
 	uint32_t count = number(sp, S_SLURM_RESTART_COUNT);
 	const char *value;

@@ -39,7 +39,6 @@ void reclaim_job(spank_t sp, const struct settings *s);
 /* node.c, for fabric.c */
 const char *node_name(void);
 uint32_t number(spank_t sp, spank_item_t item);
-uint32_t restart_count(spank_t sp);
 char *const *begin_environment(void); /* of an agent; add_job goes on with it */
 void add_job(spank_t sp);
 /* Writes STATE/rest with the node's name in place of %n; false if path is too small. */

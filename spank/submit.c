@@ -83,7 +83,7 @@ static bool is_of_outer_job(const char *variable)
 
 /*
  * The variables about the tags of a job are not those of a job that is submitted inside
- * it. fabric/node names them; SLURMV_FABRIC_JOB says that Slurm-V has set them.
+ * it. fabric/node names them, and its tests compare; SLURMV_FABRIC_JOB says that Slurm-V has set them.
  */
 static void forget_outer_tags(void)
 {

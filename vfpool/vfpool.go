@@ -256,12 +256,12 @@ func (p *Pool) Release(ctx context.Context, job journal.ID) error {
 	return errors.Join(failed...)
 }
 
-// Left says, as an error, which VFs are leased to the job; nil for none.
-func (p *Pool) Left(job journal.ID) error {
+// Left says, as an error, which VFs are leased to the job, to any of its runs; nil for none.
+func (p *Pool) Left(job uint32) error {
 	records, err := p.leases.Read()
 	for _, r := range records {
-		if r.Job == job && !r.OldBoot {
-			return fmt.Errorf("VF %d of %s is leased to job %s", r.VF.Index, r.VF.PF, job)
+		if r.Job.Job == job && !r.OldBoot {
+			return fmt.Errorf("VF %d of %s is leased to job %s", r.VF.Index, r.VF.PF, r.Job)
 		}
 	}
 	return err

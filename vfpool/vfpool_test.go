@@ -184,15 +184,13 @@ func TestLeftNamesTheVFsOfTheJob(t *testing.T) {
 	if _, err := p.Acquire(t.Context(), demand(7, jobspec.VF{})); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Left(journal.ID{Job: 7}); err == nil || !strings.Contains(err.Error(), "is leased to job 7.0") {
+	if err := p.Left(7); err == nil || !strings.Contains(err.Error(), "is leased to job 7.0") {
 		t.Errorf("of the job: %v", err)
 	}
-	for _, other := range []journal.ID{{Job: 8}, {Job: 7, Restart: 1}} {
-		if err := p.Left(other); err != nil {
-			t.Errorf("of %s: %v", other, err)
-		}
+	if err := p.Left(8); err != nil {
+		t.Errorf("of another job: %v", err)
 	}
-	if err := errors.Join(p.Release(t.Context(), journal.ID{Job: 7}), p.Left(journal.ID{Job: 7})); err != nil {
+	if err := errors.Join(p.Release(t.Context(), journal.ID{Job: 7}), p.Left(7)); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }

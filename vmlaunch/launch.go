@@ -40,8 +40,8 @@ const (
 )
 
 // Launch starts the VMs of job on this node and returns when the guest agent of each has
-// reported. tags are the job's, and are set up. It calls progress, from several goroutines, as VMs pass the stages. If Launch
-// fails, it gives back everything that it took.
+// reported. The caller has set up the job's tags. Launch calls progress, from several
+// goroutines, as VMs pass the stages. If it fails, it gives back everything that it took.
 func Launch(ctx context.Context, cfg config.Config, job plan.Job, tags node.Tags, slurm Slurmctld, progress func(vmstep.Progress)) (*VMs, error) {
 	clock := machine.StartStopwatch(job.Requested)
 	p, err := decide(ctx, cfg, job)

@@ -37,9 +37,10 @@ which they find the job's tags: SLURMV_VLAN, SLURMV_PKEY, SLINGSHOT_VNIS and oth
 slurmv asks for them in a short step of the job. Inside the job it shows those of the
 node where it runs, and you may leave out JOB.
 
-For SlurmUser and root on a controller it is what the ledger knows, also after the job's
-end: its state, its tags, why it has none, and who has not confirmed their release. A
-job's secret for hardware collectives is never shown.
+With --ledger it is what the ledger of this controller knows, also after the job's end:
+its state, its tags, why it has none, and who has not confirmed their release. SlurmUser
+and root can read it; for root outside of a job --ledger is the default. A job's secret for
+hardware collectives is never shown.
 
 With --output json it prints an object with the variables, or a list of the job's runs
 with the keys reservation, state, nodes, manager, began, ended and why.

@@ -17,8 +17,8 @@ func newKey() *cobra.Command {
 		Use:   "key",
 		Short: "Print a new key that seals reservations",
 		Long: `Print a new key. With it the controllers seal what they tell the nodes of a job's tags,
-so that users neither read nor forge it. All controllers and nodes need the same file,
-which SlurmUser and root alone can read.
+so that users neither read nor forge it. All controllers and nodes need the same file. It
+belongs to root, who alone can write it; on controllers the group of SlurmUser reads it.
 
 A new key takes effect at once: jobs that run keep their tags, and jobs that are just
 starting may have to be requeued.
@@ -29,7 +29,7 @@ EXIT STATUS
     0   the key is printed
     2   the command line cannot be run`,
 		Example: `  umask 077; slurmv fabric key > /etc/slurm-v/fabric.key
-  chown root:slurm /etc/slurm-v/fabric.key; chmod 0640 /etc/slurm-v/fabric.key   (on controllers)`,
+  chown root:slurm /etc/slurm-v/fabric.key; chmod 0640 /etc/slurm-v/fabric.key`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(c.OutOrStdout(), letter.NewKey())
@@ -99,7 +99,7 @@ func newCollectives() *cobra.Command {
 formula: those of the fabric, divided among the smallest jobs with hardware collectives
 that fill the system, and among the jobs that share a node.
 
-The output are the lines for [fabric.collectives] of slurmv.toml.
+The output is lines for [fabric.collectives] of slurmv.toml.
 
 EXIT STATUS
 ===========

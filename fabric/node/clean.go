@@ -10,7 +10,6 @@ import (
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/cxi"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/slurm"
 )
 
 // Running returns the runs of jobs that have not given up the node yet.
@@ -30,20 +29,17 @@ type Cleaning struct {
 // begins in between is then among the running ones.
 func (n *Node) Clean(ctx context.Context, c Cleaning, running Running, left Left) (done []string, err error) {
 	f, err := n.find(c)
-	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", n.name, err)
+	w := work{node: n, cleaning: c, left: left, failed: err}
+	if !f.nothing() {
+		live, err := running(ctx)
+		if err != nil {
+			return nil, errors.Join(w.failed, err)
+		}
+		w.endJobs(ctx, f.runs, live)
+		w.findRuns(ctx, f.pending, live)
+		w.removeStrays(ctx, f)
+		w.removeLocks(f.locks, live)
 	}
-	if f.nothing() {
-		return nil, n.tellUnless(ctx, c.DryRun)
-	}
-	live, err := running(ctx)
-	if err != nil {
-		return nil, err
-	}
-	w := work{node: n, cleaning: c, left: left}
-	w.endJobs(ctx, f.runs, live)
-	w.findRuns(ctx, f.pending, live)
-	w.removeStrays(ctx, f.services)
 	return w.done, errors.Join(w.failed, n.tellUnless(ctx, c.DryRun))
 }
 
@@ -51,31 +47,40 @@ func (n *Node) tellUnless(ctx context.Context, dry bool) error {
 	if dry {
 		return nil
 	}
-	return n.words.tellIfNew(ctx)
+	return n.words.tellIfLost(ctx)
 }
 
 // found is what is on the node of jobs, whether they run or not.
 type found struct {
 	runs     []journal.ID
 	pending  []uint32
+	locks    []uint32
+	jobs     []cxi.Job    // that have services here, by their journals
 	services []cxi.Placed // that may be strays
 }
 
-func (f found) nothing() bool { return len(f.runs)+len(f.pending)+len(f.services) == 0 }
+func (f found) nothing() bool {
+	return len(f.runs)+len(f.pending)+len(f.locks)+len(f.services) == 0
+}
 
+// find goes on after an error: a card that cannot be read must not keep jobs from their end.
 func (n *Node) find(c Cleaning) (f found, err error) {
-	if f.services, err = n.candidates(c.All); err != nil {
-		return found{}, err
+	var errs [5]error
+	f.jobs, errs[0] = n.records.jobs()
+	f.services, errs[1] = n.candidates(c.All)
+	f.runs, errs[2] = journal.List(n.records.dir)
+	f.pending, errs[3] = n.pending.list()
+	f.locks, errs[4] = n.records.locks().list()
+	for _, e := range errs {
+		if e != nil {
+			err = errors.Join(err, fmt.Errorf("node %s: %w", n.name, e))
+		}
 	}
-	if f.runs, err = journal.List(n.records.dir); err != nil {
-		return found{}, err
-	}
-	f.pending, err = n.pending.list()
 	return f, err
 }
 
-// candidates returns the services that would be strays if no job ran. A site without VNIs
-// has none, and needs no libcxi.
+// candidates returns the services that would be strays if no job ran, as far as the cards
+// can be read. A site without VNIs has none, and needs no libcxi.
 func (n *Node) candidates(all bool) ([]cxi.Placed, error) {
 	if !n.cfg.HasPool(config.TagVNI) && !all {
 		return nil, nil
@@ -112,11 +117,13 @@ func (w *work) do(what string, f func() error) {
 		w.done = append(w.done, "would have "+what)
 		return
 	}
-	if err := f(); err != nil {
+	switch err := f(); {
+	case errors.Is(err, ErrUndecided): // and so the next call does it
+	case err != nil:
 		w.failed = errors.Join(w.failed, err)
-		return
+	default:
+		w.done = append(w.done, what)
 	}
-	w.done = append(w.done, what)
 }
 
 // endJobs ends the jobs that do not run. A job that runs keeps its journal, even if that is
@@ -151,29 +158,26 @@ func runs(live map[journal.ID]bool, job uint32) bool {
 	return false
 }
 
-// confirmLate ends a job of which it is not known which run has ended. If slurmctld has
-// forgotten the job, it is taken for one that was never requeued.
-func (n *Node) confirmLate(ctx context.Context, job uint32, left Left) error {
-	err := n.End(ctx, job, true, left)
-	if !errors.Is(err, slurm.ErrUnknownJob) {
-		return err
-	}
-	if err := n.Down(ctx, journal.ID{Job: job}, 0, left); err != nil {
-		return err
-	}
-	return n.pending.clear(job)
-}
-
-// removeStrays removes services that no journal names. The journals that are left belong to
-// jobs that run, or whose services could not be removed.
-func (w *work) removeStrays(ctx context.Context, services []cxi.Placed) {
+// removeStrays removes services that no journal names, neither now nor when the services
+// were listed: those of jobs that have just been ended are gone.
+func (w *work) removeStrays(ctx context.Context, f found) {
 	jobs, err := w.node.records.jobs()
 	if err != nil {
 		w.failed = errors.Join(w.failed, err)
 		return
 	}
-	for _, s := range cxi.Stray(services, w.node.pools(w.cleaning.All), jobs) {
+	for _, s := range cxi.Stray(f.services, w.node.pools(w.cleaning.All), append(jobs, f.jobs...)) {
 		w.do(fmt.Sprintf("removed the CXI service %d on %s", s.ID, s.Card), func() error { return w.node.remove(ctx, s, w.cleaning.Patience) })
+	}
+}
+
+// removeLocks removes what the plugin leaves of jobs that have had no tags: nobody ends these.
+func (w *work) removeLocks(jobs []uint32, live map[journal.ID]bool) {
+	for _, job := range jobs {
+		if w.cleaning.DryRun || runs(live, job) {
+			continue
+		}
+		w.failed = errors.Join(w.failed, w.node.records.locks().clear(job))
 	}
 }
 

@@ -77,6 +77,36 @@ func TestADryRunTouchesNothing(t *testing.T) {
 	}
 }
 
+// Each service of an ended job is the job's, and no stray besides.
+func TestCleanReportsAnEndedJobOnce(t *testing.T) {
+	d := newDesk(t)
+	d.up()
+	d.make(1050)
+	done, err := d.Clean(t.Context(), Cleaning{}, running(), nothingLeft)
+	if diff := cmp.Diff([]string{"released the tags of job 4217.0", "removed the CXI service 3 on cxi0"}, done); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	d.mustBeClean()
+}
+
+// A job that has VLANs alone needs no card of Slingshot for its end.
+func TestCleanGoesOnIfACardCannotBeRead(t *testing.T) {
+	d := newDesk(t)
+	r := reservation()
+	r.Grants = r.Grants[:1]
+	d.reserve(r, "c1", id)
+	if _, err := d.Up(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	d.fake.Set("GARBLED=1")
+	done, err := d.Clean(t.Context(), Cleaning{}, running(), nothingLeft)
+	if diff := cmp.Diff([]string{"released the tags of job 4217.0"}, done); err == nil || diff != "" {
+		t.Errorf("error = %v (-want +got):\n%s", err, diff)
+	}
+	d.fake.Set("GARBLED=0")
+	d.mustBeClean()
+}
+
 // If Slurm does not say what runs, everything may.
 func TestCleanNeedsToKnowWhatRuns(t *testing.T) {
 	d := newDesk(t)

@@ -28,7 +28,8 @@ type words struct {
 // A said is the content of the file "statement".
 type said struct {
 	Statement letter.Statement `json:"statement"`
-	Told      bool             `json:"told"` // slurmctld has it
+	Told      bool             `json:"told"`             // slurmctld has taken it
+	Letter    string           `json:"letter,omitempty"` // with which it was told
 }
 
 // change changes what the node has confirmed. slurmctld hears of it by [words.tellIfNew].
@@ -116,40 +117,64 @@ func (w words) tellIfNew(ctx context.Context) error {
 	if err != nil || now.Told {
 		return err
 	}
-	return w.locked(ctx, func(now said) (said, error) {
-		err := w.tellAgain(ctx, now.Statement)
-		return said{now.Statement, err == nil}, err
-	})
+	return w.tellNow(ctx)
 }
 
-func (w words) tellAgain(ctx context.Context, s letter.Statement) (err error) {
-	for try := range tellTries {
-		if err = w.tell(ctx, s); err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(err, context.Cause(ctx))
-		case <-time.After(time.Duration(try+1) * time.Second):
-		}
-	}
-	return fmt.Errorf("confirm to slurmctld what node %s has released: %w", w.node, err)
-}
-
-func (w words) tell(ctx context.Context, s letter.Statement) error {
-	with, err := w.seal(ctx)
-	if err != nil {
+// tellIfLost is [words.tellIfNew], and tells again what is no longer in the node's record:
+// administrators write the Comment, too, and may replace it.
+func (w words) tellIfLost(ctx context.Context) error {
+	now, err := w.read()
+	switch {
+	case err != nil:
 		return err
-	}
-	text, err := letter.Seal(with.key, letter.NodeSubject(with.cluster, w.node), s)
-	if err != nil {
-		return err
+	case !now.Told || len(now.Statement.Released) == 0:
+		return w.tellIfNew(ctx)
 	}
 	comment, err := w.slurm.NodeComment(ctx, w.node)
 	if err != nil {
-		return err
+		return fmt.Errorf("look whether slurmctld still knows what node %s has released: %w", w.node, err)
 	}
-	return w.slurm.SetNodeComment(ctx, w.node, letter.PutBlock(comment, text))
+	if text, _ := letter.Block(comment); text == now.Letter {
+		return nil
+	}
+	return w.tellNow(ctx)
+}
+
+func (w words) tellNow(ctx context.Context) error {
+	return w.locked(ctx, func(now said) (said, error) {
+		text, err := w.tellAgain(ctx, now.Statement)
+		return said{now.Statement, err == nil, text}, err
+	})
+}
+
+func (w words) tellAgain(ctx context.Context, s letter.Statement) (text string, err error) {
+	for try := range tellTries {
+		if text, err = w.tell(ctx, s); err == nil {
+			return text, nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", errors.Join(err, context.Cause(ctx))
+		case <-time.After(time.Duration(try+1) * time.Second):
+		}
+	}
+	return "", fmt.Errorf("confirm to slurmctld what node %s has released: %w", w.node, err)
+}
+
+// tell returns the letter that it has written.
+func (w words) tell(ctx context.Context, s letter.Statement) (text string, err error) {
+	with, err := w.seal(ctx)
+	if err != nil {
+		return "", err
+	}
+	if text, err = letter.Seal(with.key, letter.NodeSubject(with.cluster, w.node), s); err != nil {
+		return "", err
+	}
+	comment, err := w.slurm.NodeComment(ctx, w.node)
+	if err != nil {
+		return "", err
+	}
+	return text, w.slurm.SetNodeComment(ctx, w.node, letter.PutBlock(comment, text))
 }
 
 // seal is what letters of the cluster are sealed with.

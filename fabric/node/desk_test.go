@@ -37,7 +37,7 @@ type desk struct {
 const (
 	fakeSqueue = `for a; do case $a in --Format=*) end=${a##*admin_comment:0};; esac; done
 if test -e forgotten; then echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1; fi
-printf '%s%s\n' "$(cat number)|4217|N/A|$(cat restart)|COMPLETING|1700000000|n1|$(cat admin)" "$end"`
+printf '%s%s\n' "$(cat number)|4217|$(cat het)|$(cat restart)|$(cat state)|1700000000|n1|$(cat admin)" "$end"`
 	fakeSinfo = `for a; do case $a in --Format=*) end=${a##*comment:0};; esac; done
 printf '%s%s\n' "n1|$(cat comment)" "$end"`
 	fakeScontrol = `case "$*" in
@@ -59,11 +59,13 @@ func newDesk(t *testing.T, settings ...string) *desk {
 	}
 	d.set("admin", "ask bob")
 	d.set("restart", "0")
+	d.set("state", "COMPLETING")
+	d.set("het", "N/A")
 	d.set("number", "4217")
 	d.set("comment", "new fans")
 	d.addKey()
 	cfg := config.Default()
-	cfg.Paths.State = filepath.Join(d.dir, "state")
+	cfg.Paths.State = filepath.Join(d.dir, "node")
 	cfg.Fabric.Key = filepath.Join(d.dir, "key")
 	cfg.Fabric.VNI.LibCXI = d.fake.Path
 	cfg.Fabric.VNI.Pool, cfg.Fabric.VLAN.Pool = config.Tags{{First: 1024, Last: 1100}}, config.Tags{{First: 2000, Last: 2999}}
@@ -218,7 +220,7 @@ func (d *desk) mustBeClean() {
 
 func (d *desk) mustHoldNothing() {
 	d.t.Helper()
-	ids, err := d.Holds()
+	ids, err := journal.List(d.records.dir)
 	pending, pendingErr := d.pending.list()
 	locks, _ := filepath.Glob(filepath.Join(d.records.dir, "[el]*s", "*"))
 	if len(ids)+len(pending)+len(locks) > 0 || err != nil || pendingErr != nil {

@@ -15,8 +15,10 @@
 //
 //	jobs/JOB.RESTART/journal      what the job holds, and that a confirmation is due
 //	jobs/JOB.RESTART/environment  the variables for its tasks, see [Node.Up]
-//	locks/JOB.RESTART             taken by the plugin while it starts Up
+//	locks/JOB                     taken by the plugin while it starts Up
 //	ends/JOB.RESTART              taken while a run of the job ends
 //	pending/JOB                   a job has ended of which it is not known yet which run
-//	statement                     what the node has confirmed, and whether slurmctld knows
+//	statement                     what the node has confirmed, and what slurmctld was told of it
+//
+// RESTART is slurmctld's count, never the plugin's.
 package node

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/cxi"
 	"github.com/slurm-v/slurm-v/journal"
 )
@@ -38,6 +37,11 @@ func (n *Node) down(ctx context.Context, id journal.ID, patience time.Duration, 
 	if err != nil {
 		return err
 	}
+	return n.end(ctx, j, patience, left)
+}
+
+// end undoes what the journal names, confirms, and closes the journal.
+func (n *Node) end(ctx context.Context, j *journal.Journal, patience time.Duration, left Left) error {
 	defer j.Close()
 	busy, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -50,7 +54,7 @@ func (n *Node) down(ctx context.Context, id journal.ID, patience time.Duration, 
 	if err := n.undo(busy, j, of); err != nil {
 		return fmt.Errorf("%w: %w", ErrServices, err)
 	}
-	if err := left(id); err != nil {
+	if err := left(j.ID()); err != nil {
 		return fmt.Errorf("not confirmed: %w", err)
 	}
 	return n.conclude(ctx, j, of)
@@ -76,7 +80,7 @@ func (n *Node) conclude(ctx context.Context, j *journal.Journal, of journal.ID) 
 // undo removes the file of variables and the services that the journal names, as long as
 // ctx lasts. of is the run that has the reservation.
 func (n *Node) undo(ctx context.Context, j *journal.Journal, of journal.ID) error {
-	if err := errors.Join(removeIfThere(n.records.environmentFile(j.ID())), n.records.removeLock(j.ID())); err != nil {
+	if err := removeIfThere(n.records.environmentFile(j.ID())); err != nil {
 		return err
 	}
 	shared, err := n.records.shared(j.ID(), of)
@@ -98,84 +102,31 @@ func (n *Node) undo(ctx context.Context, j *journal.Journal, of journal.ID) erro
 	return undone(j, recordService)
 }
 
-// End is the end of a job on the node: Down for each of its runs. With reserved, the job
-// has a reservation, so that the controller waits for this node's word even if no task of
-// the job has run here.
+// End is the end of a job on the node, from its epilog: Down for each of its runs. With
+// reserved, the controller waits for this node's word even if no task of the job has run
+// here. The error may be [ErrUndecided].
 func (n *Node) End(ctx context.Context, job uint32, reserved bool, left Left) error {
-	ids, err := n.runs(ctx, job, reserved)
+	ids, err := n.records.of(job)
 	for _, id := range ids {
 		err = errors.Join(err, n.Down(ctx, id, busyPatience, left))
 	}
-	return err
+	if err == nil && len(ids) == 0 && reserved {
+		err = n.endWithoutJournal(ctx, job, left)
+	}
+	return errors.Join(err, n.records.locks().clear(job))
 }
 
-// runs returns the runs of the job that are to be confirmed.
-func (n *Node) runs(ctx context.Context, job uint32, reserved bool) (runs []journal.ID, err error) {
-	ids, err := journal.List(n.records.dir)
-	for _, id := range ids {
-		if id.Job == job {
-			runs = append(runs, id)
-		}
-	}
-	if err != nil || len(runs) > 0 || !reserved {
-		return runs, err
-	}
-	return n.findRun(ctx, job)
-}
-
-// findRun finds out which run of a job has ended that has held nothing. Until it is known,
-// a file says that this is to be done.
-func (n *Node) findRun(ctx context.Context, job uint32) ([]journal.ID, error) {
-	if len(n.cfg.Pools()) == 0 {
-		return nil, nil
-	}
-	if err := n.pending.set(job); err != nil {
-		return nil, err
-	}
-	id, of, err := n.reservedRun(ctx, job)
-	if err != nil && !errors.Is(err, ErrNoLetter) {
-		return nil, fmt.Errorf("node %s: find the run of job %d that has ended: %w", n.name, job, err)
-	}
-	if errors.Is(err, ErrNoLetter) {
-		return nil, n.pending.clear(job)
-	}
-	j, err := n.records.begin(ctx, Job{ID: id})
-	if err != nil {
-		return nil, err
-	}
-	return []journal.ID{id}, errors.Join(noteReservation(j, of), j.Close(), n.pending.clear(job))
-}
-
-// reservedRun returns the run whose reservation is in the job's record, and the run by which
-// the controller knows that. Slurm counts a restart when the job is requeued, which is
-// before the epilog of the run before.
-func (n *Node) reservedRun(ctx context.Context, job uint32) (id, of journal.ID, err error) {
-	s, err := n.words.seal(ctx)
-	if err != nil {
-		return id, of, err
-	}
-	noted, err := n.slurm.AdminComment(ctx, job)
-	if err != nil {
-		return id, of, err
-	}
-	var r fabric.Reservation
-	for _, restart := range []uint32{noted.Restart, max(noted.Restart, 1) - 1} {
-		id = journal.ID{Job: job, Restart: restart}
-		r, err = s.open(id, noted.AdminComment)
-		if !errors.Is(err, ErrNoLetter) {
-			break
-		}
-	}
-	return id, r.Job, err
-}
-
-// Linger tries again to end the job, with growing pauses, until patience is over.
+// Linger goes on where End gave up, with growing pauses, until patience is over. It ends no
+// run that began after End: the job may be on the node again.
 func (n *Node) Linger(ctx context.Context, job uint32, patience time.Duration, left Left) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	ids, err := n.records.of(job)
+	if err != nil {
+		return err
+	}
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
-		err := n.End(ctx, job, false, left)
-		if err == nil {
+		if ids, err = n.endAgain(ctx, ids, job, left); err == nil {
 			return nil
 		}
 		select {
@@ -186,6 +137,21 @@ func (n *Node) Linger(ctx context.Context, job uint32, patience time.Duration, l
 	}
 }
 
-// Holds returns the runs of jobs of which the node still has something, or which it has
-// not confirmed.
-func (n *Node) Holds() ([]journal.ID, error) { return journal.List(n.records.dir) }
+// endAgain ends the runs, and returns those that still hold something. It does the rest of
+// what End does, too: the journal is gone before slurmctld is told.
+func (n *Node) endAgain(ctx context.Context, ids []journal.ID, job uint32, left Left) (still []journal.ID, err error) {
+	for _, id := range ids {
+		one := n.Down(ctx, id, busyPatience, left)
+		if one != nil && n.records.holds(id) {
+			still = append(still, id)
+		}
+		err = errors.Join(err, one)
+	}
+	if err == nil && n.pending.has(job) {
+		err = n.confirmLate(ctx, job, left)
+	}
+	if err == nil {
+		err = n.words.tellIfNew(ctx)
+	}
+	return still, err
+}

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +80,25 @@ end
 	}
 	if text := (Tags{}).file("B"); strings.Contains(text, "set ") || !strings.Contains(text, "clear SLURMV_FABRIC_JOB\n") {
 		t.Errorf("without a reservation: %s", text)
+	}
+}
+
+// The plugin's list in C is what a job inside of another one does not inherit.
+func TestThePluginKnowsAllVariables(t *testing.T) {
+	source, err := os.ReadFile("../../spank/submit.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?s)void forget_outer_tags\(void\)\n\{.*?names\[\] = \{(.*?)\};`).FindSubmatch(source)
+	if list == nil {
+		t.Fatal("spank/submit.c has no list of variables in forget_outer_tags")
+	}
+	var got []string
+	for _, name := range regexp.MustCompile(`"(\w+)"`).FindAllSubmatch(list[1], -1) {
+		got = append(got, string(name[1]))
+	}
+	if diff := cmp.Diff(slices.Concat(names, pkeyDefaults), got); diff != "" {
+		t.Errorf("the names in spank/submit.c differ (-here +there):\n%s", diff)
 	}
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -41,11 +42,38 @@ func TestTheLastComponentConfirms(t *testing.T) {
 }
 
 func TestANodeThatHeldNothingConfirmsTheLeader(t *testing.T) {
+	for name, letter := range map[string]bool{"by its letter": true, "by slurmctld's record": false} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			r := reservation()
+			r.Job.Job = 4216
+			if letter {
+				d.reserve(r, "c1", id)
+			} else {
+				d.set("het", "4216")
+				d.set("state", "COMPLETED")
+			}
+			if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil || !slices.Equal(d.confirmed(), []journal.ID{r.Job}) {
+				t.Errorf("%v, confirmed %v", err, d.confirmed())
+			}
+		})
+	}
+}
+
+// A restart of the node ends what the component held, and not whose reservation it has.
+func TestAComponentOfAnEarlierBootConfirmsTheLeader(t *testing.T) {
 	d := newDesk(t)
-	r := reservation()
-	r.Job.Job = 4216
-	d.reserve(r, "c1", id)
-	if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil || !slices.Equal(d.confirmed(), []journal.ID{r.Job}) {
+	d.writeJournal("00000000-0000-0000-0000-000000000000", true)
+	leader := journal.ID{Job: 4216}
+	j, err := journal.Open(d.records.dir, id)
+	if err == nil {
+		err = errors.Join(noteReservation(j, leader), j.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Clean(t.Context(), Cleaning{}, running(), nothingLeft); err != nil || !slices.Equal(d.confirmed(), []journal.ID{leader}) {
 		t.Errorf("%v, confirmed %v", err, d.confirmed())
 	}
+	d.mustHoldNothing()
 }

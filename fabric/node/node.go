@@ -21,7 +21,7 @@ type Node struct {
 	cfg     config.Fabric
 	slurm   slurm.Comments
 	records records
-	pending pending
+	pending numbered // a job has ended of which it is not known yet which run
 	words   words
 }
 
@@ -35,16 +35,16 @@ func Open(cfg config.Config, name string, client slurm.Client) *Node {
 		cfg:     cfg.Fabric,
 		slurm:   slurm.Comments{Client: client},
 		records: records{dir: dir, node: name},
-		pending: pending(filepath.Join(dir, "pending")),
+		pending: numbered(filepath.Join(dir, "pending")),
 		words:   words{dir: dir, node: name, key: cfg.Fabric.Key, slurm: slurm.Comments{Client: client}},
 	}
 }
 
 // A Job is a job as Slurm describes it to this node.
 type Job struct {
-	ID    journal.ID
-	Step  uint32 // that has asked for the tags
-	UID   uint32 // of the owner
+	ID    journal.ID // Up takes the restart count from slurmctld: users can write the plugin's
+	Step  uint32     // that has asked for the tags
+	UID   uint32     // of the owner
 	GID   uint32
 	Cores int // of the job on this node
 }
@@ -59,27 +59,30 @@ type Tags struct {
 // ErrNoLetter matches the error if a job's record has no reservation.
 var ErrNoLetter = errors.New("no reservation")
 
-// Reservation reads the job's reservation from its record. If there is none, the error
-// matches [ErrNoLetter]. A site without pools gives no reservations, so there it is the
-// zero value.
-func (n *Node) Reservation(ctx context.Context, job Job) (fabric.Reservation, error) {
+// reservation reads the job's reservation from its record, and which run of the job it is.
+// If there is none, the error matches [ErrNoLetter].
+//
+// The run is slurmctld's word. Slurm 22.05 tells a step its restart count only if that is
+// the batch step, and else the plugin has what the user has put into SLURM_RESTART_COUNT. A
+// journal with such a name would count as that of a run that has ended.
+func (n *Node) reservation(ctx context.Context, job Job) (journal.ID, fabric.Reservation, error) {
 	if len(n.cfg.Pools()) == 0 {
-		return fabric.Reservation{}, nil
+		return job.ID, fabric.Reservation{}, fmt.Errorf("job %d has %w of tags on the fabric: [fabric] of slurmv.toml has no pool", job.ID.Job, ErrNoLetter)
 	}
 	s, err := n.words.seal(ctx)
 	if err != nil {
-		return fabric.Reservation{}, err
+		return job.ID, fabric.Reservation{}, err
 	}
 	noted, err := n.slurm.AdminComment(ctx, job.ID.Job)
 	if err != nil {
-		return fabric.Reservation{}, err
+		return job.ID, fabric.Reservation{}, err
 	}
-	job.ID.Restart = noted.Restart // slurmctld's word: Slurm 22.05 tells it to the batch step only
+	job.ID.Restart = noted.Restart
 	r, err := s.open(job.ID, noted.AdminComment)
 	if err != nil {
-		return fabric.Reservation{}, err
+		return job.ID, fabric.Reservation{}, err
 	}
-	return r, fits(r, s.cluster, job)
+	return job.ID, r, fits(r, s.cluster, job)
 }
 
 // open reads the letter about one run of a job.
@@ -117,8 +120,8 @@ func (n *Node) library() (*cxi.Library, error) {
 	return l, err
 }
 
-// hasCards reports whether the driver of Slingshot cards is at work. It does not say that
-// there are none, because a libcxi may know better.
+// hasCards reports whether the driver of Slingshot cards is at work. False proves nothing:
+// libcxi may find cards elsewhere.
 func (n *Node) hasCards() bool {
 	for _, pattern := range []string{"sys/class/cxi/*", "dev/cxi[0-9]*"} {
 		if found, _ := filepath.Glob(filepath.Join(n.root, pattern)); len(found) > 0 {

@@ -95,8 +95,38 @@ func TestOnlyTheJobsOwnReservationCounts(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
 				t.Errorf("error = %v, want %q in it", err, tt.wantErr)
 			}
-			if len(d.services()) > 0 || d.has("state/fabric/jobs/4217.0/environment") {
+			if len(d.services()) > 0 || d.has("node/fabric/jobs/4217.0/environment") {
 				t.Errorf("it has got %v", d.services())
+			}
+		})
+	}
+}
+
+// Users can write the restart count that the plugin has, and Slurm 22.05 has none for a step
+// without the user's environment. slurmctld says which runs live, in its own numbers.
+func TestTheJournalIsOfSlurmctldsRun(t *testing.T) {
+	for name, plugins := range map[string]uint32{"a plugin without a count": 0, "a count of the user's": 7, "Slurm's count": 2} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			run := journal.ID{Job: 4217, Restart: 2}
+			r := reservation()
+			r.Job = run
+			d.set("restart", "2")
+			d.reserve(r, "c1", run)
+			asked := job
+			asked.ID.Restart = plugins
+			if _, err := d.Up(t.Context(), asked); err != nil {
+				t.Fatal(err)
+			}
+			done, err := d.Clean(t.Context(), Cleaning{}, running(run), nothingLeft)
+			if err != nil || len(done) > 0 || len(d.services()) != 4 || d.confirmed() != nil {
+				t.Errorf("%v, %v; services %v, confirmed %v", done, err, d.services(), d.confirmed())
+			}
+			if !d.has("node/fabric/jobs/4217.2/environment") {
+				t.Error("there is no file of variables for the run")
+			}
+			if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil || !slices.Equal(d.confirmed(), []journal.ID{run}) {
+				t.Errorf("%v, confirmed %v", err, d.confirmed())
 			}
 		})
 	}
@@ -119,6 +149,9 @@ func TestAJobWithoutReservation(t *testing.T) {
 	if tags, err := d.UpIfReserved(t.Context(), job); err != nil || len(tags.Services) > 0 {
 		t.Errorf("at a site without pools: %+v, %v", tags, err)
 	}
+	if _, err := d.Up(t.Context(), job); !errors.Is(err, ErrNoLetter) || d.records.holds(id) {
+		t.Errorf("a step that says it needs some there: %v", err)
+	}
 }
 
 func TestAFailedStartLeavesNothing(t *testing.T) {
@@ -128,7 +161,7 @@ func TestAFailedStartLeavesNothing(t *testing.T) {
 	if _, err := d.Up(t.Context(), job); err == nil || !strings.Contains(err.Error(), "set up the tags of job 4217.0") {
 		t.Fatalf("error = %v", err)
 	}
-	if len(d.services()) > 0 || d.has("state/fabric/jobs/4217.0/environment") {
+	if len(d.services()) > 0 || d.has("node/fabric/jobs/4217.0/environment") {
 		t.Errorf("services %v", d.services())
 	}
 	d.fake.Set("ALLOC_ERRNO=0")
@@ -154,7 +187,7 @@ func TestALaterFailureLeavesTheServicesAlone(t *testing.T) {
 	if _, err := d.Up(t.Context(), job); err == nil || len(left) == 4 {
 		t.Fatalf("error = %v, services %v", err, left)
 	}
-	if got := d.services(); !slices.Equal(got, left) || !d.has("state/fabric/jobs/4217.0/environment") {
+	if got := d.services(); !slices.Equal(got, left) || !d.has("node/fabric/jobs/4217.0/environment") {
 		t.Errorf("services %v, before %v", got, left)
 	}
 }
@@ -247,6 +280,27 @@ func TestALostConfirmationIsRepeated(t *testing.T) {
 	}
 }
 
+// Administrators write the node's Comment, too.
+func TestAConfirmationThatIsOverwrittenIsRepeated(t *testing.T) {
+	d := newDesk(t)
+	d.up()
+	if err := d.Down(t.Context(), id, 0, nothingLeft); err != nil {
+		t.Fatal(err)
+	}
+	for _, comment := range []string{"new fans", "new fans, and a slurm-v:" + strings.Repeat("A", 60) + " of somebody"} {
+		d.set("comment", comment)
+		for range 2 {
+			if _, err := d.Clean(t.Context(), Cleaning{}, nil, nothingLeft); err != nil {
+				t.Error(err)
+			}
+		}
+		d.mustBeClean()
+	}
+	if told, _ := os.ReadFile(filepath.Join(d.dir, "told")); string(told) != "told\ntold\ntold\n" {
+		t.Errorf("slurmctld was told %q", told)
+	}
+}
+
 // A confirmation must not hold for a job that has begun again.
 func TestAJobThatBeginsAgainIsNotConfirmed(t *testing.T) {
 	d := newDesk(t)
@@ -272,55 +326,6 @@ func TestAConfirmationAddsToThoseBefore(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, d.confirmed()); diff != "" {
 		t.Errorf("confirmations differ (-want +got):\n%s", diff)
-	}
-}
-
-// A node on which no task of the job ran has nothing of it. The controller waits for its
-// word all the same.
-func TestANodeThatHeldNothingConfirms(t *testing.T) {
-	for name, restart := range map[string]string{"of a job": "0", "of a job that is requeued": "1"} {
-		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
-			d.set("restart", restart)
-			d.reserve(reservation(), "c1", id)
-			if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil {
-				t.Error(err)
-			}
-			d.mustBeClean()
-		})
-	}
-	d := newDesk(t)
-	if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil || d.confirmed() != nil {
-		t.Errorf("without a reservation: %v, confirmed %v", err, d.confirmed())
-	}
-	d.mustHoldNothing()
-	d.reserve(reservation(), "c1", id)
-	if err := d.End(t.Context(), 4217, false, nothingLeft); err != nil || d.confirmed() != nil {
-		t.Errorf("of a job that wants no tags: %v, confirmed %v", err, d.confirmed())
-	}
-}
-
-func TestTheRunThatHasEndedIsFoundLater(t *testing.T) {
-	for name, forget := range map[string]bool{"from its record": false, "though slurmctld has forgotten it": true} {
-		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
-			d.reserve(reservation(), "c1", id)
-			d.set("down", "")
-			if err := d.End(t.Context(), 4217, true, nothingLeft); err == nil {
-				t.Error("a slurmctld that does not answer knows the run")
-			}
-			d.unset("down")
-			if forget {
-				d.set("forgotten", "")
-			}
-			if done, err := d.Clean(t.Context(), Cleaning{}, running(id), nothingLeft); err != nil || len(done) > 0 {
-				t.Errorf("while it runs: %v, %v", done, err)
-			}
-			if done, err := d.Clean(t.Context(), Cleaning{}, running(), nothingLeft); err != nil || len(done) != 1 {
-				t.Errorf("after its end: %v, %v", done, err)
-			}
-			d.mustBeClean()
-		})
 	}
 }
 

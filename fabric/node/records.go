@@ -63,7 +63,7 @@ func (r records) begin(ctx context.Context, job Job) (*journal.Journal, error) {
 	for {
 		j, err := r.tryBegin(job)
 		if err == nil && ofEarlierBoot(j.Header()) {
-			err = errors.Join(r.forget(j), fs.ErrNotExist)
+			j, err = r.beginAnew(j, job)
 		}
 		if !errors.Is(err, journal.ErrLocked) && !errors.Is(err, fs.ErrNotExist) {
 			return j, err
@@ -74,6 +74,36 @@ func (r records) begin(ctx context.Context, job Job) (*journal.Journal, error) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// beginAnew replaces a journal from before the last boot. The run still has its reservation:
+// a component of a heterogeneous job confirms its leader, not itself.
+func (r records) beginAnew(old *journal.Journal, job Job) (*journal.Journal, error) {
+	of := reservationOf(old)
+	if err := r.forget(old); err != nil {
+		return nil, err
+	}
+	j, err := r.tryBegin(job)
+	if err != nil {
+		return nil, err
+	}
+	if err := noteReservation(j, of); err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	return j, nil
+}
+
+// beginFresh begins the journal of a run that has none. If it has one, the error matches
+// [fs.ErrExist] or [journal.ErrLocked]: the run holds something, or is about to.
+func (r records) beginFresh(id, of journal.ID) (*journal.Journal, error) {
+	j, err := journal.Create(r.dir, id, journal.Header{Node: r.node})
+	if err != nil {
+		return nil, err
+	}
+	if err := noteReservation(j, of); err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	return j, nil
 }
 
 func (r records) tryBegin(job Job) (*journal.Journal, error) {
@@ -91,7 +121,7 @@ func ofEarlierBoot(h journal.Header) bool {
 
 // forget removes a journal whose services are gone.
 func (r records) forget(j *journal.Journal) error {
-	if err := errors.Join(undone(j), removeIfThere(r.environmentFile(j.ID())), r.removeLock(j.ID())); err != nil {
+	if err := errors.Join(undone(j), removeIfThere(r.environmentFile(j.ID()))); err != nil {
 		return errors.Join(err, j.Close())
 	}
 	if err := j.Remove(); err != nil {
@@ -104,9 +134,27 @@ func (r records) environmentFile(id journal.ID) string {
 	return filepath.Join(journal.Dir(r.dir, id), "environment")
 }
 
-func (r records) removeLock(id journal.ID) error {
-	return removeIfThere(filepath.Join(r.dir, "locks", id.String()))
+// of returns the runs of a job that hold something, or whose confirmation is due.
+func (r records) of(job uint32) (runs []journal.ID, err error) {
+	ids, err := journal.List(r.dir)
+	for _, id := range ids {
+		if id.Job == job {
+			runs = append(runs, id)
+		}
+	}
+	return runs, err
 }
+
+// holds reports whether the run has a journal.
+func (r records) holds(id journal.ID) bool {
+	_, err := os.Stat(journal.Dir(r.dir, id))
+	return err == nil
+}
+
+// locks are the files that the plugin locks while it starts Up. They go when the job has
+// ended, and not before: a task that waits for a lock whose file is gone no longer sees that
+// the agent has failed.
+func (r records) locks() numbered { return numbered(filepath.Join(r.dir, "locks")) }
 
 // lockEnd keeps other components of the job from ending at the same time: each would leave
 // it to the other to give back what they share.

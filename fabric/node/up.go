@@ -15,8 +15,9 @@ import (
 // called any number of times, by several processes at once. If the first call fails, it leaves
 // nothing behind but the journal, which Down removes.
 func (n *Node) Up(ctx context.Context, job Job) (Tags, error) {
-	r, err := n.Reservation(ctx, job)
-	if err != nil {
+	var r fabric.Reservation
+	var err error
+	if job.ID, r, err = n.reservation(ctx, job); err != nil {
 		return Tags{}, err
 	}
 	return n.up(ctx, job, r)
@@ -24,14 +25,11 @@ func (n *Node) Up(ctx context.Context, job Job) (Tags, error) {
 
 // UpIfReserved is Up for a job that may have no reservation. It then has no tags.
 func (n *Node) UpIfReserved(ctx context.Context, job Job) (Tags, error) {
-	r, err := n.Reservation(ctx, job)
-	if errors.Is(err, ErrNoLetter) || err == nil && r.Job.Job == 0 {
+	tags, err := n.Up(ctx, job)
+	if errors.Is(err, ErrNoLetter) {
 		return Tags{}, nil
 	}
-	if err != nil {
-		return Tags{}, err
-	}
-	return n.up(ctx, job, r)
+	return tags, err
 }
 
 func (n *Node) up(ctx context.Context, job Job, r fabric.Reservation) (Tags, error) {

@@ -41,7 +41,7 @@ func (i *inspection) fabricKey() Result {
 		return skipped(name, "only root and SlurmUser can read it", "run as root")
 	}
 	if _, err := letter.Load(i.path(path)); err != nil {
-		return wrong(name, strings.ReplaceAll(err.Error(), i.path(path), path), "copy the key of a controller to "+path+", with the mode 0640; slurmv fabric key makes the first one")
+		return wrong(name, strings.ReplaceAll(err.Error(), i.path(path), path), "copy the key of a controller to "+path+", of root, with the mode 0640 and on controllers with the group of SlurmUser; slurmv fabric key makes the first one")
 	}
 	return ok(name, path)
 }

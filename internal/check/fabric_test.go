@@ -1,6 +1,8 @@
 package check
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -30,6 +32,14 @@ func (n *node) setting(name, value string) {
 	n.programs["scontrol show config"] = strings.Join(append(lines, name+" = "+value+"\n"), "")
 }
 
+// chownKey gives the key to a user and a group.
+func (n *node) chownKey(t *testing.T, uid, gid int) {
+	t.Helper()
+	if err := os.Chown(filepath.Join(n.root, "etc/slurm-v/fabric.key"), uid, gid); err != nil {
+		t.Skip("gives a file to another user: run it as root")
+	}
+}
+
 // slingshot gives the node a card, and what slurmv fabric list says of it.
 func (n *node) slingshot(t *testing.T, services string) {
 	n.mkdir(t, "sys/class/cxi/cxi0")
@@ -49,6 +59,8 @@ func TestFabric(t *testing.T) {
 		"no key":                    {func(t *testing.T, n *node) { n.remove(t, "etc/slurm-v") }, []string{"error fabric key"}, "slurmv fabric key"},
 		"a key that others can read": {func(t *testing.T, n *node) { n.write(t, "etc/slurm-v/fabric.key", letter.NewKey(), 0o644) },
 			[]string{"error fabric key"}, "0640"},
+		"a key that SlurmUser's group reads": {func(t *testing.T, n *node) { n.chownKey(t, 0, 64030) }, []string{}, ""},
+		"a key that SlurmUser could change":  {func(t *testing.T, n *node) { n.chownKey(t, 64030, 64030) }, []string{"error fabric key"}, "of root"},
 		"a key that is none": {func(t *testing.T, n *node) { n.write(t, "etc/slurm-v/fabric.key", "secret", 0o600) },
 			[]string{"error fabric key"}, ""},
 		"overlapping pools": {func(t *testing.T, n *node) {

@@ -14,25 +14,29 @@ import (
 )
 
 // reason is the prefix of the reasons for which Slurm-V drains nodes. Resume touches only
-// nodes whose reason begins with it.
+// nodes whose reason begins with it, so nothing here replaces the reason of anybody else: a
+// broken node would then go back to work.
 const reason = "slurm-v:"
 
 // If drains the node if one of failed, the errors of the job's reclaim, is about more than
-// files.
+// files. Its reason replaces that of [For].
 func If(ctx context.Context, c slurm.Client, node string, job uint32, failed []error) error {
 	if !must(failed) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), slurm.Patience)
 	defer cancel()
-	return asAdministrator(c).Drain(ctx, node, fmt.Sprintf("%s job %d left something; see 'slurmv clean --node-name %s'", reason, job, node))
+	_, err := asAdministrator(c).Drain(ctx, node, fmt.Sprintf("%s job %d left something; see 'slurmv clean --node-name %s'", reason, job, node), reason)
+	return err
 }
 
-// For drains the node for a reason that somebody removes, who then calls [Over].
-func For(ctx context.Context, c slurm.Client, node, why string) error {
+// For drains the node for a reason that somebody removes, who then calls [Over]. If the node
+// is out of use for another reason, that one stays, even if it is [If]'s, and drained is
+// false.
+func For(ctx context.Context, c slurm.Client, node, why string) (drained bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), slurm.Patience)
 	defer cancel()
-	return asAdministrator(c).Drain(ctx, node, reason+" "+why)
+	return asAdministrator(c).Drain(ctx, node, reason+" "+why, reason+" "+why)
 }
 
 // Over returns the node to service if it is still drained for that reason.

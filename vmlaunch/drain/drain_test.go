@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/slurm-v/slurm-v/slurm"
@@ -49,32 +50,59 @@ func scontrolSays(t *testing.T, line string) (c slurm.Client, told func() string
 	}
 }
 
+// on is what scontrol prints of a node with this state and reason.
+func on(state, reason string) string {
+	if reason != "" {
+		reason = " Reason=" + reason + " [root@2026-01-02]"
+	}
+	return "NodeName=n1 State=" + state + " ThreadsPerCore=1" + reason
+}
+
 func TestDrainAndResume(t *testing.T) {
-	c, told := scontrolSays(t, "NodeName=n1 State=IDLE+DRAIN ThreadsPerCore=1 Reason=slurm-v: job 7 left something [root@2026-01-02]")
-	if err := If(t.Context(), c, "n1", 7, []error{vmlaunch.ErrFiles}); err != nil || told() != "" {
-		t.Errorf("for files: %q, %v", told(), err)
+	const (
+		left    = "slurm-v: job 7 left something; see 'slurmv clean --node-name n1'"
+		leftNow = "update nodename=n1 state=drain reason=" + left + "\n"
+		xNow    = "update nodename=n1 state=drain reason=slurm-v: x\n"
+		resume  = "update nodename=n1 state=resume\n"
+	)
+	drainIf := func(c slurm.Client) error { return If(t.Context(), c, "n1", 7, []error{errors.New("a VM")}) }
+	drainFor := func(c slurm.Client) error {
+		drained, err := For(t.Context(), c, "n1", "x")
+		if !drained {
+			return errors.Join(err, errStays)
+		}
+		return err
 	}
-	err := If(t.Context(), c, "n1", 7, []error{errors.New("a VM")})
-	if want := "update nodename=n1 state=drain reason=slurm-v: job 7 left something; see 'slurmv clean --node-name n1'\n"; err != nil || told() != want {
-		t.Errorf("for a VM: %q, %v; want %q", told(), err, want)
+	over := func(c slurm.Client) error { return Over(t.Context(), c, "n1", "x") }
+	clean := func(c slurm.Client) error { return Resume(t.Context(), c, "n1") }
+	tests := map[string]struct {
+		do   func(slurm.Client) error
+		node string
+		told string
+		err  error
+	}{
+		"files drain nothing":                        {func(c slurm.Client) error { return If(t.Context(), c, "n1", 7, []error{vmlaunch.ErrFiles}) }, on("IDLE", ""), "", nil},
+		"a VM drains":                                {drainIf, on("IDLE", ""), leftNow, nil},
+		"a VM replaces a reason of ours":             {drainIf, on("IDLE+DRAIN", "slurm-v: x"), leftNow, nil},
+		"a VM leaves an administrator's reason":      {drainIf, on("IDLE+DRAIN", "bad disk"), "", nil},
+		"a service drains":                           {drainFor, on("MIXED", ""), xNow, nil},
+		"a service drains again":                     {drainFor, on("IDLE+DRAIN", "slurm-v: x"), xNow, nil},
+		"a service leaves an administrator's reason": {drainFor, on("DOWN+DRAIN", "bad disk"), "", errStays},
+		"a service leaves that of a VM":              {drainFor, on("IDLE+DRAIN", "slurm-v: job 9 left something"), "", errStays},
+		"its end resumes":                            {over, on("IDLE+DRAIN", "slurm-v: x"), resume, nil},
+		"its end leaves something else of ours":      {over, on("IDLE+DRAIN", "slurm-v: job 7 left something"), "", nil},
+		"a clean node resumes":                       {clean, on("IDLE+DRAIN", "slurm-v: job 7 left something"), resume, nil},
+		"what somebody else drained stays":           {clean, on("IDLE+DRAIN", "bad disk"), "", nil},
 	}
-	if err := Resume(t.Context(), c, "n1"); err != nil || told() != "update nodename=n1 state=resume\n" {
-		t.Errorf("clean: %q, %v", told(), err)
-	}
-	const why = "job 7's VNI 1027 is still in use on cxi1"
-	c, told = scontrolSays(t, "NodeName=n1 State=IDLE+DRAIN ThreadsPerCore=1 Reason=slurm-v: job 7 left something [root@2026-01-02]")
-	if err := Over(t.Context(), c, "n1", why); err != nil || told() != "" {
-		t.Errorf("drained for something else of ours: %q, %v", told(), err)
-	}
-	if err := For(t.Context(), c, "n1", "x"); err != nil || told() != "update nodename=n1 state=drain reason=slurm-v: x\n" {
-		t.Errorf("for x: %q, %v", told(), err)
-	}
-	c, told = scontrolSays(t, "NodeName=n1 State=IDLE+DRAIN ThreadsPerCore=1 Reason=slurm-v: x [root@2026-01-02]")
-	if err := Over(t.Context(), c, "n1", "x"); err != nil || told() != "update nodename=n1 state=resume\n" {
-		t.Errorf("x is over: %q, %v", told(), err)
-	}
-	others, told := scontrolSays(t, "NodeName=n1 State=IDLE+DRAIN ThreadsPerCore=1 Reason=bad disk [root@2026-01-02]")
-	if err := Resume(t.Context(), others, "n1"); err != nil || told() != "" {
-		t.Errorf("drained by somebody else: %q, %v", told(), err)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, told := scontrolSays(t, strings.ReplaceAll(tt.node, "'", "'\\''"))
+			if err := tt.do(c); !errors.Is(err, tt.err) || told() != tt.told {
+				t.Errorf("error = %v; scontrol was told %q, want %q", err, told(), tt.told)
+			}
+		})
 	}
 }
+
+// errStays stands for For's answer that the node is not drained for this reason.
+var errStays = errors.New("the node keeps its reason")

@@ -39,15 +39,27 @@ type Job struct {
 // this node's confirmation.
 func (j Job) End(ctx context.Context, reserved bool, later func(reason string) error) error {
 	err := j.open().End(ctx, j.Number, reserved, leftOn(j.Config, j.Node))
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case errors.Is(err, node.ErrUndecided): // which is nothing that an administrator has to know
+		return later("")
 	}
-	reason := ""
-	if errors.Is(err, node.ErrServices) {
-		reason = reasonOf(err, j.Number)
-		err = errors.Join(err, drain.For(ctx, j.Client, j.Node, reason))
+	reason, drainErr := j.drain(ctx, err)
+	return errors.Join(err, drainErr, later(reason))
+}
+
+// drain drains the node if services are left, and returns the reason; "" if the node is not
+// drained, or for another reason, which is not for us to end.
+func (j Job) drain(ctx context.Context, left error) (reason string, err error) {
+	if !errors.Is(left, node.ErrServices) {
+		return "", nil
 	}
-	return errors.Join(err, later(reason))
+	why := reasonOf(left, j.Number)
+	if drained, err := drain.For(ctx, j.Client, j.Node, why); err != nil || !drained {
+		return "", err
+	}
+	return why, nil
 }
 
 // Linger goes on where End gave up. After it, the node goes back to work if it is still
@@ -55,13 +67,14 @@ func (j Job) End(ctx context.Context, reserved bool, later func(reason string) e
 func (j Job) Linger(ctx context.Context, reason string) error {
 	err := j.open().Linger(ctx, j.Number, lingerPatience, leftOn(j.Config, j.Node))
 	switch {
-	case reason == "":
-		return err
-	case err == nil:
+	case err == nil && reason != "":
 		return drain.Over(ctx, j.Client, j.Node, reason)
+	case err == nil:
+		return nil
 	}
-	// Another job may have made the node resume meanwhile.
-	return errors.Join(err, drain.For(ctx, j.Client, j.Node, reason))
+	// Somebody may have made the node resume meanwhile.
+	_, drainErr := j.drain(ctx, err)
+	return errors.Join(err, drainErr)
 }
 
 func (j Job) open() *node.Node { return node.Open(j.Config, j.Node, j.Client) }
@@ -74,7 +87,7 @@ func Clean(ctx context.Context, cfg config.Config, name string, client slurm.Cli
 
 // leftOn says what of a job's VMs is on the node.
 func leftOn(cfg config.Config, name string) node.Left {
-	return func(id journal.ID) error { return vmlaunch.Left(cfg, name, id) }
+	return func(id journal.ID) error { return vmlaunch.Left(cfg, name, id.Job) }
 }
 
 func reasonOf(err error, job uint32) string {

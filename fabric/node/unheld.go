@@ -1,0 +1,135 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
+)
+
+// ErrUndecided matches the error if slurmctld's record does not say yet which run of a job
+// has ended. [Node.Linger] and [Node.Clean] ask again.
+var ErrUndecided = errors.New("the job is still completing, and slurmctld's record does not say yet which of its runs has ended")
+
+// A run without a journal holds nothing on the node, so the node confirms it, whether or not
+// its reservation has ever come here: slurmctld may not have taken the controller's letter.
+// Only runs that are over are confirmed. The controller counts early confirmations, and a
+// run that is yet to begin may get its tags on this node.
+//
+// An unheld is such a run.
+type unheld struct {
+	id journal.ID
+	of journal.ID // by which the controller knows the reservation
+}
+
+// endWithoutJournal ends a job in its epilog that has no journal here. Until it is known
+// which run it was, a file says that this is to be done.
+func (n *Node) endWithoutJournal(ctx context.Context, job uint32, left Left) error {
+	if len(n.cfg.Pools()) == 0 {
+		return nil
+	}
+	if err := n.pending.set(job); err != nil {
+		return err
+	}
+	noted, err := n.slurm.AdminComment(ctx, job)
+	if err != nil {
+		return n.noRun(job, err)
+	}
+	run, found, err := n.lettered(ctx, noted)
+	if err != nil {
+		return n.noRun(job, err)
+	}
+	if found {
+		return n.confirm(ctx, job, []unheld{run}, true, left)
+	}
+	runs, decided := overBy(noted)
+	return n.confirm(ctx, job, runs, decided, left)
+}
+
+// confirmLate ends a job of whose epilog the file in pending is left. If slurmctld has
+// forgotten the job, it is taken for one that was never requeued.
+func (n *Node) confirmLate(ctx context.Context, job uint32, left Left) error {
+	noted, err := n.slurm.AdminComment(ctx, job)
+	if errors.Is(err, slurm.ErrUnknownJob) {
+		first := journal.ID{Job: job}
+		return n.confirm(ctx, job, []unheld{{first, first}}, true, left)
+	}
+	if err != nil {
+		return n.noRun(job, err)
+	}
+	runs, decided := overBy(noted)
+	return n.confirm(ctx, job, runs, decided, left)
+}
+
+func (n *Node) noRun(job uint32, err error) error {
+	return fmt.Errorf("node %s: find the run of job %d that has ended: %w", n.name, job, err)
+}
+
+// lettered returns the run that has ended, if the job's record has its reservation. In the
+// epilog that is the last run whose PrologSlurmctld has come so far.
+func (n *Node) lettered(ctx context.Context, noted slurm.NotedJob) (run unheld, found bool, err error) {
+	s, err := n.words.seal(ctx)
+	if err != nil {
+		return run, false, err
+	}
+	var r fabric.Reservation
+	run.id = journal.ID{Job: noted.Job, Restart: noted.Restart}
+	r, err = s.open(run.id, noted.AdminComment)
+	if errors.Is(err, ErrNoLetter) {
+		return run, false, nil
+	}
+	run.of = r.Job
+	return run, err == nil, err
+}
+
+// overBy returns the runs of which the job's record says that they are over: the last two
+// suffice, because each epilog ends one. decided reports whether these are all. Slurm counts
+// a restart when the job is requeued, which is before the epilog of the run before. So while
+// the job completes, nobody knows whether the run of the record's number has begun.
+func overBy(noted slurm.NotedJob) (runs []unheld, decided bool) {
+	add := func(restart uint32) {
+		run := unheld{id: journal.ID{Job: noted.Job, Restart: restart}}
+		run.of = run.id
+		if noted.HetJob != 0 {
+			run.of.Job = noted.HetJob
+		}
+		runs = append(runs, run)
+	}
+	if noted.Restart > 0 {
+		add(noted.Restart - 1)
+	}
+	if slurm.Ended(noted.State) {
+		add(noted.Restart)
+	}
+	return runs, slurm.Ended(noted.State) || slurm.Lives(noted.State)
+}
+
+// confirm ends runs that have no journal. decided says that the job has no others.
+func (n *Node) confirm(ctx context.Context, job uint32, runs []unheld, decided bool, left Left) (err error) {
+	for _, run := range runs {
+		err = errors.Join(err, n.confirmOne(ctx, run, left))
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("node %s: confirm the end of job %d: %w", n.name, job, err)
+	case !decided:
+		return fmt.Errorf("node %s: confirm the end of job %d: %w", n.name, job, ErrUndecided)
+	}
+	return n.pending.clear(job)
+}
+
+// confirmOne leaves a run alone that has a journal: that one's end confirms it.
+func (n *Node) confirmOne(ctx context.Context, run unheld, left Left) error {
+	j, err := n.records.beginFresh(run.id, run.of)
+	switch {
+	case errors.Is(err, fs.ErrExist), errors.Is(err, journal.ErrLocked):
+		return nil
+	case err != nil:
+		return err
+	}
+	return n.end(ctx, j, 0, left)
+}
