@@ -126,13 +126,21 @@ func TestProgramCommand(t *testing.T) {
 		"no MPI": {"--mpi=none ./app", Ticket{},
 			"/bin/srun --overlap --mpi=pmi2 --job-name=app --mpi=none /libexec/agent exec --vm-distribution=block -- ./app"},
 		"PMIx, and the user's will": {"--mpi=pmix --kill-on-bad-exit=0 ./app", Ticket{},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 --mpi=pmi2 --kill-on-bad-exit=0 /libexec/agent exec --vm-distribution=block --pmix -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 --mpi=pmi2 --kill-on-bad-exit=0 /libexec/agent exec --vm-distribution=block --pmix --spare-ranks -- ./app"},
+		"a user who wants ranks to live on": {"-K0 ./app", Ticket{},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app -K0 /libexec/agent exec --vm-distribution=block --spare-ranks -- ./app"},
 		"exclusive says no overlap": {"--exclusive ./app", Ticket{},
 			"/bin/srun --mpi=pmi2 --job-name=app --exclusive /libexec/agent exec --vm-distribution=block -- ./app"},
 		"VMs that come up elsewhere": {"--vm-distribution=cyclic ./app", Ticket{Wait: 5 * time.Minute},
 			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=cyclic --wait=5m0s -- ./app"},
 		"a claimed device": {"--no-wait ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=auto -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=auto -- ./app"},
+		"a claimed device, quietly": {"-Q --mpi-shm=on ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 -Q /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=on --quiet -- ./app"},
+		"a claimed device that MPI leaves alone": {"--mpi-shm=off ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=off -- ./app"},
+		"a claimed device, no MPI": {"--mpi=none ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --mpi=none /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=auto -- ./app"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

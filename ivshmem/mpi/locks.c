@@ -68,7 +68,7 @@ enum { CONSISTENT, INCONSISTENT, LOST };
 static uint64_t me(void) { return (uint64_t)(settings()->vm + 1) << 32 | (uint32_t)raw(SYS_gettid); }
 
 /* Whether the thread was one of this VM and has ended. Of other VMs' threads nothing is known:
- * when one is killed, the run ends. */
+ * when the rank of one is killed, its relay makes Slurm end the run (vmstep/relay, Leave). */
 static bool dead(uint64_t thread)
 {
 	return thread >> 32 == settings()->vm + 1 && raw(SYS_tkill, (int)(uint32_t)thread, 0) < 0 && errno == ESRCH;

@@ -66,8 +66,8 @@ uint64_t region_size(void) { return bytes; }
 /*
  * The lock is in the memory of the device, where nobody can sleep. It is held for a few
  * thousand instructions, or for as long as a file is zeroed. If its holder is killed, the others
- * wait until the run ends, which a killed rank brings about; they could not tell a dead
- * holder from one in a VM that stands still.
+ * wait until they are ended, too: the holder's relay tells Slurm that a rank is gone (vmstep/relay,
+ * Leave). They could not tell a dead holder from one in a VM that stands still.
  */
 static void lock(void)
 {
