@@ -29,6 +29,8 @@ static char *base;
 static uint64_t bytes;    /* of the device */
 static uint64_t programs; /* bytes at the beginning for a program that uses the device itself */
 static unsigned here;     /* this VM */
+static dev_t file_system; /* of the device's file, with the next one its identity */
+static ino_t inode;
 static struct directory *dir;
 static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
 
@@ -50,11 +52,20 @@ int region_open(const char *device, unsigned vm, uint64_t first)
 	if (err)
 		return err;
 	bytes = st.st_size;
+	file_system = st.st_dev;
+	inode = st.st_ino;
 	programs = first;
 	here = vm;
 	dir = (struct directory *)((char *)at + bytes - ROUNDED(sizeof(*dir)));
 	base = at;
 	return 0;
+}
+
+bool region_is(int fd)
+{
+	struct stat st;
+
+	return !raw(SYS_fstat, fd, &st) && st.st_dev == file_system && st.st_ino == inode;
 }
 
 char *region_base(void) { return base; }
