@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/slurm-v/slurm-v/internal/imagempi"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/slurm"
 )
@@ -80,7 +81,7 @@ func Split(words []string, help func() string) (CommandLine, error) {
 		return c, err
 	}
 	if c.ListMPI {
-		c.Program, c.Srun = []string{"sh", "-c", listMPI}, append(c.Srun, "--nodes=1", "--ntasks=1", "--job-name=list-mpi")
+		c.Program, c.Srun = []string{"sh", "-c", imagempi.Shell + listMPI}, append(c.Srun, "--nodes=1", "--ntasks=1", "--job-name=list-mpi")
 	}
 	return c, nil
 }
