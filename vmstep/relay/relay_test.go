@@ -228,9 +228,10 @@ func TestPMIPassesThroughAndNamesVMs(t *testing.T) {
 // A rank of an MPI program that asks nobody for the other ranks computes alone, and must not
 // end as if all was well.
 func TestWrongStart(t *testing.T) {
-	openMPI, mpich := t.TempDir(), t.TempDir()
+	openMPI, mpich, fortran := t.TempDir(), t.TempDir(), t.TempDir()
 	alone := filetest.MPIProgram(t, openMPI, "libmpi.so.40")
 	other := filetest.MPIProgram(t, mpich, "libmpich.so.12")
+	inFortran := filetest.MPIProgram(t, fortran, "libmpi_mpifh.so.40")
 	const joins = "echo cmd=slurmv-pmix joined=1 >&$PMI_FD; echo cmd=init >&$PMI_FD; read -r answer <&$PMI_FD\n" // an answer: it has been heard
 	const leaves = "echo cmd=slurmv-pmix joined=0 >&$PMI_FD; read -r answer <&$PMI_FD; [ \"$answer\" = 'cmd=slurmv-pmix rc=0' ] || exit 9\n"
 	tests := map[string]struct {
@@ -240,6 +241,7 @@ func TestWrongStart(t *testing.T) {
 		want  string // in what it says; "" if it says nothing
 	}{
 		"Open MPI, alone":                 {[]string{alone}, 2, guest.Exit{Code: 1}, "uses libmpi.so.40, which has not asked Slurm's PMI for the other ranks: each of the 2 tasks computes alone. Open MPI starts with: slurm-v-run --mpi=pmix"},
+		"Open MPI in Fortran":             {[]string{inFortran}, 2, guest.Exit{Code: 1}, "uses libmpi_mpifh.so.40, which has not asked Slurm's PMI for the other ranks: each of the 2 tasks computes alone. Open MPI starts with: slurm-v-run --mpi=pmix"},
 		"Open MPI does not join":          {[]string{alone, "asks"}, 2, guest.Exit{Code: 1}, "which has not asked PMIx for the other ranks: each of the 2 tasks computes alone. Open MPI starts otherwise with: slurm-v-run --launcher=ssh mpirun"},
 		"Open MPI joins":                  {[]string{"/bin/sh", "-c", `` + joins + leaves + `exec "$0"`, alone}, 2, guest.Exit{}, ""},
 		"Open MPI joins, twice":           {[]string{"/bin/sh", "-c", joins + leaves + joins + `exec "$0"`, alone}, 2, guest.Exit{Code: 1}, "the program has ended without MPI_Finalize"},
