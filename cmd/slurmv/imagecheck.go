@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,7 +12,6 @@ import (
 	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/imagecheck"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
-	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
@@ -104,7 +102,7 @@ func checkInJob(c *cobra.Command, output string) error {
 	if err := cli.Run(run); err != nil {
 		return err
 	}
-	nodes, err := askNodes(c.Context(), os.Getenv(slurm.EnvJobID))
+	nodes, err := jobvms.AskNamed(c.Context(), os.Getenv(slurm.EnvJobID))
 	if err != nil {
 		return err
 	}
@@ -114,12 +112,4 @@ func checkInJob(c *cobra.Command, output string) error {
 		return cli.PrintJSON(c.OutOrStdout(), image)
 	}
 	return image.WriteText(c.OutOrStdout())
-}
-
-func askNodes(ctx context.Context, name string) ([]nodeagent.NodeVMs, error) {
-	job, err := jobvms.Find(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return jobvms.Ask(ctx, job)
 }
