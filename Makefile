@@ -33,7 +33,7 @@ TAGS    := libvirt_dlopen
 # The paths are compiled in, so changed paths need another build.
 $(shell mkdir -p $(BUILD); echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' | cmp -s - $(BUILD)/settings || echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' > $(BUILD)/settings)
 
-GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*' -not -path './bench/*') config/slurmv.toml images/start-guest.sh internal/imagecheck/facts.sh vmstep/listmpi.sh $(wildcard internal/*/*.css) $(wildcard fabric/cxi/*.[ch]) go.mod go.sum
+GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*' -not -path './bench/*') config/slurmv.toml images/start-guest.sh internal/imagecheck/facts.sh internal/imagempi/mpi.sh vmstep/listmpi.sh $(wildcard internal/*/*.css) $(wildcard fabric/cxi/*.[ch]) go.mod go.sum
 SHIM       := $(wildcard spank/*.c spank/*.h) spank/spank.map Makefile
 LUA        := $(BUILD)/job_submit.lua $(BUILD)/cli_filter.lua
 GUEST_PKG ?= ./cmd/slurmv-guest

@@ -21,8 +21,10 @@ import (
 // PMI, and tells the host, who knows whether the program has used it.
 
 // mpiLibrary matches the names of MPI libraries: libmpi.so.40 (Open MPI), libmpi.so.12 (Intel
-// MPI, MVAPICH), libmpich.so.12 (Debian's MPICH).
-var mpiLibrary = regexp.MustCompile(`^libmpi(ch)?\.so(\.[0-9]+)*$`)
+// MPI, MVAPICH), libmpich.so.12 (Debian's MPICH), libmpi_cray.so.12, libmpi_gnu_123.so.12,
+// libmpi_ibm.so.3; and of those for Fortran and C++, which a program may name alone:
+// libmpi_mpifh.so.40, libmpifort.so.12, libmpichcxx.so.12.
+var mpiLibrary = regexp.MustCompile(`^libmpi(ch)?(fort|cxx|f90)?(_[a-z0-9_]+)?\.so(\.[0-9]+)*$`)
 
 // libraryOf returns the MPI library that a program was linked with; "" if there is none, or
 // the file is no program of this machine's kind, such as a script.

@@ -22,6 +22,19 @@ func TestLibraryOfAProgram(t *testing.T) {
 	}
 }
 
+func TestNamesOfMPILibraries(t *testing.T) {
+	for name, want := range map[string]bool{
+		"libmpi.so.40": true, "libmpi.so": true, "libmpich.so.12": true, "libmpi_mpifh.so.40": true, "libmpi_usempif08.so.40": true,
+		"libmpifort.so.12": true, "libmpichfort.so.12": true, "libmpicxx.so.12": true, "libmpi_cray.so.12": true, "libmpi_gnu_123.so.12": true,
+		"libmpi_ibm.so.3": true, "libmpifort_cray.so.12": true,
+		"libmpir.so.23": false, "libmpiP.so": false, "libmpi4py.so": false, "libmpc.so.3": false, "libmpi.so.40.py": false, "xlibmpi.so": false,
+	} {
+		if got := mpiLibrary.MatchString(name); got != want {
+			t.Errorf("%s is an MPI library: %v", name, got)
+		}
+	}
+}
+
 func TestLibraryThatIsMapped(t *testing.T) {
 	program := exec.CommandContext(t.Context(), filetest.MPIProgram(t, t.TempDir(), "libmpich.so.12"), "", "100")
 	out, err := program.StdoutPipe()

@@ -46,7 +46,11 @@ func (s *Server) program(control *stream, cmd *Command) {
 		_ = writeLine(control, event{Error: err.Error()})
 		return
 	}
-	defer s.forget(p)
+	defer func() {
+		if s.forget(p) {
+			ownShmFiles.sweep(cmd.UID)
+		}
+	}()
 	_ = writeLine(control, event{Program: p.id})
 
 	orders := p.readOrders()

@@ -241,10 +241,17 @@ func (s *Server) register(p *program) error {
 	return nil
 }
 
-func (s *Server) forget(p *program) {
+// forget reports whether the program was the last of its user.
+func (s *Server) forget(p *program) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.programs, p.id)
+	for _, other := range s.programs {
+		if other.cmd.UID == p.cmd.UID {
+			return false
+		}
+	}
+	return true
 }
 
 // attach hands a stream to its program.

@@ -89,3 +89,43 @@ slurm-v-run -Q --list-mpi`)
 		t.Errorf("%d tasks say that they were started wrongly, want those of two runs:\n%s", n, out)
 	}
 }
+
+// mpichScript ends runs of MPICH, through shared memory and by the network. Two devices: the runs that count and kill
+// have one, too.
+const mpichScript = runsEnd + `
+mpicc -O2 -o world ~/world.c || exit 1
+start="slurm-v-run -Q"
+say exit $start -n 2 ./world exit
+say leave $start -n 2 ./world leave
+say return $start -n 1 ./world return
+say kill-a-rank ends rank "$killrank"
+say kill-a-relay ends relay "$killrelay"
+start="slurm-v-run -Q --mpi-shm=off"
+say kill-a-rank-of-the-network ends network "$killrank"
+start="slurm-v-run -Q"
+say again $start -n 2 ./world
+`
+
+// Slurm's mpi/pmi2 does nothing when a rank dies, and the others would wait for it for ever.
+func TestAKilledRankEndsItsRun(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("testdata/world.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice.writeFile(t, "~/world.c", string(source))
+	said := parts(alice.submit(t, "--nodes=1 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --ivshmem=2:16M --ntasks=4 --time=30", mpichScript).completes())
+
+	contains(t, said["exit"], "Exited with exit code 5\n")
+	contains(t, said["leave"], "slurm-v: the program has ended without MPI_Finalize", "Exited with exit code 1\n")
+	contains(t, said["return"], "status 3\n")
+	for _, name := range []string{"exit", "leave"} {
+		if strings.Contains(said[name], "status 0\n") {
+			t.Errorf("%s ends well:\n%s", name, said[name])
+		}
+	}
+	for _, name := range []string{"kill-a-rank", "kill-a-relay", "kill-a-rank-of-the-network"} {
+		checkEnd(t, name, said[name], "before: 2\n")
+	}
+	contains(t, said["again"], "rank 1 of 2 in vm1 is one of 2 from 0 on\n", "2 ranks add up to 1, 0 wrong\n", "status 0\n")
+}

@@ -70,7 +70,7 @@ func TestClaimCommand(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c, err := Split(strings.Fields(tt.words), func() string { return "" })
+			c, err := Split(strings.Fields(tt.words), noEnv, func() string { return "" })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,7 @@ const (
 )
 
 // What MPI takes of a device: UCX's posix transport has 4.1 MiB for each rank, and MPICH and
-// our directory have less than 2 MiB for all.
+// our directory have less than 2 MiB for all. Windows (MPI_Win_allocate) come on top: the program knows how large they are.
 const (
 	mpiBytesPerRank = 4608 << 10
 	mpiBytes        = 2 << 20
@@ -52,7 +52,7 @@ func (m MPIMemory) Check() error {
 	for size < m.need() {
 		size *= 2
 	}
-	return fmt.Errorf("the IVShmem device has %d MiB, and MPI needs more for %d ranks on a node: submit the job with --ivshmem=1:%dM",
+	return fmt.Errorf("the IVShmem device has %d MiB, and MPI needs more for %d ranks on a node: submit the job with --ivshmem=1:%dM, or more if the program makes MPI windows",
 		m.Size>>20, m.Ranks, size>>20)
 }
 

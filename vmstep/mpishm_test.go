@@ -15,7 +15,7 @@ func TestMPIMemoryIsEnough(t *testing.T) {
 	}{
 		"plenty":            {64, 4, 44 << 20, ""},
 		"all of it":         {20, 4, 0, ""},
-		"a little too much": {16, 4, 0, "the IVShmem device has 16 MiB, and MPI needs more for 4 ranks on a node: submit the job with --ivshmem=1:32M"},
+		"a little too much": {16, 4, 0, "the IVShmem device has 16 MiB, and MPI needs more for 4 ranks on a node: submit the job with --ivshmem=1:32M, or more if the program makes MPI windows"},
 		"far too much":      {16, 128, 0, "--ivshmem=1:1024M"},
 	}
 	for name, tt := range tests {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/slurm-v/slurm-v/internal/imagempi"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/slurm"
 )
@@ -59,9 +60,9 @@ var own = map[string]slurm.Argument{
 }
 
 // Split divides the words behind slurm-v-run into its own options, srun's options, and the
-// program. help returns the text of srun --help; Split calls it only for an option that
-// Slurm itself does not have.
-func Split(words []string, help func() string) (CommandLine, error) {
+// program. env returns a variable of the environment. help returns the text of srun --help;
+// Split calls it only for an option that Slurm itself does not have.
+func Split(words []string, env func(string) string, help func() string) (CommandLine, error) {
 	c := CommandLine{Distribution: "block", Launcher: "srun", MPIShared: MPISharedAuto, given: map[string]string{}}
 	grammar := slurm.SrunOptions()
 	grammar.Own = own
@@ -76,11 +77,12 @@ func Split(words []string, help func() string) (CommandLine, error) {
 		rest = rest[1:]
 	}
 	c.Program = rest
+	c.obey(env)
 	if err := c.check(); err != nil {
 		return c, err
 	}
 	if c.ListMPI {
-		c.Program, c.Srun = []string{"sh", "-c", listMPI}, append(c.Srun, "--nodes=1", "--ntasks=1", "--job-name=list-mpi")
+		c.Program, c.Srun = []string{"sh", "-c", imagempi.Shell + listMPI}, append(c.Srun, "--nodes=1", "--ntasks=1", "--job-name=list-mpi")
 	}
 	return c, nil
 }
@@ -107,11 +109,29 @@ func (c *CommandLine) take(o slurm.Option) error {
 		return c.setOwn(o)
 	}
 	c.Help, c.Version = c.Help || o.Name == "help", c.Version || o.Name == "version"
-	if o.Name == "mpi" && o.Value == "pmix" {
-		o.Words, c.PMIx = []string{"--mpi=pmi2"}, true
+	if o.Name == "mpi" {
+		c.PMIx = isPMIx(o.Value)
+	}
+	if o.Name == "mpi" && c.PMIx {
+		o.Words = []string{"--mpi=pmi2"}
 	}
 	c.Srun = append(c.Srun, o.Words...)
 	return nil
+}
+
+// isPMIx reports whether srun's --mpi has one of Slurm's PMIx plugins as its value: pmix, pmix_v4. Here they are all the
+// same, since the image's own library is used.
+func isPMIx(mpi string) bool {
+	version, versioned := strings.CutPrefix(mpi, "pmix_v")
+	return mpi == "pmix" || versioned && version != "" && strings.Trim(version, "0123456789") == ""
+}
+
+// obey takes the default of --mpi from the environment, as srun does, but only PMIx: pmi2, the default here, serves
+// programs without MPI, too, and other values do not reach into a VM.
+func (c *CommandLine) obey(env func(string) string) {
+	if _, given := c.given["mpi"]; !given && c.Launcher == "srun" && !c.ListMPI && !c.Start {
+		c.PMIx = isPMIx(env("SLURM_MPI_TYPE"))
+	}
 }
 
 func (c *CommandLine) setOwn(o slurm.Option) error {
@@ -202,7 +222,7 @@ func (c CommandLine) check() error {
 			return usagef("--%s comes too late: give it to sbatch or salloc, which decide about the VMs of a job", option.Name)
 		}
 	}
-	if mpi, ok := c.given["mpi"]; ok && !slices.Contains(mpis, mpi) {
+	if mpi, ok := c.given["mpi"]; ok && !slices.Contains(mpis, mpi) && !isPMIx(mpi) {
 		return usagef("--mpi=%s does not work with slurm-v-run: only pmi2 (the default), pmix and none reach into a VM; --list-mpi lists the image's MPI libraries", mpi)
 	}
 	if slices.Contains(c.Program, ":") {
@@ -217,7 +237,7 @@ func (c CommandLine) check() error {
 	case c.MPIShared == MPISharedOn && (c.Launcher == "ssh" || c.given["mpi"] == "none"):
 		return usagef("--mpi-shm=on: only ranks that slurm-v-run starts with PMI share memory, so leave out --launcher=ssh and --mpi=none")
 	case c.MPIShared == MPISharedOn && c.PMIx:
-		return usagef("--mpi-shm=on: MPI libraries that start by PMIx do not share memory between VMs yet, so leave out one of --mpi-shm=on and --mpi=pmix")
+		return usagef("--mpi-shm=on: MPI libraries that start by PMIx do not share memory between VMs yet, so leave out --mpi-shm=on, or start the program with --mpi=pmi2")
 	case c.ListMPI && (c.Start || c.Launcher == "ssh" || len(c.Program) > 0):
 		return usagef("--list-mpi comes alone: it runs no program and needs no launcher")
 	case !c.Start && !c.ListMPI && len(c.Program) == 0:

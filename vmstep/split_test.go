@@ -18,6 +18,8 @@ const pluginHelp = `
       --loud                  be loud
 `
 
+func noEnv(string) string { return "" }
+
 func TestSplit(t *testing.T) {
 	tests := map[string]struct {
 		words   string
@@ -51,7 +53,7 @@ func TestSplit(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c, err := Split(strings.Fields(tt.words), func() string { return pluginHelp })
+			c, err := Split(strings.Fields(tt.words), noEnv, func() string { return pluginHelp })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,6 +84,8 @@ func TestSplitRefuses(t *testing.T) {
 		"shared memory by ssh":       {"--mpi-shm=on --launcher=ssh mpirun ./app", "leave out --launcher=ssh"},
 		"shared memory without MPI":  {"--mpi-shm=on --mpi=none ./app", "leave out --launcher=ssh and --mpi=none"},
 		"libraries by ssh":           {"--list-mpi --launcher=ssh", "--list-mpi comes alone"},
+		"a PMIx of no version":       {"--mpi=pmix_v ./app", "only pmi2 (the default), pmix and none"},
+		"shared memory by PMIx":      {"--mpi=pmix_v4 --mpi-shm=on ./app", "leave out --mpi-shm=on, or start the program with --mpi=pmi2"},
 		"PMI-1":                      {"--mpi=pmi1 ./app", "only pmi2 (the default), pmix and none"},
 		"a heterogeneous job":        {"--het-group=1 ./app", "heterogeneous"},
 		"a terminal":                 {"--pty bash", "slurmv exec -t"},
@@ -96,7 +100,7 @@ func TestSplitRefuses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Split(strings.Fields(tt.words), func() string { return pluginHelp + "      --vm-per-node=N  VMs\n" })
+			_, err := Split(strings.Fields(tt.words), noEnv, func() string { return pluginHelp + "      --vm-per-node=N  VMs\n" })
 			var usage *UsageError
 			if !errors.As(err, &usage) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want a usage error with %q", err, tt.want)
@@ -106,7 +110,7 @@ func TestSplitRefuses(t *testing.T) {
 }
 
 func TestSplitAsksForHelpOnlyWhenItMust(t *testing.T) {
-	_, err := Split([]string{"--ntasks=3", "-l", "./app"}, func() string {
+	_, err := Split([]string{"--ntasks=3", "-l", "./app"}, noEnv, func() string {
 		t.Error("srun --help was asked")
 		return ""
 	})
@@ -126,17 +130,25 @@ func TestProgramCommand(t *testing.T) {
 		"no MPI": {"--mpi=none ./app", Ticket{},
 			"/bin/srun --overlap --mpi=pmi2 --job-name=app --mpi=none /libexec/agent exec --vm-distribution=block -- ./app"},
 		"PMIx, and the user's will": {"--mpi=pmix --kill-on-bad-exit=0 ./app", Ticket{},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 --mpi=pmi2 --kill-on-bad-exit=0 /libexec/agent exec --vm-distribution=block --pmix -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 --mpi=pmi2 --kill-on-bad-exit=0 /libexec/agent exec --vm-distribution=block --pmix --spare-ranks -- ./app"},
+		"a user who wants ranks to live on": {"-K0 ./app", Ticket{},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app -K0 /libexec/agent exec --vm-distribution=block --spare-ranks -- ./app"},
 		"exclusive says no overlap": {"--exclusive ./app", Ticket{},
 			"/bin/srun --mpi=pmi2 --job-name=app --exclusive /libexec/agent exec --vm-distribution=block -- ./app"},
 		"VMs that come up elsewhere": {"--vm-distribution=cyclic ./app", Ticket{Wait: 5 * time.Minute},
 			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=cyclic --wait=5m0s -- ./app"},
 		"a claimed device": {"--no-wait ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=auto -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=auto -- ./app"},
+		"a claimed device, quietly": {"-Q --mpi-shm=on ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 -Q /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=on --quiet -- ./app"},
+		"a claimed device that MPI leaves alone": {"--mpi-shm=off ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=off -- ./app"},
+		"a claimed device, no MPI": {"--mpi=none ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --mpi=none /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=auto -- ./app"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c, err := Split(strings.Fields(tt.words), func() string { return "" })
+			c, err := Split(strings.Fields(tt.words), noEnv, func() string { return "" })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +175,7 @@ func TestMpirunCommand(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c, err := Split(strings.Fields(tt.words), func() string { return "" })
+			c, err := Split(strings.Fields(tt.words), noEnv, func() string { return "" })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,12 +190,12 @@ func TestMpirunCommand(t *testing.T) {
 
 func TestOptionsThatMpirunDecides(t *testing.T) {
 	for _, words := range []string{"-n 8", "-N2", "--ntasks-per-node=2", "-w n1", "--mpi=none", "--vm-distribution=cyclic", "--exclusive"} {
-		_, err := Split(append(strings.Fields("--launcher=ssh "+words), "mpirun"), func() string { return "" })
+		_, err := Split(append(strings.Fields("--launcher=ssh "+words), "mpirun"), noEnv, func() string { return "" })
 		var usage *UsageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), "does not work with --launcher=ssh") {
 			t.Errorf("%s: error = %v", words, err)
 		}
-		if _, err := Split(append(strings.Fields(words), "./app"), func() string { return "" }); err != nil {
+		if _, err := Split(append(strings.Fields(words), "./app"), noEnv, func() string { return "" }); err != nil {
 			t.Errorf("%s without --launcher=ssh: %v", words, err)
 		}
 	}
@@ -213,9 +225,41 @@ func TestAgentCommand(t *testing.T) {
 }
 
 func TestSplitListsMPI(t *testing.T) {
-	c, err := Split([]string{"-Q", "--list-mpi"}, func() string { return "" })
+	c, err := Split([]string{"-Q", "--list-mpi"}, noEnv, func() string { return "" })
 	want := "-Q --nodes=1 --ntasks=1 --job-name=list-mpi"
 	if err != nil || strings.Join(c.Srun, " ") != want || len(c.Program) != 3 || !strings.Contains(c.Program[2], "ompi_info") {
 		t.Errorf("srun %q, program %q, %v", c.Srun, c.Program, err)
+	}
+}
+
+// The variable is the default of the option, as for srun.
+func TestPMIxIsChosen(t *testing.T) {
+	tests := map[string]struct {
+		words, variable string
+		want            bool
+	}{
+		"by nothing":                         {"./app", "", false},
+		"by the option":                      {"--mpi=pmix ./app", "", true},
+		"by a plugin's version":              {"--mpi=pmix_v4 ./app", "", true},
+		"by the variable":                    {"./app", "pmix", true},
+		"by the variable, with a version":    {"./app", "pmix_v5", true},
+		"not, since the option says another": {"--mpi=pmi2 ./app", "pmix", false},
+		"not, since the last option counts":  {"--mpi=pmix --mpi=none ./app", "", false},
+		"not, since the variable is no PMIx": {"./app", "cray_shasta", false},
+		"not, since mpirun starts the tasks": {"--launcher=ssh mpirun", "pmix", false},
+		"not, since a shell lists libraries": {"--list-mpi", "pmix", false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			env := func(name string) string { return map[string]string{"SLURM_MPI_TYPE": tt.variable}[name] }
+			c, err := Split(strings.Fields(tt.words), env, func() string { return "" })
+			if err != nil || c.PMIx != tt.want {
+				t.Errorf("PMIx: %v, want %v (%v)", c.PMIx, tt.want, err)
+			}
+			command, _, _ := strings.Cut(strings.Join(ProgramCommand("srun", "agent", c, Ticket{}), " "), " -- ")
+			if strings.Contains(command, " --pmix") != tt.want || strings.Contains(command, "--mpi=pmix") {
+				t.Errorf("command = %s", command)
+			}
+		})
 	}
 }

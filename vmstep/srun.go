@@ -115,16 +115,28 @@ func ProgramCommand(srun, agent string, c CommandLine, t Ticket) []string {
 	}
 	// squeue and sacct show the step under the program's name.
 	args = append(args, "--mpi=pmi2", "--job-name="+filepath.Base(c.Program[0]))
-	if c.PMIx {
-		args = append(args, "--kill-on-bad-exit=1") // Open MPI relies on it: its ranks wait for ever for one that is gone
+	if c.PMIx || mayShare(c, t) {
+		args = append(args, "--kill-on-bad-exit=1") // a task that is killed cannot say that its rank is gone, and the others wait for ever
 	}
 	args = append(args, c.Srun...)
 	args = append(append(args, agent, "exec", "--vm-distribution="+c.Distribution), t.options()...)
 	if c.PMIx {
 		args = append(args, "--pmix")
 	}
+	if kill, given := c.Given("kill-on-bad-exit"); given && kill == "0" {
+		args = append(args, "--spare-ranks")
+	}
 	if t.Claim != nil {
 		args = append(args, "--mpi-shm="+c.MPIShared)
 	}
+	if _, quiet := c.Given("quiet"); quiet && t.Claim != nil {
+		args = append(args, "--quiet")
+	}
 	return append(append(args, "--"), c.Program...)
+}
+
+// mayShare reports whether MPI may use the memory of the run's device. Ranks that do poll it for ever.
+func mayShare(c CommandLine, t Ticket) bool {
+	mpi, _ := c.Given("mpi")
+	return t.Claim != nil && c.MPIShared != MPISharedOff && mpi != "none"
 }

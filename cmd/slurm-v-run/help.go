@@ -30,12 +30,13 @@ OPTIONS
                                      else fail (on), or never (off)
     --no-wait                        if the job has IVShmem devices and all are
                                      claimed, fail instead of waiting
-    --mpi=pmix                       the program finds its ranks by PMIx: Open MPI
+    --mpi=pmix                       the program finds its ranks by PMIx: Open MPI.
+                                     SLURM_MPI_TYPE=pmix is the same
     --mpi=none                       the tasks are not ranks of one MPI program;
                                      else a run whose MPI library does not find
                                      Slurm's PMI fails
-    -Q, --quiet                      say nothing while the VMs start, or while
-                                     waiting for a device
+    -Q, --quiet                      say nothing while the VMs start, while waiting
+                                     for a device, or of what MPI does with it
     -h, --help                       show this text
     -V, --version                    show the version
 

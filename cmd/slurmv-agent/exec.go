@@ -37,6 +37,8 @@ PMI go to and from the program; its exit code or signal becomes the task's.`,
 	flags.BoolVar(&exec.PMIx, "pmix", false, "start the program with a PMIx server")
 	flags.StringVar(&exec.Claim, "claim", "", "run the program under this `claim` on an IVShmem device")
 	flags.StringVar(&exec.MPIShared, "mpi-shm", vmstep.MPISharedOff, "give the program's MPI the memory of the claimed device: `auto|on|off`")
+	flags.BoolVar(&exec.Quiet, "quiet", false, "do not say what MPI does with this memory, unless the run fails for it")
+	flags.BoolVar(&exec.SparesRanks, "spare-ranks", false, "let the other ranks live when this one is gone")
 	flags.DurationVar(&exec.Wait, "wait", 5*time.Second, "wait this `long` for VMs that are still coming up")
 	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,7 +12,6 @@ import (
 	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/imagecheck"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
-	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
@@ -30,14 +28,17 @@ func newImageCheck() *cobra.Command {
 		Short: "Boot an image once, and say what it has",
 		Long: `Boot one VM from an image, in a job of your own, and say what a job finds there: the firmware
 that boots it, how long that took, system and kernel, how the guest agent got in, cloud-init, the
-file systems by which it can have directories of the node, and the MPI libraries that are in PATH.
+file systems by which it can have directories of the node, the MPI libraries that are in PATH, and
+the libraries by which MPI asks for the other ranks: libpmi and libpmi2 are Slurm's, which Intel MPI
+and MVAPICH may need; libpmix is what Open MPI needs with slurm-v-run --mpi=pmix.
 If the VM does not come up, slurmv says why, as in any job.
 
 FILE and NAME are as for --vm-image of sbatch. The job is one of salloc's: SALLOC_PARTITION and
 the like choose where it runs. Inside a job with VM options name no image: the job's is checked.
 
 With --output json it prints an object with the keys image, firmware, ready_seconds, os, kernel,
-agent, agent_from ("cloud-init" or "image"), agent_version, cloud_init, file_systems, mpi and pmi.
+agent, agent_from ("cloud-init" or "image"), agent_version, cloud_init, file_systems, mpi, pmi and
+pmi_libraries.
 
 EXIT STATUS
 ===========
@@ -96,12 +97,12 @@ func checkInJob(c *cobra.Command, output string) error {
 		return fmt.Errorf("this job has no VMs: submit it with --vm-per-node=1 and --vm-image (%w)", err)
 	}
 	var facts bytes.Buffer
-	run := exec.CommandContext(c.Context(), "slurm-v-run", "--nodes=1", "--ntasks=1", "sh", "-c", imagecheck.Script)
+	run := exec.CommandContext(c.Context(), "slurm-v-run", "--nodes=1", "--ntasks=1", "sh", "-c", imagecheck.Script())
 	run.Stdout, run.Stderr = &facts, c.ErrOrStderr()
 	if err := cli.Run(run); err != nil {
 		return err
 	}
-	nodes, err := askNodes(c.Context(), os.Getenv(slurm.EnvJobID))
+	nodes, err := jobvms.AskNamed(c.Context(), os.Getenv(slurm.EnvJobID))
 	if err != nil {
 		return err
 	}
@@ -111,12 +112,4 @@ func checkInJob(c *cobra.Command, output string) error {
 		return cli.PrintJSON(c.OutOrStdout(), image)
 	}
 	return image.WriteText(c.OutOrStdout())
-}
-
-func askNodes(ctx context.Context, name string) ([]nodeagent.NodeVMs, error) {
-	job, err := jobvms.Find(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return jobvms.Ask(ctx, job)
 }

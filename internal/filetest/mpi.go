@@ -6,26 +6,32 @@ import (
 	"testing"
 )
 
-// mpiProgram speaks to Slurm's PMI if its first argument is not empty. The second argument is
-// how long it then sleeps, in seconds, and the third its exit code.
+// mpiProgram speaks to Slurm's PMI if its first argument is not empty: "asks" is init and finalize,
+// "stays" only init. The second argument is how long it sleeps in between, in seconds, and the third its
+// exit code.
 const mpiProgram = `
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 int MPI_Init(int *, char ***);
+static void ask(const char *what) {
+	int pmi = atoi(getenv("PMI_FD"));
+	char answer[100];
+	dprintf(pmi, "%s\n", what);
+	if (read(pmi, answer, sizeof answer) <= 0)
+		exit(2);
+}
 int main(int argc, char **argv) {
 	MPI_Init(&argc, &argv);
-	if (argc > 1 && *argv[1]) {
-		int pmi = atoi(getenv("PMI_FD"));
-		char answer[100];
-		dprintf(pmi, "cmd=init pmi_version=1 pmi_subversion=1\n");
-		if (read(pmi, answer, sizeof answer) <= 0)
-			return 2;
-	}
+	if (argc > 1 && *argv[1])
+		ask("cmd=init pmi_version=1 pmi_subversion=1");
 	puts("computed");
 	fflush(stdout);
 	if (argc > 2)
 		sleep(atoi(argv[2]));
+	if (argc > 1 && !strcmp(argv[1], "asks"))
+		ask("cmd=finalize");
 	return argc > 3 ? atoi(argv[3]) : 0;
 }`
 

@@ -1,10 +1,7 @@
 #!/bin/sh
-# Prints what a guest has, as KEY=VALUE. slurmv image check runs it in the VM as the user, with any POSIX shell.
+# Prints what a guest has, as KEY=VALUE. slurmv image check runs it in the VM as the user, after internal/imagempi/mpi.sh,
+# with any POSIX shell.
 say() { [ -z "$2" ] || printf '%s=%s\n' "$1" "$2"; }
-
-has() { command -v "$1" >/dev/null 2>&1; }
-
-first() { "$@" 2>/dev/null | head -n 1; }
 
 # agent prints the path of the guest agent that runs.
 agent() {
@@ -30,8 +27,6 @@ say cloud_init "$(cloud-init --version 2>&1 | sed -n 's,.*cloud-init ,,p')"
 for name in fuse 9p virtiofs; do
 	if file_system $name; then say file_system $name; fi
 done
-if has mpichversion; then say mpi "$(mpichversion | sed -n 's/^MPICH Version:[[:space:]]*/MPICH /p')"; fi
-if has mpiname; then say mpi "$(first mpiname)"; fi
-if has ompi_info; then say mpi "$(first ompi_info --version)"; fi
-if has impi_info; then say mpi "$(first impi_info -v)"; fi
+mpis | while read -r _ name; do say mpi "$name"; done
+pmi_libraries | while read -r name; do say pmi_library "$name"; done
 say pmi "${PMI_FD:+PMI_FD}"

@@ -3,21 +3,23 @@ package imagecheck
 
 import (
 	"cmp"
-	_ "embed"
+	_ "embed" // facts.sh
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"unicode"
 
+	"github.com/slurm-v/slurm-v/internal/imagempi"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/report"
 )
 
-// Script is a shell script that prints what a guest has.
-//
 //go:embed facts.sh
-var Script string
+var facts string
+
+// Script is a shell script that prints what a guest has.
+func Script() string { return imagempi.Shell + facts }
 
 // An Image is what a VM that was booted from it has said of itself. Users write
 // images, so any of it may be false.
@@ -33,7 +35,8 @@ type Image struct {
 	CloudInit    string   `json:"cloud_init"` // version; "" without cloud-init
 	FileSystems  []string `json:"file_systems"`
 	MPI          []string `json:"mpi"`
-	PMI          bool     `json:"pmi"` // programs in the VM can reach Slurm's process manager
+	PMI          bool     `json:"pmi"`           // programs in the VM can reach Slurm's process manager
+	PMILibraries []string `json:"pmi_libraries"` // by which MPI libraries that have no PMI of their own ask it, such as libpmi2.so.0
 }
 
 // Read reads what the script has printed in the guest, and what the node's agent knows.
@@ -47,7 +50,7 @@ func Read(facts string, nodes []nodeagent.NodeVMs) Image {
 	image := Image{
 		OS: one("os"), Kernel: one("kernel"), Agent: one("agent"), AgentFrom: "image",
 		AgentVersion: strings.TrimPrefix(one("agent_version"), "slurmv-guest "), CloudInit: one("cloud_init"),
-		FileSystems: all["file_system"], MPI: all["mpi"], PMI: one("pmi") != "",
+		FileSystems: all["file_system"], MPI: all["mpi"], PMI: one("pmi") != "", PMILibraries: all["pmi_library"],
 		ReadySeconds: report.Summarize(nodes).Ready.Seconds(),
 	}
 	if strings.HasPrefix(image.Agent, "/run/slurmv-guest/") { // see images/start-guest.sh
@@ -80,6 +83,7 @@ func (i Image) WriteText(out io.Writer) error {
 		{"system", i.OS}, {"kernel", i.Kernel}, {"guest agent", i.AgentVersion + ", by " + from},
 		{"cloud-init", cmp.Or(i.CloudInit, "none")}, {"file systems", cmp.Or(strings.Join(i.FileSystems, ", "), "-")},
 		{"MPI", cmp.Or(strings.Join(i.MPI, ", "), "none in PATH")}, {"PMI", pmi},
+		{"PMI libraries", cmp.Or(strings.Join(i.PMILibraries, ", "), "none")},
 	} {
 		fmt.Fprintf(t, "%s\t%s\n", row[0], row[1])
 	}

@@ -93,6 +93,15 @@ func Ask(ctx context.Context, job slurm.StepJob) ([]nodeagent.NodeVMs, error) {
 	return nodes, err
 }
 
+// AskNamed asks the agents of the job of that name, as [Find] understands it.
+func AskNamed(ctx context.Context, name string) ([]nodeagent.NodeVMs, error) {
+	job, err := Find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return Ask(ctx, job)
+}
+
 // FindVM returns the job and node of a target.
 func FindVM(ctx context.Context, t Target) (slurm.StepJob, string, error) {
 	job, err := Find(ctx, t.Job)

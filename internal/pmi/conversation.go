@@ -14,7 +14,8 @@ type Layout struct {
 	VMsPerNode   int          //
 	VM           int          // index of this rank's VM on its node
 	Distribution Distribution // of a node's tasks over its VMs
-	Joined       func(bool)   // called when a program has connected to its PMIx server, with false when it has finalized; may be nil
+	PMIx         bool         // a PMIx server in the VM speaks PMI for the program
+	Member       *Membership  // learns whether the program is a rank; may be nil
 	Shared       *Shared      // memory that the VMs of a node share; nil if MPI has none
 }
 
@@ -55,21 +56,13 @@ func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
 		c.layout.Shared.hear(max(c.dialect, PMI1), msg)
 		return nil, nil, nil
 	}
-	if cmd, _ := field(PMI1, msg, "cmd"); cmd == pmixCommand && c.layout.Joined != nil {
-		joined, _ := field(PMI1, msg, "joined")
-		c.layout.Joined(joined == "1")
-		if joined == "1" {
-			return nil, nil, nil
-		}
-		return nil, []byte("cmd=" + pmixCommand + " rc=0\n"), nil
+	if cmd, _ := field(PMI1, msg, "cmd"); cmd == pmixCommand {
+		return nil, c.ofPMIx(msg), nil
 	}
 	if c.dialect == 0 {
-		c.dialect = PMI1
-		if version, _ := field(PMI1, msg, "pmi_version"); version == "2" {
-			c.dialect = PMI2
-		}
-		return msg, nil, nil
+		return c.begin(msg)
 	}
+	c.follow(msg)
 	switch cmd, _ := field(c.dialect, msg, "cmd"); cmd {
 	case "get", "info-getjobattr":
 		key, _ := field(c.dialect, msg, "key")
@@ -87,6 +80,43 @@ func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
 		}
 	}
 	return msg, nil, nil
+}
+
+// begin takes the client's first message, which says in which dialect the next ones are.
+func (c *conversation) begin(msg []byte) (forward, answer []byte, err error) {
+	if !c.layout.Shared.admit() {
+		return nil, nil, ErrNotShared
+	}
+	c.dialect = PMI1
+	if version, _ := field(PMI1, msg, "pmi_version"); version == "2" {
+		c.dialect = PMI2
+	}
+	c.follow(msg)
+	return msg, nil, nil
+}
+
+// follow notes whether the program is a rank. A PMIx server speaks PMI before the program is one, and longer.
+func (c *conversation) follow(msg []byte) {
+	if c.layout.PMIx {
+		return
+	}
+	if first, _ := field(PMI1, msg, "cmd"); first == "init" { // a line in both dialects
+		c.layout.Member.join(c.dialect)
+	}
+	if cmd, _ := field(c.dialect, msg, "cmd"); cmd == "finalize" {
+		c.layout.Member.leave()
+	}
+}
+
+// ofPMIx takes a message of slurmv-pmix and returns its answer.
+func (c *conversation) ofPMIx(msg []byte) []byte {
+	joined, _ := field(PMI1, msg, "joined")
+	if joined == "1" {
+		c.layout.Member.join(PMI1)
+		return nil
+	}
+	c.layout.Member.leave()
+	return []byte("cmd=" + pmixCommand + " rc=0\n")
 }
 
 // refuseSpawn answers a PMI-1 spawn request. The request may have several messages; the

@@ -12,6 +12,9 @@
 // their key, as otherwise ranks of another VM on the node would read them. Spawning is
 // refused: Slurm would start the new processes on the bare nodes.
 //
+// It also follows whether the program is a rank ([Membership]), so that its end can end the
+// others.
+//
 // The package does not touch the machine: streams are readers and writers.
 package pmi
 

@@ -2,6 +2,7 @@ package pmi
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"slices"
@@ -227,6 +228,90 @@ func startRelay(t *testing.T, layout Layout) (server, client side) {
 	})
 	return side{t, serverFar}, side{t, clientFar}
 }
+
+// A program is a rank from init to finalize. With a PMIx server, it is one while it is connected to that.
+func TestMembership(t *testing.T) {
+	two := func(body string) string { return string(frame(PMI2, body)) }
+	const init1, init2, world = "cmd=init pmi_version=1 pmi_subversion=1\n", "cmd=init pmi_version=2 pmi_subversion=0\n", "cmd=abort exitcode=1\n"
+	tests := map[string]struct {
+		pmix           bool
+		says           []string
+		joined, within bool
+		abort          string
+	}{
+		"before it speaks":                 {},
+		"PMI-1":                            {says: []string{init1, "cmd=get_maxes\n"}, joined: true, within: true, abort: world},
+		"PMI-1, finalized":                 {says: []string{init1, "cmd=finalize\n"}, joined: true},
+		"PMI-1, a second program":          {says: []string{init1, "cmd=finalize\n", init1}, joined: true, within: true, abort: world},
+		"PMI-2":                            {says: []string{init2, two("cmd=fullinit;pmirank=2;")}, joined: true, within: true, abort: two("cmd=abort;isworld=TRUE;msg=a rank has ended without MPI_Finalize;")},
+		"PMI-2, finalized":                 {says: []string{init2, two("cmd=finalize;")}, joined: true},
+		"a value with the word finalize":   {says: []string{init2, two("cmd=kvs-put;key=a;value=cmd=finalize;")}, joined: true, within: true, abort: two("cmd=abort;isworld=TRUE;msg=a rank has ended without MPI_Finalize;")},
+		"a PMIx server alone":              {pmix: true, says: []string{init1}},
+		"a PMIx server and its program":    {pmix: true, says: []string{init1, "cmd=slurmv-pmix joined=1\n"}, joined: true, within: true, abort: world},
+		"a PMIx server, after the program": {pmix: true, says: []string{init1, "cmd=slurmv-pmix joined=1\n", "cmd=slurmv-pmix joined=0\n"}, joined: true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := &Membership{}
+			c := &conversation{layout: Layout{Ranks: 4, VMsPerNode: 1, PMIx: tt.pmix, Member: m}}
+			for _, message := range tt.says {
+				if _, _, err := c.request([]byte(message)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if m.Joined() != tt.joined || m.Within() != tt.within {
+				t.Errorf("joined %v, within %v, want %v, %v", m.Joined(), m.Within(), tt.joined, tt.within)
+			}
+			if got := string(m.Abort()); tt.within && got != tt.abort {
+				t.Errorf("abort is %q, want %q", got, tt.abort)
+			}
+		})
+	}
+}
+
+// A program that must have the memory does not begin without the library.
+func TestInitNeedsTheLibraryIfItMust(t *testing.T) {
+	const hello, ready = "cmd=init pmi_version=1 pmi_subversion=1\n", "cmd=slurmv-shm ready=1\n"
+	tests := map[string]struct {
+		shared *Shared
+		says   []string
+		want   error
+	}{
+		"it must and has it":     {&Shared{Must: true}, []string{ready, hello}, nil},
+		"it must and has it not": {&Shared{Must: true}, []string{hello}, ErrNotShared},
+		"it may":                 {&Shared{}, []string{hello}, nil},
+		"there is none":          {nil, []string{hello}, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var toServer strings.Builder
+			client := &struct {
+				io.Reader
+				io.Writer
+			}{strings.NewReader(strings.Join(tt.says, "")), io.Discard}
+			server := &struct {
+				io.Reader
+				io.Writer
+			}{silence{}, &toServer}
+			layout := fourVMs
+			layout.Shared = tt.shared
+			if err := Relay(server, client, layout); !errors.Is(err, tt.want) {
+				t.Errorf("error = %v, want %v", err, tt.want)
+			}
+			if began := toServer.Len() > 0; began != (tt.want == nil) {
+				t.Errorf("slurmstepd gets %q", toServer.String())
+			}
+			if tt.shared != nil && tt.shared.Refused() != (tt.want != nil) {
+				t.Errorf("refused: %v", tt.shared.Refused())
+			}
+		})
+	}
+}
+
+// silence is a server that never answers.
+type silence struct{}
+
+func (silence) Read([]byte) (int, error) { select {} }
 
 func TestRelayEndsWithTheServer(t *testing.T) {
 	serverFar, serverNear := net.Pipe()

@@ -1,9 +1,13 @@
 package pmi
 
 import (
+	"errors"
 	"slices"
 	"sync"
 )
+
+// ErrNotShared ends the conversation with a program that may not start MPI without the memory, and has no access to it.
+var ErrNotShared = errors.New("relay PMI: the program cannot use the memory that the VMs share")
 
 // A Shared is memory that the VMs of a node share. MPI sees the ranks of the node as neighbours
 // if the library of ivshmem/mpi is in this rank's process. The library says so before the rank's
@@ -12,10 +16,13 @@ import (
 type Shared struct {
 	// Met is called with each transport that has met a rank of another VM, such as UCX.
 	Met func(transport string)
+	// Must says that MPI may not start without the library.
+	Must bool
 
-	mu    sync.Mutex
-	ready bool
-	met   []string
+	mu      sync.Mutex
+	ready   bool
+	refused bool
+	met     []string
 }
 
 const sharedCommand = "slurmv-shm"
@@ -28,6 +35,24 @@ func (s *Shared) Ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ready
+}
+
+// admit reports whether the program may start MPI.
+func (s *Shared) admit() bool {
+	if s == nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = s.Must && !s.ready
+	return !s.refused
+}
+
+// Refused reports whether the program was kept from starting MPI, because the library is not in its process.
+func (s *Shared) Refused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
 }
 
 // Transports are those that have met a rank of another VM.

@@ -142,16 +142,6 @@ bool files_know(const char *path)
 	return false;
 }
 
-int files_of(int fd)
-{
-	uint16_t file;
-
-	if (!self || fd < 0 || fd >= DESCRIPTORS)
-		return -1;
-	file = descriptors[fd];
-	return file && file != THE_DEVICE ? file - 1 : -1;
-}
-
 static int failed(int err)
 {
 	errno = err;
@@ -159,6 +149,39 @@ static int failed(int err)
 }
 
 /* ---- descriptors ---- */
+
+/* Says what a descriptor is from now on. */
+static void become(int fd, uint16_t what)
+{
+	uint16_t was = atomic_exchange(&descriptors[fd], what);
+
+	if (was && was != THE_DEVICE)
+		region_drop(was - 1);
+}
+
+/* What a descriptor is, as in descriptors. The C library closes some without asking us (fclose,
+ * closefrom), and the kernel gives their numbers to other files; what is written to those must
+ * not come into the device. */
+static uint16_t what_is(int fd)
+{
+	int saved = errno;
+
+	if (!self || fd < 0 || fd >= DESCRIPTORS || !descriptors[fd])
+		return 0;
+	if (region_is(fd))
+		return descriptors[fd];
+	if (!borrowed())
+		become(fd, 0);
+	errno = saved;
+	return 0;
+}
+
+int files_of(int fd)
+{
+	uint16_t what = what_is(fd);
+
+	return what && what != THE_DEVICE ? what - 1 : -1;
+}
 
 int files_open(const char *path, int flags, mode_t mode)
 {
@@ -172,31 +195,25 @@ int files_open(const char *path, int flags, mode_t mode)
 		raw(SYS_close, fd);
 		return failed(-file);
 	}
-	descriptors[fd] = file + 1;
+	become(fd, file + 1);
 	return fd;
 }
 
 void files_closing(int fd)
 {
-	int file;
-
-	if (!self || fd < 0 || fd >= DESCRIPTORS || borrowed())
-		return;
-	file = files_of(fd);
-	descriptors[fd] = 0;
-	if (file >= 0)
-		region_drop(file);
+	if (self && fd >= 0 && fd < DESCRIPTORS && descriptors[fd] && !borrowed())
+		become(fd, 0);
 }
 
 void files_copied(int from, int to)
 {
-	int file = files_of(from);
+	uint16_t what = what_is(from);
 
-	if (to < 0 || to >= DESCRIPTORS || to == from || borrowed())
+	if (!self || to < 0 || to >= DESCRIPTORS || to == from || borrowed())
 		return;
-	if (file >= 0)
-		region_hold(file);
-	descriptors[to] = descriptors[from];
+	if (what && what != THE_DEVICE)
+		region_hold(what - 1);
+	become(to, what);
 }
 
 off_t files_seek(int fd, off_t offset, int whence)
@@ -325,6 +342,14 @@ static void note(struct mapping *m, char *from, char *to, int file)
 		highest = to;
 }
 
+/* Whether [at, at + length) may have mappings of ours. */
+static bool touches(const void *at, size_t length)
+{
+	const char *from = at;
+
+	return self && from + length > lowest && from < highest && !borrowed();
+}
+
 /* Takes [from, to) out of a mapping, of which up to two pieces are left. */
 static void cut(struct mapping *m, char *from, char *to)
 {
@@ -342,6 +367,47 @@ static void cut(struct mapping *m, char *from, char *to)
 		region_drop(was.file);
 }
 
+static void forget(void *at, size_t length)
+{
+	char *from = at, *to = from + (length + REGION_PAGE - 1) / REGION_PAGE * REGION_PAGE;
+
+	for (int m = 0; m < mapped; m++)
+		if (mappings[m].from && mappings[m].from < to && from < mappings[m].to)
+			cut(&mappings[m], from, to);
+}
+
+/* The kernel's and the table's change are one: between them, another thread could map a file of
+ * MPI's at these addresses, and it would be forgotten. */
+int files_unmap(void *at, size_t length)
+{
+	bool ours = touches(at, length);
+	int result;
+
+	if (ours)
+		LOCK();
+	result = raw(SYS_munmap, at, length);
+	if (ours && result == 0)
+		forget(at, length);
+	if (ours)
+		UNLOCK();
+	return result;
+}
+
+void *files_map_over(void *at, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	bool ours = touches(at, length);
+	void *got;
+
+	if (ours)
+		LOCK();
+	got = (void *)raw(SYS_mmap, at, length, protection, flags, fd, offset);
+	if (ours && got != MAP_FAILED)
+		forget(at, length);
+	if (ours)
+		UNLOCK();
+	return got;
+}
+
 void *files_map(void *at, size_t length, int protection, int flags, int fd, off_t offset)
 {
 	int file = files_of(fd);
@@ -354,10 +420,10 @@ void *files_map(void *at, size_t length, int protection, int flags, int fd, off_
 		errno = EINVAL;
 		return MAP_FAILED;
 	}
-	if (flags & MAP_FIXED)
-		files_unmapped(at, length);
 	region_hold(file);
 	LOCK();
+	if (flags & MAP_FIXED)
+		forget(at, length);
 	m = unused();
 	if (m)
 		/* The kernel has filled these pages already, and has no others for them. */
@@ -388,19 +454,6 @@ bool files_mapped(const volatile void *address)
 	return found;
 }
 
-void files_unmapped(void *at, size_t length)
-{
-	char *from = at, *to = from + (length + REGION_PAGE - 1) / REGION_PAGE * REGION_PAGE;
-
-	if (!self || to <= lowest || from >= highest || borrowed())
-		return;
-	LOCK();
-	for (int m = 0; m < mapped; m++)
-		if (mappings[m].from && mappings[m].from < to && from < mappings[m].to)
-			cut(&mappings[m], from, to);
-	UNLOCK();
-}
-
 /* ---- the device itself ---- */
 
 int files_device(int fd)
@@ -414,11 +467,8 @@ int files_device(int fd)
 		    settings()->device);
 		return failed(EBUSY);
 	}
-	descriptors[fd] = THE_DEVICE;
+	become(fd, THE_DEVICE);
 	return fd;
 }
 
-uint64_t files_device_size(int fd)
-{
-	return self && fd >= 0 && fd < DESCRIPTORS && descriptors[fd] == THE_DEVICE ? programs : 0;
-}
+uint64_t files_device_size(int fd) { return what_is(fd) == THE_DEVICE ? programs : 0; }

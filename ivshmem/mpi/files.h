@@ -14,7 +14,7 @@ bool files_know(const char *path);
 
 /* As open(2), for a path that files_know. */
 int files_open(const char *path, int flags, mode_t mode);
-/* The region's file behind a descriptor; -1 if it is another's. */
+/* The region's file behind a descriptor; -1 if it is another's, even if it was the region's before. */
 int files_of(int fd);
 /* The descriptor is to be closed; to is a copy of from now. */
 void files_closing(int fd);
@@ -32,8 +32,9 @@ int files_stat_path(const char *path, struct stat *st);
 int files_unlink(const char *path);
 
 void *files_map(void *at, size_t length, int protection, int flags, int fd, off_t offset);
-/* The addresses [at, at + length) are no mapping any more. */
-void files_unmapped(void *at, size_t length);
+/* As mmap with MAP_FIXED, of what is no file of MPI's, and munmap: mappings of files of MPI's may be there. */
+void *files_map_over(void *at, size_t length, int protection, int flags, int fd, off_t offset);
+int files_unmap(void *at, size_t length);
 /* Whether an address is in a mapped file. */
 bool files_mapped(const volatile void *at);
 

@@ -330,22 +330,13 @@ static void *map(void *at, size_t length, int protection, int flags, int fd, off
 		return MAP_FAILED;
 	}
 	if (flags & MAP_FIXED)
-		files_unmapped(at, length);
+		return files_map_over(at, length, protection, flags, fd, offset);
 	return (void *)raw(SYS_mmap, at, length, protection, flags, fd, offset);
-}
-
-static int unmap(void *at, size_t length)
-{
-	int result = raw(SYS_munmap, at, length);
-
-	if (result == 0)
-		files_unmapped(at, length);
-	return result;
 }
 
 void *mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset) { return map(at, length, protection, flags, fd, offset); }
 void *mmap64(void *at, size_t length, int protection, int flags, int fd, off64_t offset) { return map(at, length, protection, flags, fd, offset); }
-int munmap(void *at, size_t length) { return unmap(at, length); }
+int munmap(void *at, size_t length) { return files_unmap(at, length); }
 
 /* A pid may be that of a process in another VM, and another process's here. */
 ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long n, const struct iovec *from, unsigned long m, unsigned long flags)
@@ -376,7 +367,7 @@ long syscall(long number, ...)
 	if (number == SYS_mmap)
 		return (long)map((void *)a[0], a[1], a[2], a[3], a[4], a[5]);
 	if (number == SYS_munmap)
-		return unmap((void *)a[0], a[1]);
+		return files_unmap((void *)a[0], a[1]);
 	if ((number == SYS_process_vm_readv || number == SYS_process_vm_writev) && settings()) {
 		errno = ENOSYS;
 		return -1;

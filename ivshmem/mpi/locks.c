@@ -68,7 +68,7 @@ enum { CONSISTENT, INCONSISTENT, LOST };
 static uint64_t me(void) { return (uint64_t)(settings()->vm + 1) << 32 | (uint32_t)raw(SYS_gettid); }
 
 /* Whether the thread was one of this VM and has ended. Of other VMs' threads nothing is known:
- * when one is killed, the run ends. */
+ * when the rank of one is killed, its relay makes Slurm end the run (vmstep/relay, Leave). */
 static bool dead(uint64_t thread)
 {
 	return thread >> 32 == settings()->vm + 1 && raw(SYS_tkill, (int)(uint32_t)thread, 0) < 0 && errno == ESRCH;
@@ -144,9 +144,19 @@ static int mend_mutex(struct mutex *m)
 }
 
 #define HOOK(name, parameters, object, ours, ...)                         \
+	int name parameters;                                              \
 	int name parameters                                               \
 	{                                                                 \
 		return files_mapped(object) ? ours : REAL(name)(__VA_ARGS__); \
+	}
+/* Of glibc 2.30. A program that looks for one in an older glibc finds ours. */
+#define NEW_HOOK(name, parameters, object, ours, missing, ...)            \
+	int name parameters;                                              \
+	int name parameters                                               \
+	{                                                                 \
+		if (files_mapped(object))                                 \
+			return ours;                                      \
+		return REAL(name) ? REAL(name)(__VA_ARGS__) : missing;    \
 	}
 #define MUTEX ((struct mutex *)m)
 
@@ -155,6 +165,7 @@ HOOK(pthread_mutex_destroy, (pthread_mutex_t *m), m, 0, m)
 HOOK(pthread_mutex_lock, (pthread_mutex_t *m), m, lock_mutex(MUTEX, CLOCK_REALTIME, NULL), m)
 HOOK(pthread_mutex_trylock, (pthread_mutex_t *m), m, try_mutex(MUTEX), m)
 HOOK(pthread_mutex_timedlock, (pthread_mutex_t *m, const struct timespec *t), m, lock_mutex(MUTEX, CLOCK_REALTIME, t), m, t)
+NEW_HOOK(pthread_mutex_clocklock, (pthread_mutex_t *m, clockid_t k, const struct timespec *t), m, lock_mutex(MUTEX, k, t), EINVAL, m, k, t)
 HOOK(pthread_mutex_unlock, (pthread_mutex_t *m), m, unlock_mutex(MUTEX), m)
 HOOK(pthread_mutex_consistent, (pthread_mutex_t *m), m, mend_mutex(MUTEX), m)
 
@@ -175,13 +186,13 @@ static int make_condition(struct condition *c, const pthread_condattr_t *attribu
 	return 0;
 }
 
-static int wait_condition(struct condition *c, pthread_mutex_t *m, const struct timespec *until)
+static int wait_condition(struct condition *c, pthread_mutex_t *m, clockid_t clock, const struct timespec *until)
 {
 	uint64_t ticket = atomic_fetch_add(&c->tickets, 1);
 	int err = pthread_mutex_unlock(m), locked;
 
 	while (!err && atomic_load(&c->passed) <= ticket)
-		err = rest(c->clock, until);
+		err = rest(clock, until);
 	/* A waiter that gives up leaves its ticket behind: the signal that lets it pass wakes
 	 * nobody, so it wakes all, who look at what they wait for. */
 	if (err == ETIMEDOUT)
@@ -209,8 +220,9 @@ static int wake_condition(struct condition *c)
 
 HOOK(pthread_cond_init, (pthread_cond_t *c, const pthread_condattr_t *a), c, make_condition(CONDITION, a), c, a)
 HOOK(pthread_cond_destroy, (pthread_cond_t *c), c, 0, c)
-HOOK(pthread_cond_wait, (pthread_cond_t *c, pthread_mutex_t *m), c, wait_condition(CONDITION, m, NULL), c, m)
-HOOK(pthread_cond_timedwait, (pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *t), c, wait_condition(CONDITION, m, t), c, m, t)
+HOOK(pthread_cond_wait, (pthread_cond_t *c, pthread_mutex_t *m), c, wait_condition(CONDITION, m, CLOCK_REALTIME, NULL), c, m)
+HOOK(pthread_cond_timedwait, (pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *t), c, wait_condition(CONDITION, m, CONDITION->clock, t), c, m, t)
+NEW_HOOK(pthread_cond_clockwait, (pthread_cond_t *c, pthread_mutex_t *m, clockid_t k, const struct timespec *t), c, wait_condition(CONDITION, m, k, t), EINVAL, c, m, k, t)
 HOOK(pthread_cond_signal, (pthread_cond_t *c), c, signal_condition(CONDITION), c)
 HOOK(pthread_cond_broadcast, (pthread_cond_t *c), c, wake_condition(CONDITION), c)
 
@@ -274,21 +286,21 @@ static int try_write(struct rwlock *l)
 	return atomic_compare_exchange_strong(&l->holders, &nobody, WRITER) ? 0 : EBUSY;
 }
 
-static int lock_read(struct rwlock *l, const struct timespec *until)
+static int lock_read(struct rwlock *l, clockid_t clock, const struct timespec *until)
 {
 	int err;
 
-	while ((err = try_read(l)) && !(err = rest(CLOCK_REALTIME, until)))
+	while ((err = try_read(l)) && !(err = rest(clock, until)))
 		;
 	return err;
 }
 
-static int lock_write(struct rwlock *l, const struct timespec *until)
+static int lock_write(struct rwlock *l, clockid_t clock, const struct timespec *until)
 {
 	int err;
 
 	atomic_fetch_add(&l->writers, 1);
-	while ((err = try_write(l)) && !(err = rest(CLOCK_REALTIME, until)))
+	while ((err = try_write(l)) && !(err = rest(clock, until)))
 		;
 	atomic_fetch_sub(&l->writers, 1);
 	return err;
@@ -307,12 +319,14 @@ static int unlock_rwlock(struct rwlock *l)
 
 HOOK(pthread_rwlock_init, (pthread_rwlock_t *l, const pthread_rwlockattr_t *a), l, (memset(l, 0, sizeof(*l)), 0), l, a)
 HOOK(pthread_rwlock_destroy, (pthread_rwlock_t *l), l, 0, l)
-HOOK(pthread_rwlock_rdlock, (pthread_rwlock_t *l), l, lock_read(RWLOCK, NULL), l)
+HOOK(pthread_rwlock_rdlock, (pthread_rwlock_t *l), l, lock_read(RWLOCK, CLOCK_REALTIME, NULL), l)
 HOOK(pthread_rwlock_tryrdlock, (pthread_rwlock_t *l), l, try_read(RWLOCK), l)
-HOOK(pthread_rwlock_timedrdlock, (pthread_rwlock_t *l, const struct timespec *t), l, lock_read(RWLOCK, t), l, t)
-HOOK(pthread_rwlock_wrlock, (pthread_rwlock_t *l), l, lock_write(RWLOCK, NULL), l)
+HOOK(pthread_rwlock_timedrdlock, (pthread_rwlock_t *l, const struct timespec *t), l, lock_read(RWLOCK, CLOCK_REALTIME, t), l, t)
+HOOK(pthread_rwlock_wrlock, (pthread_rwlock_t *l), l, lock_write(RWLOCK, CLOCK_REALTIME, NULL), l)
 HOOK(pthread_rwlock_trywrlock, (pthread_rwlock_t *l), l, try_write(RWLOCK), l)
-HOOK(pthread_rwlock_timedwrlock, (pthread_rwlock_t *l, const struct timespec *t), l, lock_write(RWLOCK, t), l, t)
+HOOK(pthread_rwlock_timedwrlock, (pthread_rwlock_t *l, const struct timespec *t), l, lock_write(RWLOCK, CLOCK_REALTIME, t), l, t)
+NEW_HOOK(pthread_rwlock_clockrdlock, (pthread_rwlock_t *l, clockid_t k, const struct timespec *t), l, lock_read(RWLOCK, k, t), EINVAL, l, k, t)
+NEW_HOOK(pthread_rwlock_clockwrlock, (pthread_rwlock_t *l, clockid_t k, const struct timespec *t), l, lock_write(RWLOCK, k, t), EINVAL, l, k, t)
 HOOK(pthread_rwlock_unlock, (pthread_rwlock_t *l), l, unlock_rwlock(RWLOCK), l)
 
 /* ---- semaphores ---- */
@@ -333,11 +347,11 @@ static int try_semaphore(semaphore *s)
 	return value && atomic_compare_exchange_strong(s, &value, value - 1) ? 0 : EAGAIN;
 }
 
-static int take_semaphore(semaphore *s, const struct timespec *until)
+static int take_semaphore(semaphore *s, clockid_t clock, const struct timespec *until)
 {
 	int err;
 
-	while ((err = try_semaphore(s)) && !(err = rest(CLOCK_REALTIME, until)))
+	while ((err = try_semaphore(s)) && !(err = rest(clock, until)))
 		;
 	return err;
 }
@@ -346,8 +360,9 @@ static int take_semaphore(semaphore *s, const struct timespec *until)
 
 HOOK(sem_init, (sem_t *s, int shared, unsigned value), s, (atomic_store(SEMAPHORE, value), 0), s, shared, value)
 HOOK(sem_destroy, (sem_t *s), s, 0, s)
-HOOK(sem_wait, (sem_t *s), s, take_semaphore(SEMAPHORE, NULL), s)
+HOOK(sem_wait, (sem_t *s), s, take_semaphore(SEMAPHORE, CLOCK_REALTIME, NULL), s)
 HOOK(sem_trywait, (sem_t *s), s, failed(try_semaphore(SEMAPHORE)), s)
-HOOK(sem_timedwait, (sem_t *s, const struct timespec *t), s, failed(take_semaphore(SEMAPHORE, t)), s, t)
+HOOK(sem_timedwait, (sem_t *s, const struct timespec *t), s, failed(take_semaphore(SEMAPHORE, CLOCK_REALTIME, t)), s, t)
+NEW_HOOK(sem_clockwait, (sem_t *s, clockid_t k, const struct timespec *t), s, failed(take_semaphore(SEMAPHORE, k, t)), failed(EINVAL), s, k, t)
 HOOK(sem_post, (sem_t *s), s, (atomic_fetch_add(SEMAPHORE, 1), 0), s)
 HOOK(sem_getvalue, (sem_t *s, int *value), s, (*value = atomic_load(SEMAPHORE), 0), s, value)

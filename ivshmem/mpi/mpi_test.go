@@ -23,7 +23,7 @@ func build(t *testing.T) (library, program string) {
 	library, program = filepath.Join(dir, "libslurmv-mpi.so"), filepath.Join(dir, "shared")
 	// What a test opens itself decides whether its cached result still holds.
 	sources, _ := filepath.Glob("*.[chm]*")
-	for _, file := range append(sources, "testdata/shared.c", "../../Makefile") {
+	for _, file := range append(sources, "testdata/shared.c", "testdata/oldglibc.c", "testdata/oldglibc.map", "../../Makefile") {
 		if _, err := os.ReadFile(file); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func run(t *testing.T, c *exec.Cmd) string {
 
 func TestFilesOfMPI(t *testing.T) {
 	library, program := build(t)
-	for _, part := range []string{"files", "descriptors", "children", "robust", "calls"} {
+	for _, part := range []string{"files", "descriptors", "stale", "threads", "children", "robust", "clocks", "calls"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			if out := run(t, in(0, library, aDevice(t), program, part)); out != "" {
@@ -103,6 +103,18 @@ func TestLocksBetweenVMs(t *testing.T) {
 		both.Go(func() { run(t, in(vm, library, device, program, "locks", strconv.Itoa(vm))) })
 	}
 	both.Wait()
+}
+
+// In an image with a glibc before 2.36, the functions behind ours are those that programs call without this library.
+func TestConditionVariablesOfOldImages(t *testing.T) {
+	library, program := build(t)
+	old := filepath.Join(t.TempDir(), "old.so")
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-Wl,--version-script=testdata/oldglibc.map", "-o", old, "testdata/oldglibc.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out := run(t, in(0, library+":"+old, aDevice(t), program, "conditions")); out != "" {
+		t.Errorf("it says %s", out)
+	}
 }
 
 // A program that is not told of a device is left alone: the files are the machine's.

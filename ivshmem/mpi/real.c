@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <string.h>
 
 #ifndef __x86_64__
 #error "the system call of this architecture is not written yet"
@@ -14,8 +15,19 @@
 /* dlsym came into glibc's libc.so with 2.34, and its old name is there too: images may have
  * an older glibc than the one that this is built with. */
 __asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
+__asm__(".symver dlvsym, dlvsym@GLIBC_2.2.5");
 
-void *real_function(const char *name) { return dlsym(RTLD_NEXT, name); }
+/*
+ * glibc has condition variables of two kinds, which must not be mixed; programs use those of
+ * 2.3.2. Before glibc 2.36, dlsym finds the older ones here (bug 14932): RHEL 8 and 9, Ubuntu
+ * 22.04.
+ */
+void *real_function(const char *name)
+{
+	void *found = strncmp(name, "pthread_cond_", 13) ? NULL : dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
+
+	return found ? found : dlsym(RTLD_NEXT, name);
+}
 
 long raw_call(long number, long a, long b, long c, long d, long e, long f)
 {

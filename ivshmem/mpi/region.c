@@ -29,6 +29,8 @@ static char *base;
 static uint64_t bytes;    /* of the device */
 static uint64_t programs; /* bytes at the beginning for a program that uses the device itself */
 static unsigned here;     /* this VM */
+static dev_t file_system; /* of the device's file, with the next one its identity */
+static ino_t inode;
 static struct directory *dir;
 static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
 
@@ -50,11 +52,20 @@ int region_open(const char *device, unsigned vm, uint64_t first)
 	if (err)
 		return err;
 	bytes = st.st_size;
+	file_system = st.st_dev;
+	inode = st.st_ino;
 	programs = first;
 	here = vm;
 	dir = (struct directory *)((char *)at + bytes - ROUNDED(sizeof(*dir)));
 	base = at;
 	return 0;
+}
+
+bool region_is(int fd)
+{
+	struct stat st;
+
+	return !raw(SYS_fstat, fd, &st) && st.st_dev == file_system && st.st_ino == inode;
 }
 
 char *region_base(void) { return base; }
@@ -66,8 +77,8 @@ uint64_t region_size(void) { return bytes; }
 /*
  * The lock is in the memory of the device, where nobody can sleep. It is held for a few
  * thousand instructions, or for as long as a file is zeroed. If its holder is killed, the others
- * wait until the run ends, which a killed rank brings about; they could not tell a dead
- * holder from one in a VM that stands still.
+ * wait until they are ended, too: the holder's relay tells Slurm that a rank is gone (vmstep/relay,
+ * Leave). They could not tell a dead holder from one in a VM that stands still.
  */
 static void lock(void)
 {

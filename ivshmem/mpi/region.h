@@ -35,6 +35,9 @@ struct region_file {
 /* Maps the device and finds the directory. Returns 0, or an errno. */
 int region_open(const char *device, unsigned vm, uint64_t programs);
 
+/* Whether a descriptor is the device's. */
+bool region_is(int fd);
+
 /* Where the device begins, and its bytes. NULL and 0 before region_open. */
 char *region_base(void);
 uint64_t region_size(void);

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,36 +39,69 @@ type Task struct {
 	// PMIx says that a PMIx server speaks PMI for the program; see internal/pmix.
 	PMIx bool
 
+	// SparesRanks says that the user wants the other ranks to live on when this one is gone.
+	SparesRanks bool
+
 	// Shared is memory that MPI may use; nil if it has none.
 	Shared *SharedMemory
 
-	within atomic.Bool // the program has connected to its PMIx server and not finalized
+	member pmi.Membership
+	passed atomic.Uint64 // signals that Slurm has sent, a bit for each
 }
 
-// confirmation bounds how long the task waits for the guest to confirm that nothing of the
-// program is left. The agent goes on waiting without the task.
-const confirmation = 10 * time.Second
+const (
+	// confirmation bounds how long the task waits for the guest to confirm that nothing of
+	// the program is left. The agent goes on waiting without the task.
+	confirmation = 10 * time.Second
+
+	// lastWords bounds how long what an ended program has said to PMI may be on its way.
+	// A guest without cgroups leaves processes that keep the conversation open.
+	lastWords = 2 * time.Second
+)
 
 // Run relays until the program has ended and all its output is written. An error means that
-// nobody knows how the program ended.
+// nobody knows how the program ended. The caller then calls [Task.Leave].
 func (t *Task) Run(p *guest.Process) (guest.Exit, error) {
 	done := make(chan struct{})
 	defer close(done)
 	go t.feed(p)
 	go t.pass(p, done)
 	t.listen()
-	alone, broken := t.talk(p)
-	go t.warn(p, alone, done)
+	said := t.talk(p)
+	go t.warn(p, done)
 	var output sync.WaitGroup
 	output.Go(func() { drain(t.Stdout, p.Stdout) })
 	output.Go(func() { drain(t.Stderr, p.Stderr) })
 	exit, err := p.Wait()
 	output.Wait()
-	t.explain(exit, broken)
-	t.regret(t.PMI != nil && !alone())
-	exit = t.judge(exit, p, alone)
+	t.explain(exit, said)
+	if err == nil {
+		t.regret()
+		exit = t.judge(exit, p)
+	}
 	waitAtMost(confirmation, func() { _ = p.Close() })
 	return exit, err
+}
+
+// Leave ends the conversation with Slurm's PMI server. If the program was a rank and has not finalized, the others
+// may wait for it for ever, so Slurm is asked to end them.
+func (t *Task) Leave(exit guest.Exit) {
+	if t.PMI == nil {
+		return
+	}
+	if t.unfinished() && !t.PMIx && !t.SparesRanks && !t.told(exit) {
+		_, _ = t.PMI.Write(t.member.Abort())
+	}
+	_ = t.PMI.Close()
+}
+
+// unfinished reports whether the program has left ranks behind that may wait for it.
+func (t *Task) unfinished() bool { return t.member.Within() && t.Rank.Ranks > 1 }
+
+// told reports whether Slurm has sent the task a signal by which it ends all tasks of a run, or that of which the
+// program died. The others have it, too, and slurmctld should not hear of it from each of them.
+func (t *Task) told(exit guest.Exit) bool {
+	return t.passed.Load()&(1<<syscall.SIGTERM|1<<exit.Signal)&^1 != 0
 }
 
 // feed copies standard input to the program and then closes it. A program that does not
@@ -94,56 +128,37 @@ func (t *Task) pass(p *guest.Process, done <-chan struct{}) {
 			if s == syscall.SIGWINCH && t.Size != nil {
 				_ = p.Resize(t.Size())
 			} else if number, ok := s.(syscall.Signal); ok {
+				t.passed.Or(1 << number)
 				_ = p.Signal(number)
 			}
 		}
 	}
 }
 
-// talk connects the program to Slurm's PMI server. alone reports whether the program could
-// have spoken to the server and has not. The channel gets the error if the conversation
-// breaks.
-func (t *Task) talk(p *guest.Process) (alone func() bool, broken chan error) {
-	broken = make(chan error, 1)
+// talk connects the program to Slurm's PMI server. The channel gets why the conversation broke, or nil, at its end.
+func (t *Task) talk(p *guest.Process) <-chan error {
+	ended := make(chan error, 1)
 	if t.PMI == nil || p.PMI == nil {
-		return func() bool { return false }, broken
+		ended <- nil
+		return ended
 	}
-	server := &listener{ReadWriter: t.PMI}
-	var joined atomic.Bool
-	t.Rank.Joined = func(now bool) {
-		t.within.Store(now)
-		joined.Store(joined.Load() || now)
-	}
+	t.Rank.Member, t.Rank.PMIx = &t.member, t.PMIx
 	go func() {
-		err := pmi.Relay(server, p.PMI, t.Rank)
+		err := pmi.Relay(t.PMI, p.PMI, t.Rank)
 		_ = p.PMI.Close()
-		_ = t.PMI.Close()
-		if err != nil && !errors.Is(err, guest.ErrLost) {
-			broken <- err
-		}
+		ended <- err
 	}()
-	if t.PMIx {
-		return func() bool { return !joined.Load() }, broken
-	}
-	return func() bool { return !server.heard.Load() }, broken
+	return ended
 }
 
-// A listener is a PMI server that knows whether the program has spoken to it.
-type listener struct {
-	io.ReadWriter
-	heard atomic.Bool
-}
-
-func (l *listener) Write(message []byte) (int, error) {
-	l.heard.Store(true)
-	return l.ReadWriter.Write(message)
-}
+// alone reports whether the program could have asked for the other ranks and has not.
+func (t *Task) alone() bool { return t.PMI != nil && !t.member.Joined() }
 
 // wrongStart is the sentence about a program that uses an MPI library and is one of several
 // tasks, but knows nothing of the others; "" if it is none.
-func (t *Task) wrongStart(p *guest.Process, alone func() bool) string {
+func (t *Task) wrongStart(p *guest.Process) string {
 	library := p.MPI()
-	if t.Rank.Ranks < 2 || library == "" || !alone() {
+	if t.Rank.Ranks < 2 || library == "" || !t.alone() {
 		return ""
 	}
 	return fmt.Sprintf("the program uses %s, which has not asked %s for the other ranks: each of the %d tasks computes alone. %s (if that is meant: --mpi=none)",
@@ -158,10 +173,13 @@ func (t *Task) asked() string {
 	return "Slurm's PMI"
 }
 
-// isOpenMPI goes by the library's number: Open MPI has counted from 20 on since version 2.0; libraries with MPICH's
+// openMPI matches the names of Open MPI's libraries: libmpi.so.40, and those for Fortran and C++, which need it.
+var openMPI = regexp.MustCompile(`^libmpi(_mpifh|_usempi[a-z0-9_]*|_cxx|_java)?\.so\.[0-9]+$`)
+
+// isOpenMPI goes by the library's number, too: Open MPI has counted from 20 on since version 2.0; libraries with MPICH's
 // binary interface are libmpi.so.12.
 func isOpenMPI(library string) bool {
-	return strings.HasPrefix(library, "libmpi.so.") && library != "libmpi.so.12"
+	return openMPI.MatchString(library) && !strings.HasSuffix(library, ".so.12")
 }
 
 // rightStart says how programs with that MPI library are started.
@@ -172,7 +190,7 @@ func (t *Task) rightStart(library string) string {
 	case isOpenMPI(library):
 		return "Open MPI starts otherwise with: slurm-v-run --launcher=ssh mpirun …"
 	case t.PMIx:
-		return "Leave out --mpi=pmix: libraries other than Open MPI ask Slurm's PMI"
+		return "Start it with --mpi=pmi2: libraries other than Open MPI ask Slurm's PMI"
 	}
 	return "This library was not built for PMI-1 or PMI-2 of Slurm; start it with: slurm-v-run --launcher=ssh mpirun …"
 }
@@ -186,7 +204,7 @@ const (
 
 // warn warns of a wrong start while the program runs. It ends nothing, because a program may
 // read its input before it starts MPI.
-func (t *Task) warn(p *guest.Process, alone func() bool, done <-chan struct{}) {
+func (t *Task) warn(p *guest.Process, done <-chan struct{}) {
 	patience := initPatience
 	if t.PMIx {
 		patience = pmixPatience
@@ -197,51 +215,64 @@ func (t *Task) warn(p *guest.Process, alone func() bool, done <-chan struct{}) {
 			return
 		case <-time.After(patience):
 		}
-		if !alone() {
+		if !t.alone() {
 			return
 		}
-		if sentence := t.wrongStart(p, alone); sentence != "" {
+		if sentence := t.wrongStart(p); sentence != "" {
 			fmt.Fprintln(t.Stderr, "slurm-v: warning:", sentence)
 			return
 		}
 	}
 }
 
-// judge makes a program fail that has ended well although it was started wrongly, or has left ranks behind that wait
-// for it: srun ends them when a task fails.
-func (t *Task) judge(exit guest.Exit, p *guest.Process, alone func() bool) guest.Exit {
-	sentence := t.wrongStart(p, alone)
-	switch {
-	case exit != (guest.Exit{}):
-		t.hint(p, alone)
-		return exit
-	case sentence != "":
-		fmt.Fprintln(t.Stderr, "slurm-v: wrong start:", sentence)
-	case t.within.Load() && t.Rank.Ranks > 1:
-		fmt.Fprintln(t.Stderr, "slurm-v: the program has ended without MPI_Finalize, and the other ranks may wait for it")
-	default:
-		return exit
+// judge makes a program fail that has ended well although it was started wrongly, has left ranks behind that wait
+// for it, or had to use memory that it has not used. It says why.
+func (t *Task) judge(exit guest.Exit, p *guest.Process) guest.Exit {
+	complaint := t.disappointment()
+	if complaint == "" && exit == (guest.Exit{}) {
+		complaint = t.complaint(p)
 	}
-	return guest.Exit{Code: 1}
+	if complaint != "" {
+		fmt.Fprintln(t.Stderr, "slurm-v:", complaint)
+	} else {
+		t.hint(exit, p)
+	}
+	if complaint != "" && exit == (guest.Exit{}) {
+		return guest.Exit{Code: 1}
+	}
+	return exit
+}
+
+// complaint says what is wrong with a program that has ended well; "" if nothing is.
+func (t *Task) complaint(p *guest.Process) string {
+	if sentence := t.wrongStart(p); sentence != "" {
+		return "wrong start: " + sentence
+	}
+	if t.unfinished() {
+		return "the program has ended without MPI_Finalize, and the other ranks may wait for it"
+	}
+	return ""
 }
 
 // hint says how Open MPI is started to those whose program has failed, perhaps for that: Open MPI 4 sees Slurm's
 // variables and refuses to compute alone, but names no way that there is here.
-func (t *Task) hint(p *guest.Process, alone func() bool) {
-	if library := p.MPI(); isOpenMPI(library) && !t.PMIx && alone() {
+func (t *Task) hint(exit guest.Exit, p *guest.Process) {
+	if library := p.MPI(); exit != (guest.Exit{}) && isOpenMPI(library) && !t.PMIx && t.alone() {
 		fmt.Fprintf(t.Stderr, "slurm-v: wrong start: the program uses %s, which does not ask Slurm's PMI. %s\n", library, t.rightStart(library))
 	}
 }
 
 // explain prints why the PMI conversation broke, if the program failed too: MPI itself
-// would only complain about a closed descriptor.
-func (t *Task) explain(exit guest.Exit, broken <-chan error) {
+// would only complain about a closed descriptor. What breaks because the VM is lost, or for
+// want of shared memory, is said elsewhere.
+func (t *Task) explain(exit guest.Exit, ended <-chan error) {
+	var err error
 	select {
-	case err := <-broken:
-		if exit != (guest.Exit{}) {
-			fmt.Fprintln(t.Stderr, "slurm-v:", err)
-		}
-	default:
+	case err = <-ended:
+	case <-time.After(lastWords):
+	}
+	if err != nil && exit != (guest.Exit{}) && !errors.Is(err, guest.ErrLost) && !errors.Is(err, pmi.ErrNotShared) {
+		fmt.Fprintln(t.Stderr, "slurm-v:", err)
 	}
 }
 

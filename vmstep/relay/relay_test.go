@@ -3,6 +3,7 @@ package relay
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -193,10 +194,11 @@ func TestTheLossOfTheVMIsAnError(t *testing.T) {
 }
 
 // talkPMI plays slurmstepd: it answers what a program asks of it.
-func talkPMI(server net.Conn) {
+func talkPMI(server io.ReadWriter) {
 	answers := map[string]string{
-		"cmd=init": "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
-		"cmd=get":  "cmd=get_result rc=0 value=(vector,(0,2,4))\n",
+		"cmd=init":     "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
+		"cmd=get":      "cmd=get_result rc=0 value=(vector,(0,2,4))\n",
+		"cmd=finalize": "cmd=finalize_ack rc=0\n",
 	}
 	lines := bufio.NewScanner(server)
 	for lines.Scan() {
@@ -214,9 +216,10 @@ func TestPMIPassesThroughAndNamesVMs(t *testing.T) {
 	p := newVM(t).start(t, `
 		ask() { echo "$1" >&$PMI_FD; read -r answer <&$PMI_FD; echo "$answer"; }
 		ask 'cmd=init pmi_version=1 pmi_subversion=1'
-		ask 'cmd=get kvsname=1.0 key=PMI_process_mapping'`, true)
+		ask 'cmd=get kvsname=1.0 key=PMI_process_mapping'
+		ask 'cmd=finalize'`, true)
 	exit, err := task.Run(p)
-	want := "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\ncmd=get_result rc=0 value=(vector,(0,4,2))\n"
+	want := "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\ncmd=get_result rc=0 value=(vector,(0,4,2))\ncmd=finalize_ack rc=0\n"
 	if stdout.String() != want || exit != (guest.Exit{}) || err != nil {
 		t.Errorf("exit = %v, %v\nstdout = %q\nwant     %q\nstderr = %q", exit, err, stdout.String(), want, stderr.String())
 	}
@@ -225,9 +228,10 @@ func TestPMIPassesThroughAndNamesVMs(t *testing.T) {
 // A rank of an MPI program that asks nobody for the other ranks computes alone, and must not
 // end as if all was well.
 func TestWrongStart(t *testing.T) {
-	openMPI, mpich := t.TempDir(), t.TempDir()
+	openMPI, mpich, fortran := t.TempDir(), t.TempDir(), t.TempDir()
 	alone := filetest.MPIProgram(t, openMPI, "libmpi.so.40")
 	other := filetest.MPIProgram(t, mpich, "libmpich.so.12")
+	inFortran := filetest.MPIProgram(t, fortran, "libmpi_mpifh.so.40")
 	const joins = "echo cmd=slurmv-pmix joined=1 >&$PMI_FD; echo cmd=init >&$PMI_FD; read -r answer <&$PMI_FD\n" // an answer: it has been heard
 	const leaves = "echo cmd=slurmv-pmix joined=0 >&$PMI_FD; read -r answer <&$PMI_FD; [ \"$answer\" = 'cmd=slurmv-pmix rc=0' ] || exit 9\n"
 	tests := map[string]struct {
@@ -236,20 +240,25 @@ func TestWrongStart(t *testing.T) {
 		exit  guest.Exit
 		want  string // in what it says; "" if it says nothing
 	}{
-		"Open MPI, alone":           {[]string{alone}, 2, guest.Exit{Code: 1}, "uses libmpi.so.40, which has not asked Slurm's PMI for the other ranks: each of the 2 tasks computes alone. Open MPI starts with: slurm-v-run --mpi=pmix"},
-		"Open MPI does not join":    {[]string{alone, "asks"}, 2, guest.Exit{Code: 1}, "which has not asked PMIx for the other ranks: each of the 2 tasks computes alone. Open MPI starts otherwise with: slurm-v-run --launcher=ssh mpirun"},
-		"Open MPI joins":            {[]string{"/bin/sh", "-c", `` + joins + leaves + `exec "$0"`, alone}, 2, guest.Exit{}, ""},
-		"Open MPI joins, twice":     {[]string{"/bin/sh", "-c", joins + leaves + joins + `exec "$0"`, alone}, 2, guest.Exit{Code: 1}, "the program has ended without MPI_Finalize"},
-		"it joins and stays":        {[]string{"/bin/sh", "-c", joins}, 2, guest.Exit{Code: 1}, "the program has ended without MPI_Finalize"},
-		"it joins and stays, alone": {[]string{"/bin/sh", "-c", joins}, 1, guest.Exit{}, ""},
-		"it joins and fails":        {[]string{"/bin/sh", "-c", joins + "exit 5"}, 2, guest.Exit{Code: 5}, ""},
-		"MPICH without Slurm's PMI": {[]string{other}, 8, guest.Exit{Code: 1}, "libmpich.so.12, which has not asked Slurm's PMI for the other ranks: each of the 8 tasks computes alone. This library was not built for PMI-1 or PMI-2"},
-		"MPICH with Slurm's PMI":    {[]string{other, "asks"}, 2, guest.Exit{}, ""},
-		"one task":                  {[]string{alone}, 1, guest.Exit{}, ""},
-		"no MPI":                    {[]string{"/bin/echo", "hello"}, 2, guest.Exit{}, ""},
-		"Open MPI fails, alone":     {[]string{alone, "", "", "7"}, 2, guest.Exit{Code: 7}, "wrong start: the program uses libmpi.so.40, which does not ask Slurm's PMI. Open MPI starts with: slurm-v-run --mpi=pmix"},
-		"Open MPI fails, one task":  {[]string{alone, "", "", "7"}, 1, guest.Exit{Code: 7}, "Open MPI starts with: slurm-v-run --mpi=pmix"},
-		"its own code is kept":      {[]string{other, "", "", "7"}, 2, guest.Exit{Code: 7}, ""},
+		"Open MPI, alone":                 {[]string{alone}, 2, guest.Exit{Code: 1}, "uses libmpi.so.40, which has not asked Slurm's PMI for the other ranks: each of the 2 tasks computes alone. Open MPI starts with: slurm-v-run --mpi=pmix"},
+		"Open MPI in Fortran":             {[]string{inFortran}, 2, guest.Exit{Code: 1}, "uses libmpi_mpifh.so.40, which has not asked Slurm's PMI for the other ranks: each of the 2 tasks computes alone. Open MPI starts with: slurm-v-run --mpi=pmix"},
+		"Open MPI does not join":          {[]string{alone, "asks"}, 2, guest.Exit{Code: 1}, "which has not asked PMIx for the other ranks: each of the 2 tasks computes alone. Open MPI starts otherwise with: slurm-v-run --launcher=ssh mpirun"},
+		"Open MPI joins":                  {[]string{"/bin/sh", "-c", `` + joins + leaves + `exec "$0"`, alone}, 2, guest.Exit{}, ""},
+		"Open MPI joins, twice":           {[]string{"/bin/sh", "-c", joins + leaves + joins + `exec "$0"`, alone}, 2, guest.Exit{Code: 1}, "the program has ended without MPI_Finalize"},
+		"it joins and stays":              {[]string{"/bin/sh", "-c", joins}, 2, guest.Exit{Code: 1}, "the program has ended without MPI_Finalize"},
+		"it joins and stays, alone":       {[]string{"/bin/sh", "-c", joins}, 1, guest.Exit{}, ""},
+		"it joins and fails":              {[]string{"/bin/sh", "-c", joins + "exit 5"}, 2, guest.Exit{Code: 5}, ""},
+		"MPICH without Slurm's PMI":       {[]string{other}, 8, guest.Exit{Code: 1}, "libmpich.so.12, which has not asked Slurm's PMI for the other ranks: each of the 8 tasks computes alone. This library was not built for PMI-1 or PMI-2"},
+		"MPICH with Slurm's PMI":          {[]string{other, "asks"}, 2, guest.Exit{}, ""},
+		"one task":                        {[]string{alone}, 1, guest.Exit{}, ""},
+		"no MPI":                          {[]string{"/bin/echo", "hello"}, 2, guest.Exit{}, ""},
+		"Open MPI fails, alone":           {[]string{alone, "", "", "7"}, 2, guest.Exit{Code: 7}, "wrong start: the program uses libmpi.so.40, which does not ask Slurm's PMI. Open MPI starts with: slurm-v-run --mpi=pmix"},
+		"Open MPI fails, one task":        {[]string{alone, "", "", "7"}, 1, guest.Exit{Code: 7}, "Open MPI starts with: slurm-v-run --mpi=pmix"},
+		"MPICH stays":                     {[]string{other, "stays"}, 2, guest.Exit{Code: 1}, "the program has ended without MPI_Finalize"},
+		"MPICH stays, alone":              {[]string{other, "stays"}, 1, guest.Exit{}, ""},
+		"MPICH stays and fails":           {[]string{other, "stays", "", "7"}, 2, guest.Exit{Code: 7}, ""},
+		"MPICH with --mpi=pmix joins not": {[]string{other}, 2, guest.Exit{Code: 1}, "which has not asked PMIx for the other ranks: each of the 2 tasks computes alone. Start it with --mpi=pmi2"},
+		"its own code is kept":            {[]string{other, "", "", "7"}, 2, guest.Exit{Code: 7}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -263,6 +272,89 @@ func TestWrongStart(t *testing.T) {
 			}
 			if said := stderr.String(); !strings.Contains(said, tt.want) || (said != "") != (tt.want != "") {
 				t.Errorf("it says %q, want %q", said, tt.want)
+			}
+		})
+	}
+}
+
+// A slurmstepd answers a program by talkPMI, and keeps what it has heard.
+type slurmstepd struct {
+	heard bytes.Buffer
+	ended chan struct{}
+}
+
+func startStepd(server net.Conn) *slurmstepd {
+	s := &slurmstepd{ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		talkPMI(struct {
+			io.Reader
+			io.Writer
+		}{io.TeeReader(server, &s.heard), server})
+	}()
+	return s
+}
+
+// The others wait for a rank that is gone, and Slurm does not end them by itself.
+func TestARankThatIsGoneEndsTheOthers(t *testing.T) {
+	const (
+		asks  = `ask() { printf "$1" >&$PMI_FD; read -r answer <&$PMI_FD; }; `
+		init1 = asks + `ask 'cmd=init pmi_version=1 pmi_subversion=1\n'; `
+		init2 = asks + `ask 'cmd=init pmi_version=2 pmi_subversion=0\n'; `
+		pmi1  = "cmd=abort exitcode=1\n"
+		pmi2  = "65    cmd=abort;isworld=TRUE;msg=a rank has ended without MPI_Finalize;"
+	)
+	tests := map[string]struct {
+		pmix, spares bool
+		ranks        int // 2 if 0
+		script       string
+		signal       syscall.Signal // that Slurm sends when the program has said ready
+		lost         bool           // the VM goes then
+		want         string         // at the end of what slurmstepd hears; "" for no abort
+	}{
+		"killed":                        {script: init1 + "kill -9 $$", want: pmi1},
+		"killed, PMI-2":                 {script: init2 + "kill -9 $$", want: pmi2},
+		"it fails":                      {script: init1 + "exit 5", want: pmi1},
+		"it ends well":                  {script: init1 + "exit 0", want: pmi1},
+		"its VM is lost":                {script: init1 + "echo ready; sleep 1000", lost: true, want: pmi1},
+		"it has finalized":              {script: init1 + `ask 'cmd=finalize\n'; kill -9 $$`},
+		"it has no MPI":                 {script: "kill -9 $$"},
+		"it is the only rank":           {ranks: 1, script: init1 + "kill -9 $$"},
+		"Slurm ends it, as the others":  {script: init1 + "echo ready; sleep 1000", signal: syscall.SIGTERM},
+		"Slurm kills it in another way": {script: init1 + "echo ready; sleep 1000", signal: syscall.SIGUSR1},
+		"Slurm has ended it":            {script: init1 + "trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done", signal: syscall.SIGTERM},
+		"killed after another signal":   {script: init1 + "trap 'kill -9 $$' USR1; echo ready; while :; do sleep 0.01; done", signal: syscall.SIGUSR1, want: pmi1},
+		"the user spares the others":    {spares: true, script: init1 + "kill -9 $$"},
+		"srun knows, with PMIx":         {pmix: true, script: init1 + `printf 'cmd=slurmv-pmix joined=1\n' >&$PMI_FD; kill -9 $$`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			server, ours := wire(t)
+			stepd := startStepd(server)
+			out, in := io.Pipe()
+			signals := make(chan os.Signal, 1)
+			task := &Task{Stdin: strings.NewReader(""), Stdout: in, Stderr: io.Discard, Signals: signals, PMI: ours, PMIx: tt.pmix,
+				SparesRanks: tt.spares, Rank: pmi.Layout{Ranks: cmp.Or(tt.ranks, 2), VMsPerNode: 1}}
+			v := newVM(t)
+			p := v.start(t, tt.script, true)
+			go func() {
+				if line, _ := bufio.NewReader(out).ReadString('\n'); line == "ready\n" && tt.lost {
+					v.agent.Close()
+				} else if line == "ready\n" {
+					signals <- tt.signal
+				}
+				io.Copy(io.Discard, out)
+			}()
+			exit, err := task.Run(p)
+			in.Close()
+			if lost := errors.Is(err, guest.ErrLost); lost != tt.lost {
+				t.Errorf("error = %v", err)
+			}
+			task.Leave(exit)
+			<-stepd.ended
+			heard := stepd.heard.String()
+			if !strings.HasSuffix(heard, tt.want) || strings.Contains(heard, "abort") != (tt.want != "") {
+				t.Errorf("slurmstepd hears %q, want %q", heard, tt.want)
 			}
 		})
 	}

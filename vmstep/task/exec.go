@@ -33,6 +33,8 @@ type Exec struct {
 	PMIx         bool   // start the program with a PMIx server
 	Claim        string // the run's claim on an IVShmem device; "" for none
 	MPIShared    string // whether MPI gets the device's memory: auto, on or off
+	Quiet        bool   // do not say what MPI does with it, unless the run fails for it
+	SparesRanks  bool   // if this rank is gone, let the others live
 }
 
 // errSignal ends a task that gets a signal before its program runs.
@@ -71,7 +73,7 @@ func (e Exec) Run(program []string) (guest.Exit, error) {
 	}
 	command := command(program, reply.VM.Name, task.PMI != nil)
 	command.PMIx = e.PMIx && task.PMI != nil
-	task.PMIx = command.PMIx
+	task.PMIx, task.SparesRanks = command.PMIx, e.SparesRanks
 	command.Env = append(command.Env, e.deviceEnv(reply)...)
 	if err := e.shareMemory(task, &command, reply); err != nil {
 		return guest.Exit{}, err
@@ -92,7 +94,9 @@ func (e Exec) Run(program []string) (guest.Exit, error) {
 		return guest.Exit{}, e.lostIn(reply, err)
 	}
 	exit, err := task.Run(process)
-	return exit, e.lostIn(reply, err)
+	err = e.lostIn(reply, err)
+	task.Leave(exit)
+	return exit, err
 }
 
 // lostIn names the VM if err says that its guest was lost, and says how it was lost if the

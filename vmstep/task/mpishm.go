@@ -24,8 +24,9 @@ func (e Exec) shareMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply
 	}
 	r.Shared = &relay.SharedMemory{
 		Node: reply.Node.Node, VMs: min(len(reply.Node.VMs), here.LocalTasks), Refuse: memory.Check(),
-		Speaks: here.LocalID == 0 && here.LocalTasks > 1,
+		Speaks: here.LocalID == 0 && here.LocalTasks > 1, Quiet: e.Quiet,
 	}
+	r.Shared.PMI.Must = e.MPIShared == vmstep.MPISharedOn
 	if r.Shared.Refuse == nil {
 		c.Env = append(c.Env, memory.Env(c.Env)...)
 	}

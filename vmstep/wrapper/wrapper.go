@@ -47,7 +47,7 @@ func Act(words []string, help string) error {
 }
 
 func run(words []string, help string) error {
-	line, err := vmstep.Split(words, slurm.SrunHelp)
+	line, err := vmstep.Split(words, os.Getenv, slurm.SrunHelp)
 	switch {
 	case err != nil:
 		return err

@@ -35,9 +35,10 @@ same emulator or KVM.
 
 const tail = `
 The table does not show shared memory between VMs, either. The programs are built with MPICH,
-which does not know IVShmem. So ranks in two VMs of a node talk by TCP here, and those in a
-big VM by shared memory. The paper's library, MVAPICH2, used IVShmem there; this project
-builds no part of an MPI library. The runs of EACJ and SACJ claim devices and leave them idle;
+which talks through it only if a device is large enough ([mpi.md](mpi.md)), and the devices here
+have 1 MiB. So ranks in two VMs of a node talk by TCP here, and those in a big VM by shared memory.
+The paper's library, MVAPICH2, used IVShmem there. The runs of EACJ and SACJ claim devices and
+leave them idle;
 [ivshmem.md](ivshmem.md) says how fast the devices are.
 
 The figures are in [applications.json](applications.json), in seconds.

@@ -119,6 +119,33 @@ static void descriptors(void)
 	MUST(fd >= 0 && !fstat(fd, &st) && st.st_dev != 0x5356 && !unlink("/dev/shm/slurmv-test-of-no-mpi"));
 }
 
+/* The C library closes descriptors without asking anybody, and their numbers are given to other files. */
+static void stale(void)
+{
+	unsigned long before = left();
+	char name[] = "/tmp/slurmv-test-XXXXXX", text[8] = "";
+	int fd = shm_open("/ucx_shm_posix_stale", O_RDWR | O_CREAT, 0600), pipes[2];
+	struct stat st;
+
+	MUST(fd >= 0 && !ftruncate(fd, 4096) && !shm_unlink("/ucx_shm_posix_stale"));
+	MUST(!fclose(fdopen(fd, "r+")));
+	MUST(mkstemp(name) == fd && write(fd, "own", 3) == 3);
+	MUST(!fstat(fd, &st) && st.st_size == 3 && st.st_dev != 0x5356);
+	MUST(syscall(SYS_pread64, fd, text, 8, 0) == 3 && !strcmp(text, "own"));
+	MUST(!unlink(name) && left() == before && !close(fd));
+
+	fd = shm_open("/ucx_shm_posix_stale", O_RDWR | O_CREAT, 0600);
+	MUST(fd >= 0 && !syscall(SYS_close_range, fd, fd, 0));
+	MUST(!pipe(pipes) && pipes[0] == fd && write(pipes[1], "pipe", 4) == 4);
+	MUST(read(fd, text, 4) == 4 && !strcmp(text, "pipe") && dup(fd) > fd);
+
+	/* And a descriptor of a file of MPI's may have had another one's number before. */
+	close(fd);
+	MUST(shm_open("/ucx_shm_posix_stale", O_RDWR, 0) == fd && !fclose(fdopen(fd, "r")));
+	MUST(shm_open("/ucx_shm_posix_stale", O_RDWR, 0) == fd && !ftruncate(fd, 4096) && left() == before - 4096);
+	MUST(!shm_unlink("/ucx_shm_posix_stale") && !close(fd) && left() == before);
+}
+
 /* A child has its parent's files, and what it gives back its parent still has. */
 static void children(void)
 {
@@ -281,6 +308,88 @@ static void robust(void)
 	MUST(!pthread_mutex_lock(&s->robust) && !pthread_mutex_unlock(&s->robust));
 }
 
+/* Threads map and unmap at once, and often get each other's addresses. A mutex that is not known to be in the region is
+ * the C library's, whose second word is no VM. */
+static void *map_often(void *name)
+{
+	for (int i = 0; i < 20000; i++) {
+		int fd = shm_open(name, O_RDWR | O_CREAT, 0600);
+
+		MUST(fd >= 0 && !ftruncate(fd, 4096));
+		pthread_mutex_t *m = map(fd, 4096);
+		MUST(!close(fd) && !pthread_mutex_lock(m) && m->__data.__count == 1);
+		MUST(!pthread_mutex_unlock(m) && !munmap(m, 4096));
+	}
+	return NULL;
+}
+
+static void threads(void)
+{
+	static char names[4][40];
+	pthread_t t[4];
+
+	for (int i = 0; i < 4; i++) {
+		snprintf(names[i], sizeof(names[i]), "/ucx_shm_posix_often%d", i);
+		MUST(!pthread_create(&t[i], NULL, map_often, names[i]));
+	}
+	for (int i = 0; i < 4; i++)
+		MUST(!pthread_join(t[i], NULL));
+}
+
+/* Waiting by a clock of the caller's choice, where it is our lock and where it is the C library's. */
+static void clocks_of(struct shared *s)
+{
+	struct timespec soon, late;
+
+	clock_gettime(CLOCK_MONOTONIC, &soon);
+	late = soon;
+	late.tv_sec += 10;
+	MUST(!pthread_mutex_clocklock(&s->mutex, CLOCK_MONOTONIC, &late));
+	MUST(pthread_cond_clockwait(&s->condition, &s->mutex, CLOCK_MONOTONIC, &soon) == ETIMEDOUT);
+	MUST(!pthread_mutex_unlock(&s->mutex) && !pthread_mutex_lock(&s->mutex));
+	MUST(pthread_mutex_trylock(&s->mutex) == EBUSY && pthread_mutex_clocklock(&s->mutex, CLOCK_MONOTONIC, &soon) == ETIMEDOUT);
+	MUST(!pthread_rwlock_clockrdlock(&s->rwlock, CLOCK_MONOTONIC, &late));
+	MUST(pthread_rwlock_clockwrlock(&s->rwlock, CLOCK_MONOTONIC, &soon) == ETIMEDOUT && !pthread_rwlock_unlock(&s->rwlock));
+	MUST(!pthread_rwlock_clockwrlock(&s->rwlock, CLOCK_MONOTONIC, &late) && !pthread_rwlock_unlock(&s->rwlock));
+	MUST(sem_clockwait(&s->semaphore, CLOCK_MONOTONIC, &soon) < 0 && errno == ETIMEDOUT);
+	MUST(!sem_post(&s->semaphore) && !sem_clockwait(&s->semaphore, CLOCK_MONOTONIC, &late));
+	MUST(!pthread_mutex_unlock(&s->mutex));
+}
+
+static void clocks(void)
+{
+	static struct shared here = {.mutex = PTHREAD_MUTEX_INITIALIZER, .condition = PTHREAD_COND_INITIALIZER, .rwlock = PTHREAD_RWLOCK_INITIALIZER};
+
+	make_locks();
+	clocks_of(locks_of());
+	clocks_of(&here);
+}
+
+/* A condition variable of the program's own, with which it waits by functions that are not all ours. */
+static struct shared own = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void *signal_own(void *nothing)
+{
+	MUST(!pthread_mutex_lock(&own.mutex));
+	own.turn = 1;
+	MUST(!pthread_cond_signal(&own.condition) && !pthread_cond_broadcast(&own.condition) && !pthread_mutex_unlock(&own.mutex));
+	return nothing;
+}
+
+static void conditions(void)
+{
+	struct timespec late;
+	pthread_t t;
+
+	locks_of();
+	clock_gettime(CLOCK_REALTIME, &late);
+	late.tv_sec += 10;
+	MUST(!pthread_cond_init(&own.condition, NULL) && !pthread_mutex_lock(&own.mutex) && !pthread_create(&t, NULL, signal_own, NULL));
+	while (!own.turn)
+		MUST(!pthread_cond_timedwait(&own.condition, &own.mutex, &late));
+	MUST(!pthread_mutex_unlock(&own.mutex) && !pthread_join(t, NULL) && !pthread_cond_destroy(&own.condition));
+}
+
 /* UCX calls the kernel itself, past mmap. */
 static void system_calls(void)
 {
@@ -301,6 +410,14 @@ int main(int argc, char **argv)
 		files();
 	else if (!strcmp(part, "descriptors"))
 		descriptors();
+	else if (!strcmp(part, "stale"))
+		stale();
+	else if (!strcmp(part, "threads"))
+		threads();
+	else if (!strcmp(part, "clocks"))
+		clocks();
+	else if (!strcmp(part, "conditions"))
+		conditions();
 	else if (!strcmp(part, "children"))
 		children();
 	else if (!strcmp(part, "device"))
