@@ -23,6 +23,14 @@ func PutBlock(comment, text string) string {
 	return words + " " + Prefix + text
 }
 
+// Block returns the first letter in the comment.
+func Block(comment string) (text string, ok bool) {
+	for b := range blocks(comment) {
+		return b.text(comment), true
+	}
+	return "", false
+}
+
 // DropBlock returns the comment without letters: the site's own words.
 func DropBlock(comment string) string {
 	var words strings.Builder

@@ -13,14 +13,6 @@ var (
 	whole = strings.Repeat("Z", MaxText)
 )
 
-// first returns the first letter in the comment.
-func first(comment string) (text string, ok bool) {
-	for b := range blocks(comment) {
-		return b.text(comment), true
-	}
-	return "", false
-}
-
 func TestBlocks(t *testing.T) {
 	tests := map[string]struct {
 		comment string
@@ -50,7 +42,7 @@ func TestBlocks(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if text, ok := first(tt.comment); text != tt.text || ok != (tt.text != "") {
+			if text, ok := Block(tt.comment); text != tt.text || ok != (tt.text != "") {
 				t.Errorf("letter %q, %v", text, ok)
 			}
 			if words := DropBlock(tt.comment); words != tt.words {
@@ -65,7 +57,7 @@ func TestBlocks(t *testing.T) {
 func holdsOneLetter(t *testing.T, comment string) {
 	t.Helper()
 	words, put := DropBlock(comment), PutBlock(comment, two)
-	if text, ok := first(put); text != two || !ok {
+	if text, ok := Block(put); text != two || !ok {
 		t.Errorf("%q has the letter %q", put, text)
 	}
 	if again := PutBlock(put, one); again != PutBlock(comment, one) {
@@ -74,7 +66,7 @@ func holdsOneLetter(t *testing.T, comment string) {
 	if got := DropBlock(put); got != words {
 		t.Errorf("%q without its letter is %q, not %q", put, got, words)
 	}
-	if _, ok := first(words); ok {
+	if _, ok := Block(words); ok {
 		t.Errorf("%q still has a letter", words)
 	}
 }
@@ -136,7 +128,7 @@ func FuzzBlock(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, comment string) {
 		holdsOneLetter(t, comment)
-		if _, ok := first(comment); !ok && DropBlock(comment) != comment {
+		if _, ok := Block(comment); !ok && DropBlock(comment) != comment {
 			t.Errorf("%q lost words", comment)
 		}
 	})

@@ -41,7 +41,7 @@ func newLab(t *testing.T) *lab {
 		t.Fatal(err)
 	}
 	f.StartOpenSM(t)
-	return &lab{f, Ports{Env: f.Env(opensmtest.SM)}, time.Now()}
+	return &lab{f, Ports{Env: f.Env(opensmtest.SM), Dir: f.Dir}, time.Now()}
 }
 
 // set gives a job its partition, or takes it with no members, and returns what Apply says.
@@ -204,7 +204,7 @@ func TestAHostThatDoesNotSeeAllPortsConfirmsNothing(t *testing.T) {
 	l.mustConfirm(t, "the job", l.Confirm, 0x1004, one...)
 	l.set(t, 0x1005, two...)
 	l.mustConfirm(t, "another job", l.Confirm, 0x1005, two...)
-	limited := Ports{Env: l.Fabric.Env(two[0])}
+	limited := Ports{Env: l.Fabric.Env(two[0]), Dir: l.Fabric.Dir}
 	out, err := limited.table(t.Context(), one[0])
 	if err != nil || out != nil {
 		t.Fatalf("it sees the port: %v, %v", out, err)
@@ -244,7 +244,7 @@ func TestWhatOpenSMMakesOfSuchFiles(t *testing.T) {
 		"two with the same number": {site + "\n" + Partitions{0x0042: one}.render(), Full, Full, Limited},
 	}
 	f := opensmtest.New(t, slices.Concat(servers, one)...)
-	l := &lab{f, Ports{Env: f.Env(opensmtest.SM)}, time.Now()}
+	l := &lab{f, Ports{Env: f.Env(opensmtest.SM), Dir: f.Dir}, time.Now()}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if err := os.WriteFile(f.Partitions, []byte(tt.text), 0o644); err != nil {

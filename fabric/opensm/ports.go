@@ -21,6 +21,7 @@ import (
 // member of the default partition: to others, the subnet manager does not show all ports.
 type Ports struct {
 	Env []string // of smpquery; nil for the caller's own
+	Dir string   // in which smpquery runs; "" for the caller's own
 }
 
 // Membership is what a port's table says of a P_Key.
@@ -194,7 +195,7 @@ func (p Ports) smpquery(ctx context.Context, by, what, address string) (string, 
 		return "", fmt.Errorf("%w: install infiniband-diags", err)
 	}
 	command := exec.CommandContext(ctx, path, "-e", "-t", "500", by, what, address)
-	command.Env, command.WaitDelay = p.Env, time.Second
+	command.Env, command.Dir, command.WaitDelay = p.Env, p.Dir, time.Second
 	var out, messages bytes.Buffer
 	command.Stdout, command.Stderr = &out, &messages
 	err = command.Run()
