@@ -7,7 +7,12 @@ import (
 	"strings"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/slurm"
 )
+
+// WishVariable has a job's wish in PrologSlurmctld and EpilogSlurmctld. Without it they have
+// nothing to do.
+const WishVariable = slurm.HookPrefix + "SLURMV_FABRIC"
 
 // A Wish is what a job wants of the fabric. The plugin writes it into the job's control
 // environment when the job is submitted, as the variable SLURMV_FABRIC; the controller reads

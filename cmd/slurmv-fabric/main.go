@@ -2,8 +2,8 @@
 // the fabric: `slurmv-fabric reserve` and `slurmv-fabric release`.
 //
 // It does what slurmv fabric reserve and release do. It is a program of its own because
-// slurmctld waits for it: it starts in half the time of slurmv, which has much more in it.
-// Where the site has a manager that is asked by HTTP, it becomes slurmv.
+// slurmctld waits for it: without HTTP and TLS it starts in half the time. Where the site has a
+// manager that is asked by HTTP, it becomes slurmv-ledger.
 package main
 
 import (
@@ -18,13 +18,14 @@ import (
 	"syscall"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/controller"
 	"github.com/slurm-v/slurm-v/internal/program"
 )
 
 func main() {
 	sweeps := len(os.Args) > 1 && os.Args[1] == "sweep"
-	if os.Getenv(controller.WishVariable) == "" && !sweeps {
+	if os.Getenv(fabric.WishVariable) == "" && !sweeps {
 		return
 	}
 	if err := run(os.Args[1:]); err != nil {
@@ -52,7 +53,7 @@ func run(args []string) error {
 		return serve(ctx, script, args[0], *path)
 	}
 	if err == nil {
-		err = becomeSlurmv(args[0], *path)
+		err = becomeLedger(args[0], *path)
 	}
 	if args[0] == "reserve" {
 		return script.Refuse(ctx, err)
@@ -82,19 +83,19 @@ func serve(ctx context.Context, script controller.Script, what, path string) err
 	return fmt.Errorf("%q is none of reserve, release and sweep", what)
 }
 
-// becomeSlurmv replaces this program by slurmv, which is in the bin directory beside libexec.
-func becomeSlurmv(what, path string) error {
+// becomeLedger replaces this program by slurmv-ledger, which lies beside it.
+func becomeLedger(what, path string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	slurmv, err := program.Find(filepath.Join(filepath.Dir(self), "../../bin"), "slurmv")
+	ledger, err := program.Find(filepath.Dir(self), "slurmv-ledger")
 	if err != nil {
 		return err
 	}
-	line := []string{slurmv, "fabric", what, "--config", path}
+	line := []string{ledger, "fabric", what, "--config", path}
 	if what == "sweep" {
 		line = append(line, "--until-quiet")
 	}
-	return fmt.Errorf("run %s: %w", slurmv, syscall.Exec(slurmv, line, os.Environ()))
+	return fmt.Errorf("run %s: %w", ledger, syscall.Exec(ledger, line, os.Environ()))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
+	fabriccommands "github.com/slurm-v/slurm-v/fabric/commands"
 )
 
 // documents returns the texts of README.md and of all below docs, by their paths.
@@ -44,7 +45,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	for file, text := range documents(t) {
 		for _, found := range append(inLine.FindAllStringSubmatch(text, -1), inBlock.FindAllStringSubmatch(text, -1)...) {
 			seen++
-			if err := typed(newRoot(), strings.Fields(shellEnd.ReplaceAllString(found[1], ""))); err != "" {
+			if err := typed(newRoot(fabriccommands.Ledger{}), strings.Fields(shellEnd.ReplaceAllString(found[1], ""))); err != "" {
 				t.Errorf("%s: slurmv %s: %s", file, found[1], err)
 			}
 		}
@@ -77,7 +78,7 @@ func typed(root *cobra.Command, words []string) string {
 
 func TestWrongCommandsAreSeen(t *testing.T) {
 	for _, words := range []string{"pss", "ps --longer", "vf list -x"} {
-		if typed(newRoot(), strings.Fields(words)) == "" {
+		if typed(newRoot(fabriccommands.Ledger{}), strings.Fields(words)) == "" {
 			t.Errorf("slurmv %s is not seen to be wrong", words)
 		}
 	}

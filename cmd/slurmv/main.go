@@ -7,13 +7,7 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/signal"
-	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -22,25 +16,16 @@ import (
 	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 	vfcommands "github.com/slurm-v/slurm-v/vfpool/commands"
-	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-func main() { os.Exit(run()) }
-
-func run() int {
+func main() {
 	if fabriccommands.NothingToReserve(os.Args, os.Getenv) {
-		return 0
+		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	err := newRoot().ExecuteContext(ctx)
-	if err != nil && err.Error() != "" {
-		fmt.Fprintln(os.Stderr, "slurmv:", err)
-	}
-	return exitCode(err)
+	os.Exit(cli.Main(newRoot(fabriccommands.Ledger{})))
 }
 
-func newRoot() *cobra.Command {
+func newRoot(controller fabriccommands.Controller) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "slurmv COMMAND",
 		Short: "See and use the virtual machines of Slurm jobs",
@@ -52,17 +37,12 @@ the job. logs and report work after its end, too.
 
 A VM is named JOB/VM, as in 4217/vm3 or 4217/3. Without /VM it is the job's first
 VM. Inside a job you may leave out JOB.`,
-		Version:           config.Version,
-		SilenceUsage:      true,
-		SilenceErrors:     true,
-		DisableAutoGenTag: true,
+		Version: config.Version,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usagef("%v", err) })
 	root.AddCommand(
 		newPS(), newExec(), newSSH(), newConsole(), newForward(),
 		newLogs(), newReport(),
-		newCheck(), newProve(), newClean(), vfcommands.New(), fabriccommands.New(), newImage(),
+		newCheck(), newProve(), newClean(), vfcommands.New(), fabriccommands.New(controller), newImage(),
 		newLaunch(), newRun(), newReclaim(),
 		newResources(), newLeftovers(), newLoseVM(), newGenDocs(),
 	)
@@ -70,21 +50,6 @@ VM. Inside a job you may leave out JOB.`,
 		c.DisableFlagsInUseLine = true // the use lines are complete
 	}
 	return root
-}
-
-// exitCode maps errors to exit statuses.
-func exitCode(err error) int {
-	var exit jobvms.ExitStatus
-	var usage *vmstep.UsageError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &exit):
-		return int(exit)
-	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"):
-		return 2
-	}
-	return 1
 }
 
 // targetOf parses the words before "--" as a target. There is at most one word.

@@ -17,6 +17,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/slurm-v/slurm-v/fabric/commands"
+	"github.com/slurm-v/slurm-v/fabric/commands/oncontroller"
+	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/sshkey"
 	"github.com/slurm-v/slurm-v/vmstep"
@@ -24,7 +27,11 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"slurmv":   main,
+		"slurmv": func() {
+			if !commands.NothingToReserve(os.Args, os.Getenv) {
+				os.Exit(cli.Main(newRoot(oncontroller.Commands{})))
+			}
+		},
 		"squeue":   func() { os.Exit(playSqueue()) },
 		"scontrol": func() { os.Exit(playScontrol()) },
 		"sacct":    func() { os.Exit(playFile("sacct")) },

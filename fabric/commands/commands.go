@@ -3,18 +3,13 @@
 package commands
 
 import (
-	"context"
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/fabric/controller"
-	"github.com/slurm-v/slurm-v/fabric/controller/remote"
 )
 
 // New returns the command fabric with all its commands.
-func New() *cobra.Command {
+func New(controller Controller) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fabric COMMAND",
 		Short: "See and manage jobs' own tags on the fabric",
@@ -24,9 +19,9 @@ Slingshot VNIs.
 slurmctld runs reserve and release for each job with tags. pool shows which tags are
 free, and what keeps the others. docs/fabric.md says how a site sets this up.`,
 	}
-	c.AddCommand(newReserve(), newRelease(), newSweep(),
-		newPool(), newJobInfo(), newList(), newClean(),
-		newCollectives(), newKey(), newPartitions())
+	c.AddCommand(newReserve(controller), newRelease(controller), newSweep(controller),
+		newPool(controller), newJobInfo(controller), newList(), newClean(),
+		newCollectives(), newKey(), newPartitions(controller))
 	for _, sub := range c.Commands() {
 		sub.DisableFlagsInUseLine = true
 	}
@@ -38,21 +33,4 @@ type ledgerOptions struct{ config string }
 
 func (o *ledgerOptions) add(c *cobra.Command) {
 	c.Flags().StringVar(&o.config, "config", config.Path, "read the configuration from `file`")
-}
-
-func (o ledgerOptions) open(ctx context.Context, c *cobra.Command) (*controller.Controller, error) {
-	cfg, err := config.Load(o.config)
-	if err != nil {
-		return nil, err
-	}
-	ctl, err := controller.Open(ctx, cfg, warnings(c))
-	if err != nil {
-		return nil, err
-	}
-	return ctl, remote.Set(ctl)
-}
-
-// warnings prints sentences to the command's words.
-func warnings(c *cobra.Command) func(string) {
-	return func(sentence string) { fmt.Fprintln(c.ErrOrStderr(), "slurmv:", sentence) }
 }

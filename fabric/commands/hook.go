@@ -1,20 +1,12 @@
 package commands
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/fabric/controller"
-	"github.com/slurm-v/slurm-v/fabric/controller/remote"
+	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/internal/cli"
-	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
@@ -22,10 +14,10 @@ import (
 // slurmctld waits for the answer, and most jobs have none.
 func NothingToReserve(args []string, env func(string) string) bool {
 	return len(args) == 3 && args[1] == "fabric" && slices.Contains([]string{"reserve", "release"}, args[2]) &&
-		env(slurm.EnvJobID) != "" && env(controller.WishVariable) == ""
+		env(slurm.EnvJobID) != "" && env(fabric.WishVariable) == ""
 }
 
-func newReserve() *cobra.Command {
+func newReserve(controller Controller) *cobra.Command {
 	var o ledgerOptions
 	c := &cobra.Command{
 		Use:   "reserve [flags]",
@@ -51,26 +43,10 @@ EXIT STATUS
 		Example: `  PrologSlurmctld=/usr/local/libexec/slurm-v/prolog-slurmctld   (in slurm.conf)
   slurmv fabric reserve || exit 1                               (in a site's script)`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return runReserve(c, o) },
+		RunE: func(c *cobra.Command, _ []string) error { return controller.Reserve(c, o.config) },
 	}
 	o.add(c)
 	return c
-}
-
-func runReserve(c *cobra.Command, o ledgerOptions) error {
-	if os.Getenv(controller.WishVariable) == "" {
-		return nil
-	}
-	script, err := o.script(c)
-	if err != nil {
-		return err
-	}
-	return script.Prolog(c.Context())
-}
-
-func (o ledgerOptions) script(c *cobra.Command) (controller.Script, error) {
-	cfg, err := config.Load(o.config)
-	return controller.Script{Config: cfg, Warn: warnings(c), Managers: remote.Set}, err
 }
 
 type releaseOptions struct {
@@ -78,7 +54,7 @@ type releaseOptions struct {
 	force bool
 }
 
-func newRelease() *cobra.Command {
+func newRelease(controller Controller) *cobra.Command {
 	var o releaseOptions
 	c := &cobra.Command{
 		Use:   "release [flags] [JOB...]",
@@ -100,76 +76,25 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  EpilogSlurmctld=/usr/local/libexec/slurm-v/epilog-slurmctld   (in slurm.conf)
   slurmv fabric release --force 4217`,
-		RunE: func(c *cobra.Command, args []string) error { return runRelease(c, o, args) },
+		RunE: func(c *cobra.Command, args []string) error { return runRelease(c, controller, o, args) },
 	}
 	o.add(c)
 	c.Flags().BoolVar(&o.force, "force", false, "give up the tags of these ended jobs without any confirmation")
 	return c
 }
 
-func runRelease(c *cobra.Command, o releaseOptions, jobs []string) error {
+func runRelease(c *cobra.Command, controller Controller, o releaseOptions, jobs []string) error {
 	switch {
 	case o.force && len(jobs) > 0:
-		return forceRelease(c, o.ledgerOptions, jobs)
+		return controller.Force(c, o.config, jobs)
 	case o.force || len(jobs) > 0:
 		return cli.Usagef("name jobs and --force, or neither: without them the command is for EpilogSlurmctld")
-	case os.Getenv(controller.WishVariable) == "":
-		return nil
 	}
-	script, err := o.script(c)
-	if err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	return script.Epilog(c.Context(), []string{self, "fabric", "sweep", "--config", o.config, "--until-quiet"})
-}
-
-func forceRelease(c *cobra.Command, o ledgerOptions, jobs []string) error {
-	ctl, err := o.open(c.Context(), c)
-	if err != nil {
-		return err
-	}
-	var all error
-	for _, text := range jobs {
-		all = errors.Join(all, forceJob(c.Context(), ctl, text))
-	}
-	return all
-}
-
-func forceJob(ctx context.Context, ctl *controller.Controller, text string) error {
-	runs, err := runsOf(ctx, ctl, text)
-	for _, run := range runs {
-		if err == nil {
-			err = ctl.Force(ctx, run)
-		}
-	}
-	return err
-}
-
-// runsOf returns the run JOB.RESTART, or all ended runs of JOB.
-func runsOf(ctx context.Context, ctl *controller.Controller, text string) (runs []journal.ID, err error) {
-	if id, err := journal.ParseID(text); err == nil {
-		return []journal.ID{id}, nil
-	}
-	numbers, err := cli.JobNumbers([]string{text})
-	if err != nil {
-		return nil, err
-	}
-	entries, err := ctl.Entries(ctx, numbers[0])
-	for _, e := range entries {
-		runs = append(runs, e.Reservation.Job)
-	}
-	if err == nil && len(runs) == 0 {
-		err = fmt.Errorf("job %s has no tags: slurmv fabric pool shows the jobs that have", text)
-	}
-	return runs, err
+	return controller.Release(c, o.config)
 }
 
 // newSweep is a command for release, which starts it.
-func newSweep() *cobra.Command {
+func newSweep(controller Controller) *cobra.Command {
 	var o ledgerOptions
 	var untilQuiet bool
 	c := &cobra.Command{
@@ -177,19 +102,7 @@ func newSweep() *cobra.Command {
 		Short:  "Look for confirmations of ended jobs",
 		Hidden: true,
 		Args:   cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
-			ctl, err := o.open(c.Context(), c)
-			if err != nil {
-				return err
-			}
-			if untilQuiet {
-				ctx, cancel := context.WithTimeout(c.Context(), time.Hour)
-				defer cancel()
-				return ctl.SweepUntilQuiet(ctx)
-			}
-			_, err = ctl.Sweep(c.Context())
-			return err
-		},
+		RunE:   func(c *cobra.Command, _ []string) error { return controller.Sweep(c, o.config, untilQuiet) },
 	}
 	o.add(c)
 	c.Flags().BoolVar(&untilQuiet, "until-quiet", false, "go on until ended jobs wait for nobody, or for ten minutes")

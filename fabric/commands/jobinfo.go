@@ -9,11 +9,9 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/slurm-v/slurm-v/fabric/controller"
 	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/slurm"
@@ -25,7 +23,7 @@ type jobInfoOptions struct {
 	ledger bool
 }
 
-func newJobInfo() *cobra.Command {
+func newJobInfo(controller Controller) *cobra.Command {
 	var o jobInfoOptions
 	c := &cobra.Command{
 		Use:   "jobinfo [flags] [JOB]",
@@ -54,7 +52,7 @@ EXIT STATUS
 		Example: `  slurmv fabric jobinfo 4217
   srun --jobid=4217 --overlap slurmv fabric jobinfo --output json`,
 		Args: cli.AtMostOne(),
-		RunE: func(c *cobra.Command, args []string) error { return runJobInfo(c, o, args) },
+		RunE: func(c *cobra.Command, args []string) error { return runJobInfo(c, controller, o, args) },
 	}
 	o.add(c)
 	cli.AddOutput(c, &o.output)
@@ -62,7 +60,7 @@ EXIT STATUS
 	return c
 }
 
-func runJobInfo(c *cobra.Command, o jobInfoOptions, args []string) error {
+func runJobInfo(c *cobra.Command, controller Controller, o jobInfoOptions, args []string) error {
 	if err := cli.CheckOutput(o.output); err != nil {
 		return err
 	}
@@ -78,30 +76,11 @@ func runJobInfo(c *cobra.Command, o jobInfoOptions, args []string) error {
 	case err != nil:
 		return err
 	case o.ledger:
-		return ledgerJobInfo(c, o, numbers[0])
+		return controller.Entries(c, o.config, o.output, numbers[0])
 	case job == own:
 		return printTags(c.OutOrStdout(), o.output, os.Environ())
 	}
 	return askJobInfo(c, o, job)
-}
-
-func ledgerJobInfo(c *cobra.Command, o jobInfoOptions, job uint32) error {
-	ctl, err := o.open(c.Context(), c)
-	if err != nil {
-		return err
-	}
-	entries, err := ctl.Entries(c.Context(), job)
-	if err != nil {
-		return err
-	}
-	if o.output == "json" {
-		return cli.PrintJSON(c.OutOrStdout(), entries)
-	}
-	if len(entries) == 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "Job %d has no tags.\n", job)
-		return nil
-	}
-	return controller.WriteEntries(c.OutOrStdout(), entries, time.Now())
 }
 
 // askJobInfo runs this command in a step of the job.

@@ -1,12 +1,8 @@
 package commands
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
-	"github.com/slurm-v/slurm-v/fabric"
-	"github.com/slurm-v/slurm-v/fabric/controller"
 	"github.com/slurm-v/slurm-v/internal/cli"
 )
 
@@ -15,7 +11,7 @@ type poolOptions struct {
 	output string
 }
 
-func newPool() *cobra.Command {
+func newPool(controller Controller) *cobra.Command {
 	var o poolOptions
 	c := &cobra.Command{
 		Use:   "pool [flags]",
@@ -40,37 +36,14 @@ EXIT STATUS
 		Example: `  slurmv fabric pool
   slurmv fabric pool --output json | jq '.[] | {pool, free}'`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return runPool(c, o) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := cli.CheckOutput(o.output); err != nil {
+				return err
+			}
+			return controller.Pool(c, o.config, o.output)
+		},
 	}
 	o.add(c)
 	cli.AddOutput(c, &o.output)
 	return c
-}
-
-func runPool(c *cobra.Command, o poolOptions) error {
-	if err := cli.CheckOutput(o.output); err != nil {
-		return err
-	}
-	ctl, err := o.open(c.Context(), c)
-	if err != nil {
-		return err
-	}
-	_, sweepErr := ctl.Sweep(c.Context())
-	states, err := ctl.Pools(c.Context(), fabric.Pools(ctl.Site))
-	if err != nil {
-		return err
-	}
-	rows := controller.PoolRows(states)
-	if len(rows) == 0 {
-		fmt.Fprintln(c.ErrOrStderr(), "This site has no pools: see [fabric] in", o.config)
-	}
-	if o.output == "json" {
-		err = cli.PrintJSON(c.OutOrStdout(), rows)
-	} else if len(rows) > 0 {
-		err = controller.WritePools(c.OutOrStdout(), rows)
-	}
-	if err == nil {
-		err = sweepErr
-	}
-	return err
 }

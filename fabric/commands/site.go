@@ -6,9 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/fabric/controller"
+	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/letter"
-	"github.com/slurm-v/slurm-v/fabric/manager"
 	"github.com/slurm-v/slurm-v/internal/cli"
 )
 
@@ -38,7 +37,7 @@ EXIT STATUS
 	}
 }
 
-func newPartitions() *cobra.Command {
+func newPartitions(controller Controller) *cobra.Command {
 	var path string
 	c := &cobra.Command{
 		Use:   "partitions [flags]",
@@ -59,26 +58,10 @@ EXIT STATUS
     2   the command line cannot be run`,
 		Example: `  opensm_command = ["ssh", "root@sm1", "slurmv", "fabric", "partitions"]   (in slurmv.toml)`,
 		Args:    cli.Args(cobra.NoArgs),
-		RunE:    func(c *cobra.Command, _ []string) error { return runPartitions(c, path) },
+		RunE:    func(c *cobra.Command, _ []string) error { return controller.Partitions(c, path) },
 	}
 	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`")
 	return c
-}
-
-func runPartitions(c *cobra.Command, path string) error {
-	cfg, err := config.Load(path)
-	if err != nil {
-		return err
-	}
-	order, err := controller.ReadOrder(cfg.Fabric, c.InOrStdin())
-	if err != nil {
-		return err
-	}
-	note, err := order.Apply(c.Context(), cfg.Fabric.PKey)
-	if note != "" {
-		fmt.Fprintln(c.ErrOrStderr(), "slurmv:", note)
-	}
-	return err
 }
 
 // multicastAddresses is how many multicast addresses a Slingshot fabric has for collectives
@@ -124,7 +107,7 @@ func runCollectives(c *cobra.Command, o planOptions) error {
 	if !o.plan || o.nodes < 1 || o.smallest < 1 || o.perNode < 1 || o.addresses < 1 {
 		return cli.Usagef("give --plan, and --nodes and the other numbers from 1 on")
 	}
-	addrs := manager.Plan(o.addresses, o.nodes, o.smallest, o.perNode)
+	addrs := fabric.PlanCollectives(o.addresses, o.nodes, o.smallest, o.perNode)
 	if addrs < 1 {
 		return fmt.Errorf("%d multicast addresses do not suffice for jobs of %d of %d nodes: raise --min-nodes", o.addresses, o.smallest, o.nodes)
 	}

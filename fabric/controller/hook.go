@@ -14,10 +14,6 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// WishVariable has a job's wish in PrologSlurmctld and EpilogSlurmctld. Without it they have
-// nothing to do.
-const WishVariable = slurm.HookPrefix + "SLURMV_FABRIC"
-
 // A Script is PrologSlurmctld or EpilogSlurmctld, which slurmctld runs for one job.
 type Script struct {
 	Config config.Config
@@ -41,7 +37,7 @@ func (s Script) prepare(ctx context.Context) (c *Controller, h slurm.Hook, w fab
 	if h, err = slurm.HookOf(os.Getenv); err != nil {
 		return c, h, w, err
 	}
-	if w, err = fabric.ParseWish(os.Getenv(WishVariable)); err == nil {
+	if w, err = fabric.ParseWish(os.Getenv(fabric.WishVariable)); err == nil {
 		c, err = s.open(ctx)
 	}
 	if err != nil {

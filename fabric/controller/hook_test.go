@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestTheOwnerReadsWhyAJobDoesNotStart(t *testing.T) {
 	plain := map[string]string{
 		slurm.EnvCluster: "c", slurm.EnvJobID: "7", "SLURM_JOB_UID": "1000", "SLURM_JOB_RESTART_COUNT": "0",
-		"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_PARTITION": "main", WishVariable: "vni:1",
+		"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_PARTITION": "main", fabric.WishVariable: "vni:1",
 	}
 	tests := map[string]struct {
 		env      map[string]string
@@ -24,7 +25,7 @@ func TestTheOwnerReadsWhyAJobDoesNotStart(t *testing.T) {
 		managers error
 		want     string
 	}{
-		"a forged wish":                  {env: map[string]string{WishVariable: "vni:42"}, want: "vni:42"},
+		"a forged wish":                  {env: map[string]string{fabric.WishVariable: "vni:42"}, want: "vni:42"},
 		"slurmctld does not say whose":   {env: map[string]string{"SLURM_JOB_UID": ""}, want: "SLURM_JOB_UID"},
 		"slurmctld does not say where":   {env: map[string]string{slurm.EnvCluster: ""}, want: slurm.EnvCluster},
 		"the ledger's directory is gone": {state: "nowhere", want: "nowhere is not there"},

@@ -1,8 +1,6 @@
 package manager
 
 import (
-	"slices"
-
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/journal"
 )
@@ -36,17 +34,4 @@ func Missing(listed []string, live []fabric.Reservation) (missing []journal.ID) 
 		}
 	}
 	return missing
-}
-
-// Plan returns how many multicast addresses each job can have: of total ones, on a system
-// with this many nodes, if jobs of minNodes nodes or more have them and jobsPerNode jobs
-// share a node. It is HPE's recommendation, (M / (S / s)) / j, rounded down; for M = 4086,
-// S = 11136, s = 64 and j = 1 it is 23. It is 0 if a number is not positive, and total if
-// one job has the whole system.
-func Plan(total, systemNodes, minNodes, jobsPerNode int) int {
-	if slices.Min([]int{total, systemNodes, minNodes, jobsPerNode}) < 1 {
-		return 0
-	}
-	minNodes = min(minNodes, systemNodes)
-	return total * minNodes / (systemNodes * jobsPerNode)
 }
