@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/gofrs/flock"
 )
@@ -88,12 +89,18 @@ func output(ctx context.Context, dir string, env []string, program string, args 
 // A tree is a worktree of the source, which one worker breaks and mends again.
 type tree struct{ dir, tags string }
 
+// worktrees is held while git's list of worktrees changes: prune takes away what add has just
+// begun.
+var worktrees sync.Mutex
+
 // tree makes worktree number n, in place of one that an earlier run has left.
 func (r repository) tree(ctx context.Context, n int, tags string) (tree, error) {
 	t := tree{filepath.Join(r.dir, "build", fmt.Sprintf("mutants-%d", n)), tags}
 	if err := r.remove(ctx, t); err != nil {
 		return t, err
 	}
+	worktrees.Lock()
+	defer worktrees.Unlock()
 	_, err := git(ctx, r.dir, "worktree", "add", "--detach", t.dir, r.source)
 	return t, err
 }
@@ -103,6 +110,8 @@ func (r repository) remove(ctx context.Context, t tree) error {
 	if err := os.RemoveAll(t.dir); err != nil {
 		return err
 	}
+	worktrees.Lock()
+	defer worktrees.Unlock()
 	_, err := git(context.WithoutCancel(ctx), r.dir, "worktree", "prune")
 	return err
 }
