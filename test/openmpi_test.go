@@ -18,6 +18,7 @@ say() { echo "== $1"; shift; "$@" 2>&1; echo "status $?"; }
 pmix="slurm-v-run -Q --mpi=pmix"
 say list slurm-v-run -Q --list-mpi
 say world $pmix -n 8 ./world
+OMPI_MCA_btl=vader,self say neighbours $pmix -n 8 ./world neighbours
 say ssh slurm-v-run -Q --launcher=ssh mpirun --map-by node -n 2 ./world
 say return $pmix -n 1 ./world return
 say exit $pmix -n 2 ./world exit
@@ -45,6 +46,7 @@ ends() {
 	echo "left: $(count)"
 }
 say kill-a-rank ends rank "slurm-v-run -Q -n 1 -N 1 --mpi=none pkill -9 -x world"
+say kill-a-server ends server "slurm-v-run -Q -n 1 -N 1 --mpi=none pkill -9 -x slurmv-pmix"
 say kill-a-relay ends relay 'kill -9 $(relay)'
 say scancel ends scancel 'scancel $(step)'
 say term ends term 'scancel -s TERM $(step)'
@@ -84,6 +86,9 @@ func TestOpenMPI(t *testing.T) {
 	}
 	checkWorld(t, said["world"], 8, 2)
 	checkWorld(t, said["ssh"], 2, 1)
+	if n := strings.Count(said["neighbours"], "2 ranks add up to 1, 0 wrong\n"); n != 4 || !strings.Contains(said["neighbours"], "status 0\n") {
+		t.Errorf("the ranks of %d VMs talk through shared memory, want 4:\n%s", n, said["neighbours"])
+	}
 	checkWorld(t, said["again"], 2, 1)
 	// The status is the failed rank's or that of one which was ended because of it.
 	for _, name := range []string{"exit", "leave", "abort", "spawn", "library"} {
@@ -91,7 +96,8 @@ func TestOpenMPI(t *testing.T) {
 			t.Errorf("%s ends well:\n%s", name, said[name])
 		}
 	}
-	for _, name := range []string{"kill-a-rank", "kill-a-relay", "scancel", "term"} {
+	contains(t, said["kill-a-server"], "slurm-v: --mpi=pmix: the PMIx server of this VM has ended (signal: killed)")
+	for _, name := range []string{"kill-a-rank", "kill-a-server", "kill-a-relay", "scancel", "term"} {
 		contains(t, said[name], "before: 4\n", "left: 0\n")
 		if strings.Contains(said[name], "ends with 0\n") {
 			t.Errorf("%s ends well:\n%s", name, said[name])
