@@ -98,7 +98,7 @@ type Command struct {
 	// PMI gives the program a descriptor that leads to [Process.PMI], and its number in
 	// PMI_FD.
 	PMI bool `json:"pmi,omitempty"`
-	// PMIx starts the program by [PMIxServer], which speaks PMI for it.
+	// PMIx gives the program's PMI to the run's [PMIxServer] in the VM, which serves it.
 	PMIx bool `json:"pmix,omitempty"`
 	// Terminal runs the program on a terminal of that size. All its output then comes on
 	// stdout.
@@ -198,6 +198,8 @@ func (c *Command) check() error {
 		return fmt.Errorf("run %.80q: %d groups, a process can have %d", c.Args[0], len(c.Groups), maxGroups)
 	case !utf8.ValidString(c.Dir) || strings.ContainsRune(c.Dir, 0):
 		return fmt.Errorf("run %.80q: the name of directory %q is not UTF-8", c.Args[0], c.Dir)
+	case c.PMIx && !c.PMI:
+		return fmt.Errorf("run %.80q: PMIx needs PMI", c.Args[0])
 	}
 	return nil
 }

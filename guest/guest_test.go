@@ -167,10 +167,17 @@ type vm struct {
 // startVM serves in the background what the session asks for.
 func startVM(t *testing.T) *vm {
 	t.Helper()
+	return startServer(t, &Server{Cgroups: testCgroups(t)})
+}
+
+func startServer(t *testing.T, server *Server) *vm {
+	t.Helper()
 	host, port := wire(t)
 	v := &vm{machine: &fakeMachine{}, served: make(chan error, 1)}
-	server := &Server{Machine: v.machine, Cgroups: testCgroups(t)}
-	v.dir = server.Cgroups.dir
+	server.Machine = v.machine
+	if server.Cgroups != nil {
+		v.dir = server.Cgroups.dir
+	}
 	go func() { v.served <- server.Serve(t.Context(), port) }()
 	s, err := Connect(t.Context(), host)
 	if err != nil {

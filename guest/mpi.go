@@ -116,15 +116,3 @@ func mappedBy(pid int) string {
 	}
 	return ""
 }
-
-// becomeByServer runs slurmv-pmix, which becomes the program. It returns why the program could not
-// run, which slurmv-pmix would find out too late to say it in slurmstepd's words.
-func becomeByServer(path string, args, env []string) error {
-	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS); err != nil {
-		return err
-	}
-	server := filepath.Join(MPIDir, PMIxServer)
-	err := unix.Exec(server, slices.Concat([]string{PMIxServer, path}, args), env)
-	complain("--mpi=pmix: %s: %s; the image may have another C library than glibc 2.34 or newer", server, words(err))
-	return err
-}

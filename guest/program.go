@@ -1,11 +1,13 @@
 package guest
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +23,9 @@ type program struct {
 	streams  map[string]*stream // those that have come; nil once the program has ended
 	complete chan struct{}      // closed when all streams have come
 
-	group     *cgroup // nil without cgroups
+	group     *cgroup     // nil without cgroups
+	server    *pmixServer // nil without PMIx
+	lost      atomic.Bool // the server has ended before the program
 	child     *exec.Cmd
 	launching *net.UnixConn // to the child, until the child has become the program
 	reaped    bool          // the child's pid may belong to another process now
@@ -58,7 +62,7 @@ func (s *Server) program(control *stream, cmd *Command) {
 	if !p.await(orders) {
 		return
 	}
-	if err := p.start(s.Cgroups); err != nil {
+	if err := p.start(s.Cgroups, &s.pmix); err != nil {
 		s.log().Error("program not started", "program", cmd.Args[0], "err", err)
 		_ = writeLine(control, event{Error: err.Error()})
 		_ = p.release()
@@ -66,7 +70,7 @@ func (s *Server) program(control *stream, cmd *Command) {
 		return
 	}
 	p.attend(orders)
-	if err := p.release(); err != nil {
+	if err := errors.Join(p.release(), s.pmix.leave(p)); err != nil {
 		s.log().Error("program not cleaned up", "program", cmd.Args[0], "err", err)
 	} else {
 		_ = writeLine(control, event{Gone: true})
@@ -239,7 +243,27 @@ func (p *program) reap() Exit {
 	}
 	p.streams[kindStdin].CloseWrite()
 	p.output.Wait()
+	if p.lost.Load() {
+		return Exit{Code: 1}
+	}
 	return exitOf(p.child)
+}
+
+// say writes a line to the program's standard error, for the agent. It reports whether there was
+// one any more.
+func (p *program) say(line []byte) bool {
+	kind := kindStderr
+	if p.tty != nil {
+		kind, line = kindStdout, bytes.ReplaceAll(line, []byte("\n"), []byte("\r\n"))
+	}
+	p.mu.Lock()
+	st := p.streams[kind]
+	p.mu.Unlock()
+	if st == nil {
+		return false
+	}
+	_, err := st.Write(line)
+	return err == nil
 }
 
 // waitExit waits until the child with that pid is a zombie.

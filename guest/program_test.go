@@ -128,6 +128,7 @@ func TestRefusedCommands(t *testing.T) {
 		"a zero byte":            {func(c *Command) { c.Args = append(c.Args, "a\x00b") }, "zero byte"},
 		"a zero byte in Dir":     {func(c *Command) { c.Dir = "a\x00b" }, "not UTF-8"},
 		"an endless environment": {func(c *Command) { c.Env = append(c.Env, strings.Repeat("x", maxHeader)) }, "too long"},
+		"PMIx without PMI":       {func(c *Command) { c.PMIx = true }, "PMIx needs PMI"},
 		"too many groups":        {func(c *Command) { c.Groups = make([]uint32, maxGroups+1) }, "groups"},
 	}
 	for name, tt := range tests {

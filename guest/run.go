@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -116,29 +115,40 @@ func (l *startup) execute() int {
 		complain("couldn't chdir to `%s': %s: going to /tmp instead", cmd.Dir, words(err))
 		_ = os.Chdir("/tmp")
 	}
-	env := slices.DeleteFunc(slices.Clone([]string(cmd.Env)), func(v string) bool {
-		return strings.HasPrefix(v, "PMI_FD=")
-	})
-	if cmd.PMI {
+	env := without(cmd.Env, []string{"PMI_FD="})
+	speaksPMI := cmd.PMI && !cmd.PMIx
+	if speaksPMI {
 		env = append(append(env, "PMI_FD="+strconv.Itoa(pmiFD)), sharedMemoryEnv(env)...)
 	}
-	hideDescriptors(cmd.PMI)
-	// exec resets caught signals to their default, but leaves ignored signals ignored.
-	// Whatever started the agent may have ignored these two. Go catches all others anyway.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT)
+	hideDescriptors(speaksPMI || l.Server)
 	path, err := lookPath(cmd.Args[0], env)
 	if err == nil && cmd.PMI {
 		tellLibrary(path)
 	}
 	if err == nil && cmd.PMIx {
-		err = becomeByServer(path, cmd.Args, env)
-	} else if err == nil {
+		env, err = awaitServer(path, env)
+	}
+	// exec resets caught signals to their default, but leaves ignored signals ignored.
+	// Whatever started the agent may have ignored these two. Go catches all others anyway.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT)
+	if err == nil {
 		err = syscall.Exec(path, cmd.Args, env)
+	}
+	return l.excuse(path, err)
+}
+
+// excuse says why the program at path could not run.
+func (l *startup) excuse(path string, err error) int {
+	if errors.Is(err, errNoServer) {
+		return 1
 	}
 	if interpreter, found := interpreterOf(path); found && errors.Is(err, unix.ENOENT) {
 		complain("execve(): bad interpreter(%s): %s", interpreter, words(err))
 	} else {
-		complain("execve(): %s: %s", cmd.Args[0], words(err))
+		complain("execve(): %s: %s", l.Command.Args[0], words(err))
+	}
+	if l.Server {
+		complain("--mpi=pmix: the image may have another C library than glibc 2.34 or newer")
 	}
 	var number syscall.Errno
 	if errors.As(err, &number) {

@@ -33,6 +33,8 @@ type Server struct {
 	setup    sync.Mutex // one change of the machine at a time
 	mu       sync.Mutex
 	programs map[string]*program
+
+	pmix pmixServers
 }
 
 // ErrNoHost matches the error of a [Server] if no host has greeted it.
@@ -194,7 +196,7 @@ func (s *Server) dial(ctx context.Context, st *stream, port uint16) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	if err := writeLine(st, answer{}); err == nil {
-		joinConn(st, conn.(halfCloser))
+		joinConn(st, conn.(halfCloser), func() {})
 	}
 	_ = conn.Close()
 	st.Finish()
@@ -207,13 +209,14 @@ type halfCloser interface {
 }
 
 // joinConn copies between a stream and a connection until both directions have
-// ended or one has failed.
-func joinConn(st *stream, conn halfCloser) {
+// ended or one has failed. It calls over when the stream has ended.
+func joinConn(st *stream, conn halfCloser, over func()) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		if _, err := io.Copy(conn, struct{ io.Reader }{st}); err != nil {
 			_ = conn.Close()
 		}
+		over()
 		_ = conn.CloseWrite()
 	})
 	both.Go(func() {
@@ -233,13 +236,15 @@ func (s *Server) register(p *program) error {
 	if len(s.programs) >= maxPrograms {
 		return fmt.Errorf("the VM runs %d programs, which is the limit", maxPrograms)
 	}
-	p.id = rand.Text()
+	p.id = newID()
 	if s.programs == nil {
 		s.programs = map[string]*program{}
 	}
 	s.programs[p.id] = p
 	return nil
 }
+
+func newID() string { return rand.Text() }
 
 // forget reports whether the program was the last of its user.
 func (s *Server) forget(p *program) bool {

@@ -86,7 +86,7 @@ type MPIFile struct {
 const (
 	MPIDir     = "/run/slurm-v/lib"
 	MPILibrary = "libslurmv-mpi.so" // gives MPI the memory of a device; programs preload it; see ivshmem/mpi
-	PMIxServer = "slurmv-pmix"      // starts programs that need PMIx; see internal/pmix
+	PMIxServer = "slurmv-pmix"      // serves the ranks of programs that need PMIx; see internal/pmix
 )
 
 // A Host is a name and an address of the job's network.

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,18 +17,21 @@ import (
 // The descriptors of a program's process, besides 0, 1 and 2.
 const (
 	launchFD = 3 // a socket: the startup, then nothing; closed when the program runs
-	pmiFD    = 4 // stays open for the program
+	// Without PMIx, PMI, which stays open for the program. With it, a socket on which the run's
+	// PMIx server sends environment variables. In that server, the socket to the agent.
+	pmiFD = 4
 )
 
 // A startup tells a program's process how to become the program.
 type startup struct {
 	Command Command `json:"command"`
-	Procs   string  `json:"procs"` // file of the cgroup to enter; "" none
+	Procs   string  `json:"procs"`  // file of the cgroup to enter; "" none
+	Server  bool    `json:"server"` // the program is [PMIxServer]
 }
 
 // start starts the program's process and the copying of its streams. After an error,
 // release removes what start has made.
-func (p *program) start(groups *Cgroups) (err error) {
+func (p *program) start(groups *Cgroups, servers *pmixServers) (err error) {
 	if groups != nil {
 		if p.group, err = groups.create(p.id); err != nil {
 			return err
@@ -43,18 +47,26 @@ func (p *program) start(groups *Cgroups) (err error) {
 	if err := p.child.Start(); err != nil {
 		return fmt.Errorf("start a process: %w", err)
 	}
+	if theirs.server != nil {
+		if err := servers.join(p, groups, theirs.server[0], theirs.server[1]); err != nil {
+			_ = p.child.Process.Kill()
+			_ = p.child.Wait()
+			return errors.Join(err, servers.leave(p))
+		}
+	}
 	p.copyStreams()
 	return nil
 }
 
 // ends are the child's ends of its pipes, terminal and sockets.
 type ends struct {
-	stdio []*os.File
-	extra []*os.File // descriptors 3 and up
+	stdio  []*os.File
+	extra  []*os.File // descriptors 3 and up
+	server []*os.File // for the PMIx server: PMI, and its end of a socket to the program
 }
 
 func (e *ends) close() {
-	for _, f := range slices.Concat(e.stdio, e.extra) {
+	for _, f := range slices.Concat(e.stdio, e.extra, e.server) {
 		_ = f.Close()
 	}
 }
@@ -87,8 +99,23 @@ func (p *program) connect(theirs *ends) (err error) {
 	if p.launching, err = theirs.socket(); err != nil || !p.cmd.PMI {
 		return err
 	}
-	p.pmi, err = theirs.socket()
+	if p.pmi, err = theirs.socket(); err == nil && p.cmd.PMIx {
+		err = theirs.byServer()
+	}
 	return err
+}
+
+// byServer takes PMI from the child for the PMIx server, and connects the child with that.
+func (e *ends) byServer() error {
+	last := len(e.extra) - 1
+	e.server, e.extra = e.extra[last:], e.extra[:last:last]
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("make a socket pair: %w", err)
+	}
+	e.server = append(e.server, os.NewFile(uintptr(fds[0]), "server's"))
+	e.extra = append(e.extra, os.NewFile(uintptr(fds[1]), "child's"))
+	return nil
 }
 
 // launch tells the child which program to become, and returns when it has become the
@@ -165,7 +192,7 @@ func (p *program) copyStreams() {
 		p.copyOut(stderr, p.pipes[2])
 	}
 	if p.pmi != nil {
-		p.others.Go(func() { joinConn(p.streams[kindPMI], p.pmi) })
+		p.others.Go(func() { joinConn(p.streams[kindPMI], p.pmi, p.losePMI) })
 	}
 }
 
@@ -174,6 +201,9 @@ func (p *program) copyStreams() {
 func (p *program) copyOut(st *stream, from *os.File) {
 	p.output.Go(func() {
 		_, _ = io.CopyBuffer(struct{ io.Writer }{st}, struct{ io.Reader }{from}, make([]byte, chunk))
+		if p.server != nil {
+			p.server.lastWords()
+		}
 		st.CloseWrite()
 	})
 	p.others.Go(func() {

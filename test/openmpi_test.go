@@ -30,6 +30,7 @@ ends() {
 	echo "left: $(count)"
 }
 killrank='slurm-v-run -Q -n 1 -N 1 --mpi=none pkill -9 -x world'
+killserver='slurm-v-run -Q -n 1 -N 1 --mpi=none pkill -9 -x slurmv-pmix'
 killrelay='kill -9 $(relay)'
 `
 
@@ -39,6 +40,7 @@ mpicc.openmpi -O2 -o world ~/world.c && cc -static -o static -xc - <<< 'int puts
 start="slurm-v-run -Q --mpi=pmix"
 say list slurm-v-run -Q --list-mpi
 say world $start -n 8 ./world
+OMPI_MCA_btl=vader,self say neighbours $start -n 8 ./world neighbours
 say variable env SLURM_MPI_TYPE=pmix_v4 slurm-v-run -Q -n 2 ./world
 say ssh slurm-v-run -Q --launcher=ssh mpirun --map-by node -n 2 ./world
 say return $start -n 1 ./world return
@@ -51,6 +53,7 @@ say no-pmix slurm-v-run -Q -n 2 ./static
 say wrong slurm-v-run -Q -n 2 ./world
 SLURMV_LIBPMIX=/nowhere.so say library $start -n 2 ./world
 say kill-a-rank ends rank "$killrank"
+say kill-a-server ends server "$killserver"
 say kill-a-relay ends relay "$killrelay"
 say scancel ends scancel 'scancel $(step)'
 say term ends term 'scancel -s TERM $(step)'
@@ -92,6 +95,9 @@ func TestOpenMPI(t *testing.T) {
 	checkWorld(t, said["world"], 8, 2)
 	checkWorld(t, said["variable"], 2, 1)
 	checkWorld(t, said["ssh"], 2, 1)
+	if n := strings.Count(said["neighbours"], "2 ranks add up to 1, 0 wrong\n"); n != 4 || !strings.Contains(said["neighbours"], "status 0\n") {
+		t.Errorf("the ranks of %d VMs talk through shared memory, want 4:\n%s", n, said["neighbours"])
+	}
 	checkWorld(t, said["again"], 2, 1)
 	// The status is the failed rank's or that of one which was ended because of it.
 	for _, name := range []string{"exit", "leave", "abort", "spawn", "library"} {
@@ -99,7 +105,8 @@ func TestOpenMPI(t *testing.T) {
 			t.Errorf("%s ends well:\n%s", name, said[name])
 		}
 	}
-	for _, name := range []string{"kill-a-rank", "kill-a-relay", "scancel", "term"} {
+	contains(t, said["kill-a-server"], "slurm-v: --mpi=pmix: the PMIx server of this VM has ended (signal: killed)")
+	for _, name := range []string{"kill-a-rank", "kill-a-server", "kill-a-relay", "scancel", "term"} {
 		checkEnd(t, name, said[name], "before: 4\n")
 	}
 	if strings.Contains(said["files"], "left:vader") || strings.Contains(said["files"], "left:sm_") {

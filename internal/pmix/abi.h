@@ -109,7 +109,10 @@ typedef struct {
 	pmix_status_t (*direct_modex)(const pmix_proc_t *proc, const pmix_info_t info[], size_t n, pmix_modex_cbfunc_t done, void *data);
 	void *publish, *lookup, *unpublish;
 	pmix_status_t (*spawn)(const pmix_proc_t *proc, const pmix_info_t info[], size_t n, const void *apps, size_t n_apps, void *done, void *data);
-	void *others[64]; /* connecting, events, queries, groups and what later versions add */
+	void *connect[2], *events[4], *query, *tool_connected, *log, *allocate;
+	pmix_status_t (*job_control)(const pmix_proc_t *proc, const pmix_proc_t targets[], size_t n_targets, const pmix_info_t info[], size_t n,
+				     void *done, void *data);
+	void *others[64]; /* monitoring, groups and what later versions add */
 } pmix_server_module_t;
 
 #endif

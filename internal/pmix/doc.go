@@ -1,16 +1,21 @@
-// Package pmix is slurmv-pmix, which lets a program that needs PMIx (Open MPI) run as a rank of
-// a Slurm step that offers PMI. It is C, since it opens the image's own libpmix; this package
-// has its tests. The Makefile builds slurmv-pmix.
+// Package pmix is slurmv-pmix, a PMIx server over Slurm's PMI: with it, a program that needs PMIx
+// (Open MPI) runs as a step that offers PMI. It is C, since it opens the image's own libpmix; this
+// package has its tests. The Makefile builds slurmv-pmix.
 //
-// slurm-v-run --mpi=pmix starts each rank in its VM as slurmv-pmix PROGRAM ARGUMENTS. main.c
-// forks a PMIx server for the rank and then becomes the program, so exit status, signals and
-// terminal are the program's own. server.c is the server: the image's libpmix does the protocol
-// and asks for what a resource manager has to do. It lives as long as the connection to the PMI
-// server (pmi.c), which is Slurm's, behind the relay of this rank. A fence is a barrier there: each server puts the data of its
-// rank before, and gets the others' after (fence.c). placement.c tells from PMI's mapping which
-// ranks share the VM. libpmix.c finds the library.
+// The guest agent starts one for each run that has ranks in the VM (guest/pmix.go), in a cgroup of
+// its own, and sends it each rank as it comes: the rank's PMI, and a socket to the process that
+// becomes the program and awaits its environment there (local.c, main.c). A rank enters a first
+// barrier of PMI when it comes, so when one may pass, all of the VM have come. Then server.c begins
+// to serve them: the image's libpmix does the protocol and asks for what a resource manager has to
+// do. placement.c tells from PMI's mapping which ranks share the VM, libpmix.c finds the library.
 //
-// Each rank has a server of its own, so nothing is left to agree on in a VM, and a rank that is
-// killed takes nobody's server with it. What that costs, and what is missing (spawn, connect,
-// fences of some ranks only, data without a fence) is in docs/mpi.md.
+// A fence is a barrier of PMI (pmi.c) that is entered for each rank of the VM. Before it, the server
+// puts what its ranks have to say, once, and after it gets what those of the other VMs have
+// (fence.c). What ranks say to neighbours only, such as where their shared memory is, does not
+// leave the server. Connecting, finalizing and aborting go over the rank's own PMI, since its relay
+// judges the rank by them.
+//
+// The server lives until the guest agent closes its socket, after the last rank. If it ends before,
+// the agent ends the ranks. What is missing (spawn, connect, fences of some ranks in several VMs,
+// data without a fence) is in docs/mpi.md.
 package pmix

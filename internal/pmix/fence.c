@@ -4,14 +4,14 @@
 
 #include "fence.h"
 
-#include "pmi.h"
+#include "local.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /*
- * The data of rank R in fence F are the values of the keys pmix-F-R-0, pmix-F-R-1 and so on, in
+ * The data of a VM in fence F, whose lowest rank is R, are the values of the keys pmix-F-R-0, pmix-F-R-1 and so on, in
  * hexadecimal digits, which no PMI server takes for a separator. Before the first is the size in
  * bytes and a colon.
  */
@@ -48,7 +48,7 @@ static long decode(char *to, size_t room, const char *from)
 	return n;
 }
 
-static bool put(unsigned long number, const char *data, size_t size)
+static bool put(struct pmi *leader, unsigned long number, const char *data, size_t size)
 {
 	char key[64], value[PMI_VALUE + 1];
 	size_t done = 0;
@@ -58,16 +58,22 @@ static bool put(unsigned long number, const char *data, size_t size)
 		int head = part ? 0 : snprintf(value, sizeof(value), "%zu:", size);
 
 		encode(value + head, (const unsigned char *)data + done, n);
-		key_of(key, number, pmi_rank(), part);
-		if (!pmi_put(key, value))
+		key_of(key, number, leader->rank, part);
+		if (!pmi_put(leader, key, value))
 			return false;
 		done += n;
 	}
 	return true;
 }
 
-/* Appends the data of a rank to what to has. */
-static bool get(unsigned long number, int rank, FILE *to)
+static void die(const char *key)
+{
+	fprintf(stderr, "slurm-v: --mpi=pmix: Slurm's PMI server has changed what a rank has put (%s)\n", key);
+	exit(1);
+}
+
+/* Appends the data of a VM to what to has. */
+static bool get(struct pmi *leader, unsigned long number, int rank, FILE *to)
 {
 	char key[64], value[1024], *text = value, bytes[BYTES];
 	size_t size = 0, done = 0;
@@ -76,42 +82,43 @@ static bool get(unsigned long number, int rank, FILE *to)
 		long n;
 
 		key_of(key, number, rank, part);
-		if (!pmi_get(key, value))
+		if (!pmi_need(leader, key, value))
 			return false;
 		text = value;
 		if (part == 0) {
 			size = strtoul(value, &text, 10);
 			if (*text++ != ':')
-				return false;
+				die(key);
 		}
 		n = decode(bytes, sizeof(bytes), text);
-		if (n < 0 || (n == 0 && done < size) || fwrite(bytes, 1, n, to) != (size_t)n)
-			return false;
+		if (n < 0 || (n == 0 && done < size) || done + n > size)
+			die(key);
+		fwrite(bytes, 1, n, to);
 		done += n;
 	}
-	return done == size;
+	return true;
 }
 
-static bool gather_all(unsigned long number, const char *data, size_t size, char **all, size_t *all_size)
+static bool gather_all(const struct placement *p, struct pmi *leader, unsigned long number, const char *data, size_t size, FILE *to)
 {
-	FILE *to = open_memstream(all, all_size);
-	bool ok = to != NULL;
-
-	for (int rank = 0; ok && rank < pmi_ranks(); rank++)
-		ok = rank == pmi_rank() ? fwrite(data, 1, size, to) == size : get(number, rank, to);
-	if (to)
-		fclose(to);
-	return ok;
+	for (int vm = 0; vm < p->vms; vm++) {
+		if (p->leader[vm] == leader->rank)
+			fwrite(data, 1, size, to);
+		else if (!get(leader, number, p->leader[vm], to))
+			return false;
+	}
+	return true;
 }
 
-bool fence(bool gather, const char *data, size_t size, char **all, size_t *all_size)
+bool fence(const struct placement *p, bool gather, const char *data, size_t size, char **all, size_t *all_size)
 {
 	static unsigned long fences;
+	struct pmi *leader = &local_of(p->leader[p->here])->pmi;
 	unsigned long number = fences++;
+	bool ok = !gather || put(leader, number, data, size);
+	FILE *to = open_memstream(all, all_size);
 
-	*all = NULL;
-	*all_size = 0;
-	if (!gather)
-		return pmi_barrier();
-	return put(number, data, size) && pmi_barrier() && gather_all(number, data, size, all, all_size);
+	ok = ok && local_barrier() && (!gather || gather_all(p, leader, number, data, size, to));
+	fclose(to);
+	return ok;
 }

@@ -48,16 +48,15 @@ static bool find(void *handle, const char *name, void *function)
 	return (*(void **)function = dlsym(handle, name)) != NULL;
 }
 
-const struct libpmix *libpmix_open(char **why)
+const struct libpmix *libpmix_open(void)
 {
 	static struct libpmix l;
 	void *handle = open_library();
 
 	if (handle && find(handle, "PMIx_server_init", &l.init) && find(handle, "PMIx_server_register_nspace", &l.register_nspace) &&
 	    find(handle, "PMIx_server_register_client", &l.register_client) && find(handle, "PMIx_server_setup_fork", &l.setup_fork) &&
-	    find(handle, "PMIx_Error_string", &l.error_string))
+	    find(handle, "PMIx_server_finalize", &l.finalize) && find(handle, "PMIx_Error_string", &l.error_string))
 		return &l;
-	if (asprintf(why, "cannot use the image's PMIx library (%s); SLURMV_LIBPMIX=PATH names another, and slurm-v-run --launcher=ssh mpirun … needs none", dlerror()) < 0)
-		*why = "out of memory";
-	return NULL;
+	fprintf(stderr, "slurm-v: --mpi=pmix: cannot use the image's PMIx library (%s); SLURMV_LIBPMIX=PATH names another, and slurm-v-run --launcher=ssh mpirun … needs none\n", dlerror());
+	exit(1);
 }

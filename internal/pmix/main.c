@@ -2,114 +2,110 @@
 
 #define _GNU_SOURCE
 
-#include "pmi.h"
+#include "libpmix.h"
+#include "local.h"
+#include "placement.h"
 #include "server.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
+/* The descriptor of the guest agent's socket. */
+enum { AGENT = 4 };
 
-/* What the server sends to the program: an answer, whole when the pipe ends. */
-enum { READY = '+', FAILED = '-' };
-
-/* The server leaves the program's process group, so that signals to the program do not end it;
- * the guest agent ends it with the program's cgroup. It keeps standard error, to say why an MPI
- * call failed. */
-static void detach(void)
+/* Waits for the guest agent or a rank's PMI. Returns the number of a rank that can be heard, -1 for the agent. */
+static int await(void)
 {
-	int null = open("/dev/null", O_RDWR);
+	int n = local_count();
+	struct pollfd *each = calloc(n + 1, sizeof(*each));
 
-	setsid();
-	dup2(null, 0);
-	dup2(null, 1);
-	close(null);
-}
-
-static void serve(int to_program)
-{
-	FILE *to = fdopen(to_program, "w");
-	char *why, **env;
-
-	detach();
-	pmi_init();
-	env = server_begin(&why);
-	fputc(env ? READY : FAILED, to);
-	for (char **e = env; e && *e; e++)
-		fwrite(*e, 1, strlen(*e) + 1, to);
-	if (!env)
-		fprintf(to, "slurm-v: --mpi=pmix: %s\n", why);
-	fclose(to);
-	if (env)
-		server_run();
-	_exit(0);
-}
-
-/* The server is no child of the program, which need not expect one. */
-static void fork_server(int to_program)
-{
-	pid_t middle = fork();
-
-	if (middle == 0) {
-		if (fork() == 0)
-			serve(to_program);
-		_exit(0);
-	}
-	while (middle > 0 && waitpid(middle, NULL, 0) < 0 && errno == EINTR)
+	for (int i = 0; i < n; i++)
+		each[i] = (struct pollfd){local_at(i)->pmi.ended ? -1 : local_at(i)->pmi.fd, POLLIN, 0};
+	each[n] = (struct pollfd){AGENT, POLLIN, 0};
+	while (poll(each, n + 1, -1) < 0 && errno == EINTR)
 		;
+	for (n = local_count() - 1; n >= 0 && !each[n].revents;)
+		n--;
+	free(each);
+	return n;
 }
 
-static void read_environment(FILE *from)
+/* A rank enters the first barrier as soon as it comes. */
+static void welcome(struct local *new, struct placement **p)
 {
-	char *entry = NULL;
-	size_t size = 0;
+	struct pmi *rank = &new->pmi;
 
-	while (getdelim(&entry, &size, 0, from) > 0) {
-		putenv(entry);
-		entry = NULL;
-		size = 0;
+	if (!pmi_begin(rank))
+		return;
+	if (!*p)
+		*p = placement_new(rank, local_ranks());
+	if (placement_announce(*p, rank))
+		pmi_enter(rank);
+}
+
+/* The others of this VM have entered, too, before the barrier let one pass. */
+static bool pass(struct local *first)
+{
+	bool all = pmi_pass(&first->pmi);
+
+	for (int i = 0; all && i < local_count(); i++)
+		all = local_at(i) == first || pmi_pass(&local_at(i)->pmi);
+	return all;
+}
+
+/* Takes the ranks as they come, at any time and in any order, until all of the run have come to their servers. Without a
+ * mapping, nothing else says how many ranks this VM has. Returns NULL if that will not be. */
+static struct placement *gather(void)
+{
+	struct placement *p = NULL;
+
+	for (;;) {
+		int heard = await();
+		struct local *rank = heard < 0 ? local_receive(AGENT) : local_at(heard);
+
+		if (!rank)
+			return NULL;
+		if (heard < 0)
+			welcome(rank, &p);
+		else if (pass(rank) && placement_learn(p, &rank->pmi))
+			return p;
 	}
-	/* The server talks to PMI; a program that tried would hear its answers. */
-	unsetenv("PMI_FD");
-	unsetenv("PMI_RANK");
-	unsetenv("PMI_SIZE");
 }
 
-static void complain(FILE *from)
+/* The variables, each ended by a zero, and another zero: who gets that has got them all. */
+static void answer(const struct local *rank)
 {
-	char *sentence = NULL;
-	size_t size = 0;
+	FILE *to = fdopen(rank->program, "w");
 
-	if (getdelim(&sentence, &size, 0, from) > 0)
-		dprintf(2, "%s", sentence); /* at once: other ranks write there, too */
-	exit(1);
+	for (char **e = server_environment(rank->pmi.rank); *e; e++)
+		fwrite(*e, 1, strlen(*e) + 1, to);
+	fputc(0, to);
+	fclose(to);
 }
 
-/* slurmv-pmix PATH NAME ARGUMENT…: becomes the program at PATH, under that name. */
-int main(int argc, char **argv)
+/* The guest agent starts this for the first rank of a run in a VM. It ends it, by the end of the socket, after the last. */
+int main(void)
 {
-	int answer[2];
-	FILE *from;
+	const struct libpmix *pmix;
+	struct placement *p;
 
-	if (argc < 3 || pipe2(answer, O_CLOEXEC)) {
-		fprintf(stderr, "slurm-v: slurmv-pmix PATH NAME ARGUMENT…: %s\n", argc < 3 ? "too few words" : strerror(errno));
+	signal(SIGPIPE, SIG_IGN); /* a rank may be gone */
+	if (fcntl(AGENT, F_SETFD, FD_CLOEXEC)) {
+		fprintf(stderr, "slurm-v: slurmv-pmix is started by the agent in a VM: use slurm-v-run --mpi=pmix\n");
 		return 1;
 	}
-	fork_server(answer[1]);
-	close(answer[1]);
-	from = fdopen(answer[0], "r");
-	if (fgetc(from) != READY)
-		complain(from);
-	read_environment(from);
-	fclose(from);
-	if (getenv("PMI_FD"))
-		close(atoi(getenv("PMI_FD")));
-	execv(argv[1], argv + 2);
-	fprintf(stderr, "slurm-v: run %s: %s\n", argv[1], strerror(errno));
-	return errno == ENOENT ? 127 : 126;
+	pmix = libpmix_open();
+	if (!(p = gather()))
+		return 0;
+	server_begin(pmix, p);
+	for (int i = 0; i < local_count(); i++)
+		answer(local_at(i));
+	server_run(AGENT);
+	return 0;
 }

@@ -4,8 +4,6 @@
 
 #include "placement.h"
 
-#include "pmi.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,32 +45,12 @@ static void number_vms(struct placement *p, const int *node)
 	}
 }
 
-/* Each leader puts the name of its VM, so that it travels once. */
-static bool learn_names(struct placement *p)
-{
-	char key[32], value[1024];
-	int rank = pmi_rank();
-
-	if (p->leader[p->vm[rank]] == rank) {
-		snprintf(key, sizeof(key), "pmix-vm-%d", rank);
-		if (gethostname(value, 256) || !pmi_put(key, value))
-			return false;
-	}
-	if (!pmi_barrier())
-		return false;
-	for (int vm = 0; vm < p->vms; vm++) {
-		snprintf(key, sizeof(key), "pmix-vm-%d", p->leader[vm]);
-		if (!pmi_get(key, value))
-			return false;
-		p->name[vm] = strdup(value);
-	}
-	return true;
-}
-
-/* Without a mapping each rank is alone at first, and tells its name. VMs of a job have different
+/* Without a mapping each rank is alone at first, and has told its name. VMs of a job have different
  * names. */
-static void join_names(struct placement *p, int *node)
+static void join_names(struct placement *p)
 {
+	int *node = calloc(p->ranks, sizeof(int));
+
 	for (int rank = 0; rank < p->ranks; rank++) {
 		node[rank] = 0;
 		while (strcmp(p->name[node[rank]], p->name[rank]))
@@ -82,27 +60,52 @@ static void join_names(struct placement *p, int *node)
 	number_vms(p, node);
 	for (int vm = 0; vm < p->vms; vm++)
 		p->name[vm] = p->name[p->leader[vm]];
+	free(node);
 }
 
-struct placement *placement_learn(void)
+struct placement *placement_new(struct pmi *rank, int ranks)
 {
 	struct placement *p = calloc(1, sizeof(*p));
-	int ranks = pmi_ranks(), *node = calloc(ranks, sizeof(int));
+	int *node = calloc(ranks, sizeof(int));
 	char mapping[1024];
-	bool mapped, learnt;
 
 	p->ranks = ranks;
 	p->vm = calloc(ranks, sizeof(int));
 	p->leader = calloc(ranks, sizeof(int));
 	p->name = calloc(ranks, sizeof(char *));
-	mapped = pmi_get("PMI_process_mapping", mapping) && placement_parse(mapping, node, ranks);
-	for (int rank = 0; !mapped && rank < ranks; rank++)
-		node[rank] = rank;
+	p->mapped = pmi_get(rank, "PMI_process_mapping", mapping) && placement_parse(mapping, node, ranks);
+	for (int r = 0; !p->mapped && r < ranks; r++)
+		node[r] = r; /* a mapping that makes no sense may have left something */
 	number_vms(p, node);
-	if ((learnt = learn_names(p)) && !mapped)
-		join_names(p, node);
 	free(node);
-	return learnt ? p : NULL;
+	return p;
+}
+
+/* Each leader puts the name of its VM, so that it travels once. */
+bool placement_announce(const struct placement *p, struct pmi *rank)
+{
+	char key[32], name[256] = "";
+
+	if (p->leader[p->vm[rank->rank]] != rank->rank)
+		return true;
+	snprintf(key, sizeof(key), "pmix-vm-%d", rank->rank);
+	return !gethostname(name, sizeof(name) - 1) && pmi_put(rank, key, name);
+}
+
+bool placement_learn(struct placement *p, struct pmi *rank)
+{
+	char key[32], value[1024];
+
+	for (int vm = 0; vm < p->vms; vm++) {
+		snprintf(key, sizeof(key), "pmix-vm-%d", p->leader[vm]);
+		if (!pmi_need(rank, key, value))
+			return false;
+		p->name[vm] = strdup(value);
+	}
+	if (!p->mapped)
+		join_names(p);
+	p->here = p->vm[rank->rank];
+	return true;
 }
 
 int placement_local_rank(const struct placement *p, int rank)

@@ -4,18 +4,28 @@
 #ifndef PLACEMENT_H
 #define PLACEMENT_H
 
+#include "pmi.h"
+
 #include <stdbool.h>
 
 struct placement {
 	int ranks, vms;
+	int here;      /* number of this VM */
+	bool mapped;   /* PMI has told it; else the names of the VMs do */
 	int *vm;       /* of each rank; VMs count from 0 in the order of their first rank */
 	int *leader;   /* lowest rank of each VM */
 	char **name;   /* host name of each VM */
 };
 
-/* Asks PMI for the mapping, and the leaders for the names of their VMs. All ranks must call it.
- * Returns NULL if PMI's server is gone. */
-struct placement *placement_learn(void);
+/* The placement of a run with so many ranks, by PMI's mapping: as one of its ranks has been told. Without a mapping each
+ * rank is alone until placement_learn. */
+struct placement *placement_new(struct pmi *p, int ranks);
+
+/* Announces the name of this VM for a rank. A barrier of all ranks follows, and then placement_learn. */
+bool placement_announce(const struct placement *p, struct pmi *rank);
+
+/* Learns the names of all VMs. */
+bool placement_learn(struct placement *p, struct pmi *rank);
 
 /* The place of a rank among those of its VM. */
 int placement_local_rank(const struct placement *p, int rank);

@@ -5,7 +5,6 @@
 #include "pmi.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static int server = -1;
-static int rank, ranks;
-static char name[256]; /* of the space of keys and values */
-
-static bool say(const char *format, ...)
+static bool say(const struct pmi *p, const char *format, ...)
 {
 	char line[1024];
 	va_list args;
@@ -29,29 +24,27 @@ static bool say(const char *format, ...)
 	if (n < 0 || n >= (int)sizeof(line))
 		return false;
 	/* One send, so that a line of pmi_abort is not inside another. */
-	return send(server, line, n, MSG_NOSIGNAL) == n;
+	return send(p->fd, line, n, MSG_NOSIGNAL) == n;
 }
 
 /* Reads one line, without its newline. Answers come one at a time, so nothing is read ahead. */
-static bool hear(char line[1024])
+static bool hear(struct pmi *p, char line[1024])
 {
-	static char kept[1024];
-	static size_t have;
 	char *end;
 
-	while (!(end = memchr(kept, '\n', have))) {
-		ssize_t n = have == sizeof(kept) ? 0 : read(server, kept + have, sizeof(kept) - have);
+	while (!(end = memchr(p->kept, '\n', p->have))) {
+		ssize_t n = p->have == sizeof(p->kept) ? 0 : read(p->fd, p->kept + p->have, sizeof(p->kept) - p->have);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return false;
-		have += n;
+			return !(p->ended = true);
+		p->have += n;
 	}
 	*end++ = 0;
-	memcpy(line, kept, end - kept);
-	have -= end - kept;
-	memmove(kept, end, have);
+	memcpy(line, p->kept, end - p->kept);
+	p->have -= end - p->kept;
+	memmove(p->kept, end, p->have);
 	return true;
 }
 
@@ -68,80 +61,91 @@ static bool field(const char *line, const char *wanted, char *value, size_t size
 	return false;
 }
 
-/* Hears the answer of that name; false also if it says that the request was refused. */
-static bool answer(const char *expected, char line[1024])
+static bool granted(const char *line)
 {
-	char value[64];
+	char code[64];
 
-	if (!hear(line) || !field(line, "cmd", value, sizeof(value)) || strcmp(value, expected))
+	return !field(line, "rc", code, sizeof(code)) || !atoi(code);
+}
+
+static void die(const struct pmi *p, const char *expected, const char *line)
+{
+	fprintf(stderr, "slurm-v: --mpi=pmix: Slurm's PMI server answers rank %d with '%.200s', not with %s\n", p->rank, line, expected);
+	exit(1);
+}
+
+/* Hears the answer of that name. */
+static bool answer(struct pmi *p, const char *expected, char line[1024])
+{
+	char command[64];
+
+	if (!hear(p, line))
 		return false;
-	return !field(line, "rc", value, sizeof(value)) || !atoi(value);
+	if (!field(line, "cmd", command, sizeof(command)) || strcmp(command, expected))
+		die(p, expected, line);
+	return true;
 }
 
-static int number(const char *variable)
-{
-	const char *text = getenv(variable);
-
-	return text ? atoi(text) : -1;
-}
-
-void pmi_init(void)
+/* The same, and the request must have been granted. */
+static bool grant(struct pmi *p, const char *expected)
 {
 	char line[1024];
 
-	server = number("PMI_FD");
-	rank = number("PMI_RANK");
-	ranks = number("PMI_SIZE");
-	if (server < 3 || rank < 0 || ranks <= rank || !say("cmd=init pmi_version=1 pmi_subversion=1\n") || !answer("response_to_init", line) ||
-	    !say("cmd=get_my_kvsname\n") || !answer("my_kvsname", line) || !field(line, "kvsname", name, sizeof(name))) {
-		fprintf(stderr, "slurm-v: --mpi=pmix: Slurm's PMI server does not answer rank %d\n", rank);
-		exit(1);
-	}
+	if (!answer(p, expected, line))
+		return false;
+	if (!granted(line))
+		die(p, expected, line);
+	return true;
 }
 
-int pmi_rank(void) { return rank; }
-
-int pmi_ranks(void) { return ranks; }
-
-bool pmi_put(const char *key, const char *value)
+bool pmi_begin(struct pmi *p)
 {
 	char line[1024];
 
-	return say("cmd=put kvsname=%s key=%s value=%s\n", name, key, value) && answer("put_result", line);
+	say(p, "cmd=init pmi_version=1 pmi_subversion=1\n");
+	if (!grant(p, "response_to_init"))
+		return false;
+	say(p, "cmd=get_my_kvsname\n");
+	if (!answer(p, "my_kvsname", line))
+		return false;
+	if (!field(line, "kvsname", p->name, sizeof(p->name)))
+		die(p, "my_kvsname", line);
+	return true;
 }
 
-bool pmi_get(const char *key, char value[1024])
+bool pmi_put(struct pmi *p, const char *key, const char *value)
+{
+	say(p, "cmd=put kvsname=%s key=%s value=%s\n", p->name, key, value);
+	return grant(p, "put_result");
+}
+
+bool pmi_get(struct pmi *p, const char *key, char value[1024])
 {
 	char line[1024];
 
-	return say("cmd=get kvsname=%s key=%s\n", name, key) && answer("get_result", line) && field(line, "value", value, 1024);
+	say(p, "cmd=get kvsname=%s key=%s\n", p->name, key);
+	return answer(p, "get_result", line) && granted(line) && field(line, "value", value, 1024);
 }
 
-bool pmi_barrier(void)
+bool pmi_need(struct pmi *p, const char *key, char value[1024])
 {
-	char line[1024];
+	bool found = pmi_get(p, key, value);
 
-	return say("cmd=barrier_in\n") && answer("barrier_out", line);
+	if (!found && !p->ended)
+		die(p, key, "no value");
+	return found;
 }
 
-void pmi_joined(void) { say("cmd=slurmv-pmix joined=1\n"); }
+bool pmi_enter(struct pmi *p) { return say(p, "cmd=barrier_in\n"); }
 
-void pmi_left(void)
+bool pmi_pass(struct pmi *p) { return grant(p, "barrier_out"); }
+
+void pmi_joined(struct pmi *p) { say(p, "cmd=slurmv-pmix joined=1\n"); }
+
+void pmi_left(struct pmi *p)
 {
-	char line[1024];
-
-	if (say("cmd=slurmv-pmix joined=0\n"))
-		answer("slurmv-pmix", line);
+	say(p, "cmd=slurmv-pmix joined=0\n");
+	grant(p, "slurmv-pmix");
 }
 
-void pmi_abort(int code) { say("cmd=abort exitcode=%d\n", code); }
-
-bool pmi_wait(int wake)
-{
-	struct pollfd both[] = {{server, 0, 0}, {wake, POLLIN, 0}};
-
-	while (poll(both, 2, -1) < 0)
-		if (errno != EINTR)
-			return false;
-	return !both[0].revents;
-}
+void pmi_abort(struct pmi *p, int code) { say(p, "cmd=abort exitcode=%d\n", code); }

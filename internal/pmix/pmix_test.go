@@ -1,8 +1,7 @@
 package pmix
 
 import (
-	"bufio"
-	"errors"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -11,127 +10,105 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/slurm-v/slurm-v/internal/pmix/pmixtest"
 )
 
-// build makes slurmv-pmix as the product has it, and a rank.
-func build(t *testing.T) (server, client string) {
+// A vm is a VM of a run: a PMIx server that sees another host name.
+type vm struct {
+	server *exec.Cmd
+	agent  *net.UnixConn // the guest agent's end
+}
+
+// asUser makes processes with one user, whoever runs the test.
+func asUser(flags uintptr) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Cloneflags: flags | syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}}
+}
+
+func startVM(t *testing.T, name, server string, out *os.File) *vm {
 	t.Helper()
-	dir := t.TempDir()
-	server, client = filepath.Join(dir, "slurmv-pmix"), filepath.Join(dir, "client")
-	// What a test opens itself decides whether its cached result still holds.
-	sources, _ := filepath.Glob("*.[ch]")
-	for _, file := range append(sources, "testdata/client.c", "../../Makefile") {
-		if _, err := os.ReadFile(file); err != nil {
-			t.Fatal(err)
+	agent, theirs := pair(t)
+	c := exec.Command("sh", "-c", `hostname "$0" && exec "$1"`, name, server)
+	c.Stdout, c.Stderr = out, out
+	c.ExtraFiles = []*os.File{out, theirs} // the guest agent's socket is descriptor 4
+	c.Env = append(os.Environ(), "SLURM_JOB_ID=7", "SLURM_STEP_ID=1")
+	c.SysProcAttr = asUser(syscall.CLONE_NEWUTS)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = theirs.Close()
+	v := &vm{c, agent}
+	t.Cleanup(func() { v.end(t) })
+	return v
+}
+
+// end ends the server as the guest agent does, and returns its exit status.
+func (v *vm) end(t *testing.T) int {
+	t.Helper()
+	_ = v.agent.Close()
+	if v.server.ProcessState == nil {
+		kill := time.AfterFunc(10*time.Second, func() { _ = v.server.Process.Kill() })
+		_ = v.server.Wait()
+		if !kill.Stop() {
+			t.Error("the server did not end with the agent's socket")
 		}
 	}
-	for _, c := range []string{
-		"make -s -C ../.. BUILD=" + dir + " " + server,
-		"cc -o " + client + " testdata/client.c $(pkg-config --cflags --libs pmix)",
-	} {
-		if out, err := exec.Command("sh", "-c", c).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", c, err, out)
-		}
-	}
-	return server, client
+	return v.server.ProcessState.ExitCode()
 }
 
-// A slurm is a PMI server of dialect 1, for ranks in VMs of two.
-type slurm struct {
-	ranks   int
-	mapping string
-
-	mu      sync.Mutex
-	values  map[string]string
-	waiting []io.Writer
-	heard   []string // other commands
-}
-
-// What the relay is told when a program has connected, and when it has finalized.
-const joins, leaves = "cmd=slurmv-pmix joined=1", "cmd=slurmv-pmix joined=0"
-
-func (s *slurm) serve(conn net.Conn) {
-	defer func() { _ = conn.Close() }()
-	for lines := bufio.NewScanner(conn); lines.Scan(); {
-		s.answer(conn, lines.Text())
-	}
-}
-
-func (s *slurm) answer(to io.Writer, line string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fields := map[string]string{}
-	for word := range strings.FieldsSeq(line) {
-		name, value, _ := strings.Cut(word, "=")
-		fields[name] = value
-	}
-	switch value, found := s.values[fields["key"]]; fields["cmd"] {
-	case "init":
-		_, _ = io.WriteString(to, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n")
-	case "get_my_kvsname":
-		_, _ = io.WriteString(to, "cmd=my_kvsname kvsname=7.1\n")
-	case "put":
-		s.values[fields["key"]] = fields["value"]
-		_, _ = io.WriteString(to, "cmd=put_result rc=0\n")
-	case "get":
-		if !found {
-			_, _ = io.WriteString(to, "cmd=get_result rc=1\n")
-			return
-		}
-		_, _ = fmt.Fprintf(to, "cmd=get_result rc=0 value=%s\n", value)
-	case "barrier_in":
-		s.enter(to)
-	default:
-		s.heard = append(s.heard, line)
-		if line == leaves {
-			_, _ = io.WriteString(to, "cmd=slurmv-pmix rc=0\n")
-		}
-	}
-}
-
-func (s *slurm) enter(rank io.Writer) {
-	if s.waiting = append(s.waiting, rank); len(s.waiting) < s.ranks {
-		return
-	}
-	for _, w := range s.waiting {
-		_, _ = io.WriteString(w, "cmd=barrier_out rc=0\n")
-	}
-	s.waiting = nil
-}
-
-// rank starts a rank in a VM: a process that sees another host name.
-func (s *slurm) rank(t *testing.T, rank int, out *os.File, words ...string) *exec.Cmd {
+// pair returns a connection and its other end, for another process.
+func pair(t *testing.T) (*net.UnixConn, *os.File) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
-	defer func() { _, _ = ours.Close(), theirs.Close() }()
 	conn, err := net.FileConn(ours)
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.serve(conn)
-	t.Cleanup(func() { _ = conn.Close() }) // the rank's server ends then
-	c := exec.Command("sh", slices.Concat([]string{"-c", `hostname "$0" && exec "$@"`, fmt.Sprint("vm", rank/2)}, words)...)
-	c.Stdout, c.Stderr = out, out
-	c.ExtraFiles = []*os.File{theirs}
-	c.Env = append(os.Environ(), "PMI_FD=3", fmt.Sprint("PMI_RANK=", rank), fmt.Sprint("PMI_SIZE=", s.ranks), "SLURM_JOB_ID=7", "SLURM_STEP_ID=1")
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUTS | syscall.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	_ = ours.Close()
+	t.Cleanup(func() { _, _ = conn.Close(), theirs.Close() })
+	return conn.(*net.UnixConn), theirs
 }
 
-// outputFile takes the output of several processes. It is a file, because a pipe would stay open
-// until the servers end.
+// come hands a rank to the VM's server. The rank's program starts when the server has told its
+// environment, and the result gets how it ended; -1 if the server tells nothing.
+func (v *vm) come(t *testing.T, s *pmixtest.Slurm, rank int, out *os.File, words ...string) <-chan int {
+	t.Helper()
+	ours, theirs := pair(t)
+	answer, process := pair(t)
+	go s.Serve(rank, ours)
+	message := binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint32(nil, uint32(rank)), uint32(s.Ranks))
+	if _, _, err := v.agent.WriteMsgUnix(message, syscall.UnixRights(int(theirs.Fd()), int(process.Fd())), nil); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = theirs.Close(), process.Close()
+	code := make(chan int, 1)
+	go func() {
+		text, _ := io.ReadAll(answer)
+		given, whole := strings.CutSuffix(string(text), "\x00\x00")
+		if !whole {
+			code <- -1
+			return
+		}
+		c := exec.Command(words[0], words[1:]...)
+		c.Stdout, c.Stderr = out, out
+		c.Env = append(os.Environ(), strings.Split(given, "\x00")...)
+		c.SysProcAttr = asUser(0)
+		_ = c.Run()
+		code <- c.ProcessState.ExitCode()
+	}()
+	return code
+}
+
+// outputFile takes the output of several processes.
 func outputFile(t *testing.T) *os.File {
 	t.Helper()
 	file, err := os.OpenFile(filepath.Join(t.TempDir(), "out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -151,33 +128,46 @@ func written(t *testing.T, file *os.File) string {
 	return string(text)
 }
 
-// run runs four ranks in two VMs and returns their output and how they ended.
-func run(t *testing.T, s *slurm, words ...string) (string, []int) {
+// run runs four ranks in two VMs and returns their output and how they ended. The later of a VM
+// comes first.
+func run(t *testing.T, s *pmixtest.Slurm, server string, words ...string) (string, []int) {
 	t.Helper()
-	s.ranks, s.values = 4, map[string]string{"PMI_process_mapping": s.mapping}
+	s.Ranks = 4
 	out := outputFile(t)
-	ranks := make([]*exec.Cmd, s.ranks)
-	for i := range ranks {
-		ranks[i] = s.rank(t, i, out, words...)
+	vms := []*vm{startVM(t, "vm0", server, out), startVM(t, "vm1", server, out)}
+	ended := make([]<-chan int, s.Ranks)
+	for i := range ended {
+		rank := s.Ranks - 1 - i
+		ended[rank] = vms[rank/2].come(t, s, rank, out, words...)
 	}
-	codes := make([]int, s.ranks)
-	for i, r := range ranks {
-		var exit *exec.ExitError
-		if err := r.Wait(); err != nil && !errors.As(err, &exit) {
-			t.Fatal(err)
-		}
-		codes[i] = r.ProcessState.ExitCode()
+	codes := make([]int, s.Ranks)
+	for rank, code := range ended {
+		codes[rank] = <-code
+	}
+	for deadline := time.Now().Add(10 * time.Second); len(s.Heard()) < s.Ranks && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond) // a relay hears that its program has connected a moment after the program
+	}
+	for _, v := range vms {
+		v.end(t)
 	}
 	return written(t, out), codes
 }
 
+// each is what the relays of four ranks hear if each rank says the same.
+func each(line string) (heard []string) {
+	for rank := range 4 {
+		heard = append(heard, fmt.Sprint(rank, ": ", line))
+	}
+	return heard
+}
+
 func TestRanksOfTwoVMsAreOneWorld(t *testing.T) {
-	server, client := build(t)
-	s := &slurm{mapping: "(vector,(0,2,2))"}
-	out, codes := run(t, s, server, client, client)
+	server, client := pmixtest.Build(t, "../..")
+	s := &pmixtest.Slurm{Mapping: "(vector,(0,2,2))"}
+	out, codes := run(t, s, server, client)
 	for rank := range 4 {
 		peers := []string{"0,1", "2,3"}[rank/2]
-		want := []string{fmt.Sprintf("%d of 4 with %s at vm%d\n", rank, peers, rank/2), "PMI_FD is not set\n"}
+		want := []string{fmt.Sprintf("%d of 4 with %s at vm%d\n", rank, peers, rank/2)}
 		for other := range 4 {
 			want = append(want, fmt.Sprintf("%d has the card of %d: 5000 bytes\n", rank, other))
 		}
@@ -190,67 +180,144 @@ func TestRanksOfTwoVMsAreOneWorld(t *testing.T) {
 	if !slices.Equal(codes, []int{0, 0, 0, 0}) {
 		t.Errorf("the ranks ended with %v\n%s", codes, out)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	slices.Sort(s.heard)
-	if want := slices.Concat(slices.Repeat([]string{leaves}, 4), slices.Repeat([]string{joins}, 4)); !slices.Equal(s.heard, want) {
-		t.Errorf("the relays heard %q, want that each rank has joined and left", s.heard)
+	if heard, want := s.Heard(), slices.Sorted(slices.Values(slices.Concat(each(pmixtest.Joins), each(pmixtest.Leaves)))); !slices.Equal(heard, want) {
+		t.Errorf("the relays heard %q, want that each rank has joined and left", heard)
 	}
 }
 
 func TestExitStatusIsTheProgramsOwn(t *testing.T) {
-	server, client := build(t)
-	if out, codes := run(t, &slurm{mapping: "(vector,(0,2,2))"}, server, client, client, "9"); !slices.Equal(codes, []int{9, 9, 9, 9}) {
+	server, client := pmixtest.Build(t, "../..")
+	if out, codes := run(t, &pmixtest.Slurm{Mapping: "(vector,(0,2,2))"}, server, client, "9"); !slices.Equal(codes, []int{9, 9, 9, 9}) {
 		t.Errorf("the ranks ended with %v, want 9\n%s", codes, out)
 	}
 }
 
 // A program that ends without PMIx_Finalize has not left.
 func TestARankThatDoesNotFinalizeStays(t *testing.T) {
-	server, client := build(t)
-	s := &slurm{mapping: "(vector,(0,2,2))"}
-	out, codes := run(t, s, server, client, client, "exit")
-	s.mu.Lock() // the relays of such ranks are still there
-	defer s.mu.Unlock()
-	if !slices.Equal(s.heard, slices.Repeat([]string{joins}, 4)) || !slices.Equal(codes, []int{0, 0, 0, 0}) {
-		t.Errorf("%v, the relays heard %q, want that each rank has joined\n%s", codes, s.heard, out)
+	server, client := pmixtest.Build(t, "../..")
+	s := &pmixtest.Slurm{Mapping: "(vector,(0,2,2))"}
+	out, codes := run(t, s, server, client, "exit")
+	if heard := s.Heard(); !slices.Equal(heard, each(pmixtest.Joins)) || !slices.Equal(codes, []int{0, 0, 0, 0}) {
+		t.Errorf("%v, the relays heard %q, want that each rank has joined\n%s", codes, heard, out)
+	}
+}
+
+// What a rank has put for its neighbours only, they get, and nobody else does.
+func TestNeighboursGetWhatIsForThem(t *testing.T) {
+	server, client := pmixtest.Build(t, "../..")
+	out, codes := run(t, &pmixtest.Slurm{Mapping: "(vector,(0,2,2))"}, server, client, "local")
+	for rank := range 4 {
+		for other := range 4 {
+			want := fmt.Sprintf("%d has the segment of %d: %v\n", rank, other, rank/2 == other/2)
+			if !strings.Contains(out, want) {
+				t.Errorf("no line %q", want)
+			}
+		}
+	}
+	if t.Failed() {
+		t.Errorf("%v\n%s", codes, out)
 	}
 }
 
 // Without a mapping, the names of the VMs tell which ranks are together.
 func TestMappings(t *testing.T) {
-	server, client := build(t)
+	server, client := pmixtest.Build(t, "../..")
 	for mapping, want := range map[string]string{
 		"nonsense":         "2 of 4 with 2,3 at vm1\n",
-		"(vector,(0,1,4))": "2 of 4 with 0,1,2,3 at vm0\n",
+		"(vector,(0,2,2))": "2 of 4 with 2,3 at vm1\n",
 	} {
-		if out, _ := run(t, &slurm{mapping: mapping}, server, client, client); !strings.Contains(out, want) {
+		if out, _ := run(t, &pmixtest.Slurm{Mapping: mapping}, server, client); !strings.Contains(out, want) {
 			t.Errorf("%s: no line %q in\n%s", mapping, want, out)
 		}
 	}
 }
 
-func TestAbort(t *testing.T) {
-	server, client := build(t)
+// A run in one VM needs Slurm's PMI for the start only.
+func TestFencesOfOneVM(t *testing.T) {
+	server, client := pmixtest.Build(t, "../..")
 	out := outputFile(t)
-	s := &slurm{ranks: 2, values: map[string]string{}}
-	ranks := []*exec.Cmd{s.rank(t, 0, out, server, client, client, "abort"), s.rank(t, 1, out, server, client, client, "abort")}
-	_ = ranks[1].Wait()
-	_ = ranks[0].Process.Kill() // as Slurm does
-	_ = ranks[0].Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !slices.Contains(s.heard, "cmd=abort exitcode=7") {
-		t.Errorf("Slurm heard %q, want the abort\n%s", s.heard, written(t, out))
+	s := &pmixtest.Slurm{Ranks: 2, Mapping: "(vector,(0,1,2))"}
+	v := startVM(t, "vm0", server, out)
+	first, second := v.come(t, s, 0, out, client), v.come(t, s, 1, out, client)
+	if codes := []int{<-first, <-second}; !slices.Equal(codes, []int{0, 0}) {
+		t.Errorf("%v\n%s", codes, written(t, out))
+	}
+	if keys := s.Keys(); !slices.Equal(keys, []string{"pmix-vm-0"}) {
+		t.Errorf("Slurm was told %s", keys)
 	}
 }
 
-func TestImageWithoutLibrary(t *testing.T) {
-	server, client := build(t)
-	t.Setenv("SLURMV_LIBPMIX", "/nowhere/libpmix.so.2")
-	out, codes := run(t, &slurm{mapping: "(vector,(0,2,2))"}, server, client, client)
-	want := "slurm-v: --mpi=pmix: cannot use the image's PMIx library (/nowhere/libpmix.so.2: cannot open"
-	if !strings.Contains(out, want) || !slices.Equal(codes, []int{1, 1, 1, 1}) {
-		t.Errorf("%v and\n%s\nwant 1 and %q", codes, out, want)
+func TestAbort(t *testing.T) {
+	server, client := pmixtest.Build(t, "../..")
+	out := outputFile(t)
+	s := &pmixtest.Slurm{Ranks: 2, Mapping: "(vector,(0,1,2))"}
+	v := startVM(t, "vm0", server, out)
+	other := v.come(t, s, 0, out, client, "abort")
+	<-v.come(t, s, 1, out, client, "abort")
+	if heard := s.Heard(); !slices.Contains(heard, "1: cmd=abort exitcode=7") {
+		t.Errorf("Slurm heard %q, want rank 1's abort\n%s", heard, written(t, out))
+	}
+	v.end(t) // as when Slurm has killed the ranks
+	if code := <-other; code == 0 {
+		t.Errorf("rank 0 ended well, without rank 1\n%s", written(t, out))
+	}
+}
+
+// Each sentence says what is wrong, and the server ends.
+func TestServersThatCannotServe(t *testing.T) {
+	server, client := pmixtest.Build(t, "../..")
+	for name, tt := range map[string]struct {
+		library string
+		slurm   *pmixtest.Slurm
+		ranks   []int
+		want    string
+	}{
+		"the image has no library": {
+			library: "/nowhere/libpmix.so.2", slurm: &pmixtest.Slurm{Ranks: 1},
+			want: "slurm-v: --mpi=pmix: cannot use the image's PMIx library (/nowhere/libpmix.so.2: cannot open",
+		},
+		"two programs are the same rank": {slurm: &pmixtest.Slurm{Ranks: 2}, ranks: []int{0, 0}, want: "rank 0 of 2, which another is or cannot be"},
+		"a rank is beyond the run":       {slurm: &pmixtest.Slurm{Ranks: 2}, ranks: []int{2}, want: "rank 2 of 2, which another is or cannot be"},
+		"Slurm's PMI makes no sense":     {slurm: &pmixtest.Slurm{Ranks: 1, Garbled: true}, ranks: []int{0}, want: "Slurm's PMI server answers rank 0 with 'cmd=what'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tt.library != "" {
+				t.Setenv("SLURMV_LIBPMIX", tt.library)
+			}
+			out := outputFile(t)
+			v := startVM(t, "vm0", server, out)
+			for _, rank := range tt.ranks {
+				v.come(t, tt.slurm, rank, out, client)
+			}
+			kill := time.AfterFunc(20*time.Second, func() { _ = v.server.Process.Kill() })
+			_ = v.server.Wait()
+			kill.Stop()
+			if text := written(t, out); !strings.Contains(text, tt.want) || v.server.ProcessState.ExitCode() != 1 {
+				t.Errorf("%v and\n%s\nwant 1 and %q", v.server.ProcessState, text, tt.want)
+			}
+		})
+	}
+}
+
+// A rank that never comes keeps the others waiting, but not the server from ending.
+func TestServerEndsWhileARankIsMissing(t *testing.T) {
+	server, client := pmixtest.Build(t, "../..")
+	out := outputFile(t)
+	s := &pmixtest.Slurm{Ranks: 2, Mapping: "(vector,(0,1,2))"}
+	v := startVM(t, "vm0", server, out)
+	code := v.come(t, s, 0, out, client)
+	for s.Waiting() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case c := <-code:
+		t.Errorf("rank 0 did not wait: %d\n%s", c, written(t, out))
+	default:
+	}
+	if status := v.end(t); status != 0 {
+		t.Errorf("the server ended with %d\n%s", status, written(t, out))
+	}
+	if c := <-code; c != -1 {
+		t.Errorf("rank 0 was told to begin: %d", c)
 	}
 }

@@ -5,10 +5,10 @@
 #include "server.h"
 
 #include "fence.h"
-#include "libpmix.h"
-#include "placement.h"
-#include "pmi.h"
+#include "local.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,12 +18,14 @@
 #include <unistd.h>
 
 static const struct libpmix *pmix;
+static const struct placement *placement;
 static pmix_nspace_t job;
 
-/* What the library has asked for, in its own thread. server_run does it: a fence, or else to tell that the program has
+/* What the library has asked for, in its own thread. server_run does it: a fence, or else to tell that a program has
  * finalized. */
 struct request {
 	struct request *next;
+	struct local *finalized;
 	pmix_op_cbfunc_t told;
 	bool gather;
 	char *data;
@@ -59,8 +61,8 @@ static struct request *dequeue(void)
 
 static pmix_status_t connected(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done, void *data)
 {
-	(void)proc, (void)object, (void)done, (void)data;
-	pmi_joined();
+	(void)object, (void)done, (void)data;
+	pmi_joined(&local_of(proc->rank)->pmi);
 	return PMIX_OPERATION_SUCCEEDED;
 }
 
@@ -68,11 +70,11 @@ static pmix_status_t finalized(const pmix_proc_t *proc, void *object, pmix_op_cb
 {
 	struct request *r;
 
-	(void)proc, (void)object;
+	(void)object;
 	if (!done) /* the program has ended without it, as some versions say so */
 		return PMIX_OPERATION_SUCCEEDED;
 	r = calloc(1, sizeof(*r));
-	*r = (struct request){.told = done, .done_data = data};
+	*r = (struct request){.finalized = local_of(proc->rank), .told = done, .done_data = data};
 	enqueue(r);
 	return PMIX_SUCCESS;
 }
@@ -80,8 +82,8 @@ static pmix_status_t finalized(const pmix_proc_t *proc, void *object, pmix_op_cb
 static pmix_status_t aborted(const pmix_proc_t *proc, void *object, int status, const char message[], pmix_proc_t procs[], size_t n,
 			     pmix_op_cbfunc_t done, void *data)
 {
-	(void)proc, (void)object, (void)message, (void)procs, (void)n, (void)done, (void)data;
-	pmi_abort(status);
+	(void)object, (void)message, (void)procs, (void)n, (void)done, (void)data;
+	pmi_abort(&local_of(proc->rank)->pmi, status);
 	return PMIX_OPERATION_SUCCEEDED;
 }
 
@@ -96,21 +98,30 @@ static int count(const pmix_proc_t procs[], size_t n)
 	int ranks = 0;
 
 	for (size_t i = 0; i < n; i++)
-		ranks = procs[i].rank == PMIX_RANK_WILDCARD ? pmi_ranks() : ranks + 1;
+		ranks = procs[i].rank == PMIX_RANK_WILDCARD ? placement->ranks : ranks + 1;
 	return ranks;
 }
 
+/* Whether all of them are in this VM. */
+static bool are_here(const pmix_proc_t procs[], size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (procs[i].rank == PMIX_RANK_WILDCARD ? placement->vms > 1 : !local_of(procs[i].rank))
+			return false;
+	return true;
+}
+
+/* The library calls this when all of them that are in this VM have entered; data are what they have to say. */
 static pmix_status_t fenced(const pmix_proc_t procs[], size_t n, const pmix_info_t info[], size_t n_info, char *data, size_t size,
 			    pmix_modex_cbfunc_t done, void *done_data)
 {
-	int ranks = count(procs, n);
 	struct request *r;
 
-	if (ranks == 1) {
+	if (are_here(procs, n)) {
 		done(PMIX_SUCCESS, data, size, done_data, free, data);
 		return PMIX_SUCCESS;
 	}
-	if (ranks != pmi_ranks())
+	if (count(procs, n) != placement->ranks)
 		return PMIX_ERR_NOT_SUPPORTED; /* PMI has barriers of all ranks only */
 	r = calloc(1, sizeof(*r));
 	*r = (struct request){.data = data, .size = size, .done = done, .done_data = done_data};
@@ -120,7 +131,8 @@ static pmix_status_t fenced(const pmix_proc_t procs[], size_t n, const pmix_info
 	return PMIX_SUCCESS;
 }
 
-/* The library has all that a fence gathered, so what it asks for is not there. */
+/* What a rank of this VM has put, the library has, whatever its scope; of other VMs', all that a fence gathered. So what
+ * it asks for is not there. */
 static pmix_status_t get_from_other(const pmix_proc_t *proc, const pmix_info_t info[], size_t n, pmix_modex_cbfunc_t done, void *done_data)
 {
 	(void)proc, (void)info, (void)n, (void)done, (void)done_data;
@@ -135,6 +147,15 @@ static pmix_status_t spawn(const pmix_proc_t *proc, const pmix_info_t info[], si
 	return PMIX_ERR_NOT_SUPPORTED;
 }
 
+/* The library itself removes the files that ranks register to be removed when they are killed, such as those of Open MPI's
+ * shared memory, but only if there is this function. It is called for everything else. */
+static pmix_status_t control(const pmix_proc_t *proc, const pmix_proc_t targets[], size_t n_targets, const pmix_info_t info[], size_t n,
+			     void *done, void *data)
+{
+	(void)proc, (void)targets, (void)n_targets, (void)info, (void)n, (void)done, (void)data;
+	return PMIX_ERR_NOT_SUPPORTED;
+}
+
 static pmix_server_module_t module = {
 	.client_connected = connected,
 	.client_finalized = finalized,
@@ -142,6 +163,7 @@ static pmix_server_module_t module = {
 	.fence_nb = fenced,
 	.direct_modex = get_from_other,
 	.spawn = spawn,
+	.job_control = control,
 };
 
 /* What the program is told of the job. */
@@ -203,7 +225,7 @@ static void add_process(struct list *l, const struct placement *p, int rank)
 static struct list describe(const struct placement *p)
 {
 	struct list l = {0};
-	int vm = p->vm[pmi_rank()], local = placement_local_size(p, vm);
+	int vm = p->here, local = placement_local_size(p, vm);
 
 	add_text(&l, PMIX_NODE_MAP, placement_node_map(p));
 	add_text(&l, PMIX_PROC_MAP, placement_proc_map(p));
@@ -256,13 +278,28 @@ static pmix_status_t await(struct wait *w, pmix_status_t begun)
 	return w->status;
 }
 
-static pmix_status_t register_rank(const struct placement *p, const pmix_proc_t *me)
+static pmix_status_t register_job(void)
 {
-	struct wait job_known = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0}, rank_known = job_known;
-	struct list about = describe(p);
-	pmix_status_t status = await(&job_known, pmix->register_nspace(job, 1, about.info, about.n, ended, &job_known));
+	struct wait w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0};
+	struct list about = describe(placement);
 
-	return status ? status : await(&rank_known, pmix->register_client(me, getuid(), getgid(), NULL, ended, &rank_known));
+	return await(&w, pmix->register_nspace(job, local_count(), about.info, about.n, ended, &w));
+}
+
+static pmix_proc_t process(int rank)
+{
+	pmix_proc_t p = {.rank = rank};
+
+	strcpy(p.nspace, job);
+	return p;
+}
+
+static pmix_status_t register_rank(int rank)
+{
+	struct wait w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0};
+	pmix_proc_t p = process(rank);
+
+	return await(&w, pmix->register_client(&p, getuid(), getgid(), NULL, ended, &w));
 }
 
 /* As Slurm names it. */
@@ -273,71 +310,80 @@ static void name_job(void)
 	snprintf(job, sizeof(job), "slurm.pmix.%s.%s", id ? id : "0", step ? step : "0");
 }
 
-static char **fail(char **why, const char *what, pmix_status_t status)
+static void check(const char *what, pmix_status_t status)
 {
-	if (asprintf(why, "%s: %s", what, pmix->error_string(status)) < 0)
-		*why = "out of memory";
-	return NULL;
+	if (!status)
+		return;
+	fprintf(stderr, "slurm-v: --mpi=pmix: %s: the image's PMIx library says: %s\n", what, pmix->error_string(status));
+	exit(1);
 }
 
-/* The library shall keep what it knows in its own memory, not in files that the program maps:
- * nobody else reads them here. */
+/* The library shall keep what it knows in its own memory, not in files that programs map: a server that is killed would
+ * leave them. */
 static void settle(void)
 {
 	setenv("PMIX_MCA_gds", "hash", 0);
 	setenv("PMIX_MCA_psec", "native", 0);
 }
 
-char **server_begin(char **why)
+void server_begin(const struct libpmix *library, const struct placement *p)
 {
-	pmix_proc_t me = {.rank = pmi_rank()};
-	struct placement *p = placement_learn();
-	char **env = NULL;
-	pmix_status_t status;
-
-	if (!p) {
-		*why = "Slurm's PMI server is gone";
-		return NULL;
-	}
-	if (!(pmix = libpmix_open(why)))
-		return NULL;
+	pmix = library;
+	placement = p;
 	settle();
 	name_job();
-	strcpy(me.nspace, job);
 	wake = eventfd(0, EFD_CLOEXEC);
-	if ((status = pmix->init(&module, NULL, 0)))
-		return fail(why, "start a PMIx server", status);
-	if ((status = register_rank(p, &me)))
-		return fail(why, "describe the job to PMIx", status);
-	if ((status = pmix->setup_fork(&me, &env)))
-		return fail(why, "ask PMIx for the program's environment", status);
+	check("start a PMIx server", pmix->init(&module, NULL, 0));
+	check("describe the job to PMIx", register_job());
+	for (int i = 0; i < local_count(); i++)
+		check("describe a rank to PMIx", register_rank(local_at(i)->pmi.rank));
+}
+
+char **server_environment(int rank)
+{
+	pmix_proc_t p = process(rank);
+	char **env = NULL;
+
+	check("ask PMIx for the program's environment", pmix->setup_fork(&p, &env));
 	return env;
 }
 
+/* A fence that lacks a rank is not answered: Slurm ends the run for that rank, and MPI's error messages would only hide why. */
 static void perform(struct request *r)
 {
 	size_t size;
-	char *all;
+	char *all = NULL;
 
 	if (r->told) {
-		pmi_left();
+		pmi_left(&r->finalized->pmi);
 		r->told(PMIX_SUCCESS, r->done_data);
-	} else if (fence(r->gather, r->data, r->size, &all, &size))
+	} else if (fence(placement, r->gather, r->data, r->size, &all, &size))
 		r->done(PMIX_SUCCESS, all, size, r->done_data, free, all);
 	else
-		r->done(PMIX_ERROR, NULL, 0, r->done_data, NULL, NULL);
+		free(all);
 	free(r->data);
 	free(r);
 }
 
-void server_run(void)
+/* Waits until there are requests, or the guest agent's socket ends. Returns false at the end. */
+static bool await_requests(int agent)
 {
+	struct pollfd both[] = {{wake, POLLIN, 0}, {agent, POLLIN, 0}};
 	eventfd_t count;
+
+	while (poll(both, 2, -1) < 0 && errno == EINTR)
+		;
+	if (both[0].revents)
+		eventfd_read(wake, &count);
+	return !both[1].revents;
+}
+
+void server_run(int agent)
+{
 	struct request *r;
 
-	while (pmi_wait(wake)) {
-		eventfd_read(wake, &count);
+	while (await_requests(agent))
 		while ((r = dequeue()))
 			perform(r);
-	}
+	pmix->finalize();
 }

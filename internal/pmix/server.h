@@ -1,14 +1,19 @@
 //go:build ignore
 
-/* The PMIx server of one rank. */
+/* The PMIx server of the ranks of this VM. */
 #ifndef SERVER_H
 #define SERVER_H
 
-/* Begins to serve, and returns the environment that the program needs for it, after that of this
- * process. Returns NULL, and a sentence in *why, if it cannot. */
-char **server_begin(char **why);
+#include "libpmix.h"
+#include "placement.h"
 
-/* Does what the program asks for, until the connection to PMI's server ends. */
-void server_run(void);
+/* Begins to serve the ranks that have come. Ends this process with a sentence if it cannot. */
+void server_begin(const struct libpmix *pmix, const struct placement *p);
+
+/* Returns the environment that the program of a rank needs for it, in addition to its own. */
+char **server_environment(int rank);
+
+/* Does what the programs ask for, until the guest agent's socket ends. Then nothing of the server is left, in files either. */
+void server_run(int agent);
 
 #endif

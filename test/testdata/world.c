@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+static MPI_Comm world; /* the ranks that check each other */
 static int rank, ranks;
 static char vm[MPI_MAX_PROCESSOR_NAME];
 
@@ -20,13 +21,26 @@ static long exchange(int bytes)
 		for (int i = 0; i < bytes; i++)
 			out[(size_t)to * bytes + i] = rank * 31 + to * 7 + i * 13 + 1;
 	memset(in, 0, (size_t)ranks * bytes);
-	MPI_Alltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, MPI_COMM_WORLD);
+	MPI_Alltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, world);
 	for (int from = 0; from < ranks; from++)
 		for (int i = 0; i < bytes; i++)
 			wrong += in[(size_t)from * bytes + i] != (unsigned char)(from * 31 + rank * 7 + i * 13 + 1);
 	free(out);
 	free(in);
 	return wrong;
+}
+
+/* How many files of Open MPI's shared memory this rank has mapped: its own and those of the ranks that it talks to so. */
+static int segments(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[4096];
+	int n = 0;
+
+	while (fgets(line, sizeof(line), maps))
+		n += strstr(line, "/vader_segment.") || strstr(line, "/sm_segment.");
+	fclose(maps);
+	return n;
 }
 
 static void check(void)
@@ -36,17 +50,34 @@ static void check(void)
 	long wrong = 0, all;
 	MPI_Comm machine;
 
-	MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, world);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		wrong += exchange(sizes[i]);
-	MPI_Reduce(&wrong, &all, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
-	MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+	MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
 	MPI_Comm_size(machine, &neighbours);
 	MPI_Allreduce(&rank, &lowest, 1, MPI_INT, MPI_MIN, machine);
 	printf("rank %d of %d in %s is one of %d from %d on\n", rank, ranks, vm, neighbours, lowest);
+	if (neighbours > 1 && segments() < neighbours) {
+		printf("rank %d has mapped %d segments of shared memory, and has %d neighbours\n", rank, segments(), neighbours - 1);
+		wrong++;
+	}
+	MPI_Reduce(&wrong, &all, 1, MPI_LONG, MPI_SUM, 0, world);
 	if (rank == 0)
 		printf("%d ranks add up to %d, %ld wrong\n", ranks, sum, all);
 	MPI_Comm_free(&machine);
+}
+
+/* The ranks of this VM, of which each has two. Nothing is sent to another VM, since there may be no way. */
+static MPI_Comm neighbours(void)
+{
+	int both[] = {rank & ~1, rank | 1};
+	MPI_Group all, pair;
+	MPI_Comm comm;
+
+	MPI_Comm_group(MPI_COMM_WORLD, &all);
+	MPI_Group_incl(all, 2, both, &pair);
+	MPI_Comm_create_group(MPI_COMM_WORLD, pair, 0, &comm);
+	return comm;
 }
 
 static void spawn(char *program)
@@ -74,7 +105,10 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	MPI_Get_processor_name(vm, &length);
-	if (argc < 2)
+	world = on(argc, argv, "neighbours") ? neighbours() : MPI_COMM_WORLD;
+	MPI_Comm_rank(world, &rank);
+	MPI_Comm_size(world, &ranks);
+	if (argc < 2 || world != MPI_COMM_WORLD)
 		check();
 	if (on(argc, argv, "spawn"))
 		spawn(argv[0]);

@@ -1,4 +1,5 @@
 // A rank that speaks PMIx as MPI libraries do. It prints one line for each thing that it learns.
+#include <fcntl.h>
 #include <pmix.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,14 +18,14 @@ static void check(const char *what, int status)
 	exit(1);
 }
 
-static void put(void)
+static void put(pmix_scope_t scope, const char *key)
 {
 	char text[LONG + 1];
 	pmix_value_t value = {.type = PMIX_STRING, .data.string = text};
 
 	memset(text, 'a' + me.rank, LONG);
 	text[LONG] = 0;
-	check("put", PMIx_Put(PMIX_GLOBAL, "card", &value));
+	check("put", PMIx_Put(scope, key, &value));
 	check("commit", PMIx_Commit());
 }
 
@@ -55,25 +56,52 @@ static void check_card(pmix_rank_t rank)
 	printf("%u has the card of %u: %zu bytes\n", me.rank, rank, good);
 }
 
+/* What Open MPI's shared memory and UCX tell neighbours: where they have their memory. */
+static void check_segment(pmix_rank_t rank)
+{
+	pmix_proc_t of = me;
+	pmix_value_t *value;
+	int status;
+
+	of.rank = rank;
+	status = PMIx_Get(&of, "segment", NULL, 0, &value);
+	printf("%u has the segment of %u: %s\n", me.rank, rank, status == PMIX_SUCCESS && value->data.string[0] == (char)('a' + rank) ? "true" : "false");
+}
+
+/* The guest agent leaves a program neither PMI nor the descriptors by which it starts programs. */
+static void check_inheritance(void)
+{
+	if (getenv("PMI_FD") || getenv("PMI_RANK"))
+		check("PMI is offered", -1);
+	for (int fd = 3; fd <= 5; fd++)
+		if (fcntl(fd, F_GETFD) >= 0)
+			check("a descriptor is open", fd);
+}
+
 int main(int argc, char **argv)
 {
 	unsigned ranks;
 
+	check_inheritance();
 	check("init", PMIx_Init(&me, NULL, 0));
 	strcpy(all.nspace, me.nspace);
 	all.rank = PMIX_RANK_WILDCARD;
 	ranks = get(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE)->data.uint32;
 	printf("%u of %u with %s at %s\n", me.rank, ranks, get(PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS)->data.string, get(me.rank, PMIX_HOSTNAME)->data.string);
 	fflush(stdout);
-	if (argc > 1 && !strcmp(argv[1], "abort") && me.rank == 1)
+	if (argc > 1 && !strcmp(argv[1], "abort") && me.rank == 1) {
 		PMIx_Abort(7, "", NULL, 0);
+		return 7;
+	}
 	if (argc > 1 && !strcmp(argv[1], "exit"))
 		return 0;
-	put();
+	put(PMIX_GLOBAL, "card");
+	put(PMIX_LOCAL, "segment");
 	fence(true);
 	for (unsigned rank = 0; rank < ranks; rank++)
 		check_card(rank);
-	printf("PMI_FD %s\n", getenv("PMI_FD") ? "is set" : "is not set");
+	for (unsigned rank = 0; argc > 1 && !strcmp(argv[1], "local") && rank < ranks; rank++)
+		check_segment(rank);
 	fence(false);
 	check("finalize", PMIx_Finalize(NULL, 0));
 	return argc > 1 ? atoi(argv[1]) : 0;
