@@ -12,18 +12,24 @@ import (
 	"github.com/slurm-v/slurm-v/bench/draw"
 )
 
-// Curves differ in colour and in dashes.
+// A style is how a curve looks. Curves differ in colour and in dashes.
+type style struct {
+	colour color.Color
+	dashes []vg.Length
+}
+
 var (
-	colours = []color.Color{draw.Blue, draw.Vermilion, draw.Green}
-	dashes  = [][]vg.Length{nil, {vg.Points(6), vg.Points(2)}, {vg.Points(2), vg.Points(2)}}
+	dashed = []vg.Length{vg.Points(6), vg.Points(2)}
+	dotted = []vg.Length{vg.Points(2), vg.Points(2)}
+	kinds  = map[string]style{"video": {draw.Blue, nil}, "AI": {draw.Vermilion, dashed}, "file": {draw.Green, dotted}}
 )
 
-// drawTo draws one panel per result, below each other.
-func drawTo(results []result, path string) error {
+// drawRates draws one panel per result, below each other.
+func drawRates(results []result, path string) error {
 	const width, height = 18 * vg.Centimeter, 8 * vg.Centimeter
 	var panels []*plot.Plot
 	for _, r := range results {
-		p, err := panel(r)
+		p, err := ratesPanel(r)
 		if err != nil {
 			return err
 		}
@@ -32,28 +38,55 @@ func drawTo(results []result, path string) error {
 	return draw.Save(path, width, height*vg.Length(len(results)), 1, panels...)
 }
 
-func panel(r result) (*plot.Plot, error) {
+func ratesPanel(r result) (*plot.Plot, error) {
 	p := plot.New()
-	p.Title.Text = "without minima"
-	if r.minima {
-		p.Title.Text = "with minima of 60, 30 and 10 %"
-	}
+	p.Title.Text = r.title()
 	p.X.Label.Text, p.Y.Label.Text = "iteration", "Mb/s"
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, iterations*1.15, 0, float64(r.link)*1.1 // room for the legend on the right
-	p.X.Tick.Marker, p.Y.Tick.Marker = ticks(iterations, 8), ticks(float64(r.link), 5)
+	most := r.most()
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, float64(r.iterations)*1.15, 0, most*1.1 // room for the legend on the right
+	p.X.Tick.Marker, p.Y.Tick.Marker = ticks(float64(r.iterations), 8), ticks(most, 5)
 	p.Legend.Top = true
 	p.Add(plotter.NewGrid())
-	for i, s := range senders {
-		line, points, err := plotter.NewLinePoints(r.points(i))
+	for i, s := range r.senders {
+		line, err := add(p, r.points(i), kinds[s.kind], vgdraw.CircleGlyph{})
 		if err != nil {
 			return nil, err
 		}
-		line.Color, line.Dashes, line.Width = colours[i], dashes[i], vg.Points(1.5)
-		points.Color, points.Radius, points.Shape = colours[i], vg.Points(1.5), vgdraw.CircleGlyph{}
-		p.Add(line, points)
-		p.Legend.Add(s.name, line)
+		if i < len(kinds) { // one of each kind
+			p.Legend.Add(s.kind, line)
+		}
 	}
 	return p, nil
+}
+
+func add(p *plot.Plot, at plotter.XYs, s style, glyph vgdraw.GlyphDrawer) (*plotter.Line, error) {
+	line, points, err := plotter.NewLinePoints(at)
+	if err != nil {
+		return nil, err
+	}
+	line.Color, line.Dashes, line.Width = s.colour, s.dashes, vg.Points(1.5)
+	points.Color, points.Radius, points.Shape = s.colour, vg.Points(1.5), glyph
+	p.Add(line, points)
+	return line, nil
+}
+
+// title tells the minima of the kinds.
+func (r result) title() string {
+	if !r.minima {
+		return "without minima"
+	}
+	m := r.senders
+	return fmt.Sprintf("with minima of %d, %d and %d %%", m[0].percent, m[1].percent, m[2].percent)
+}
+
+// most returns the most that a sender should get, in Mb/s.
+func (r result) most() (most float64) {
+	for i := range r.iterations {
+		for _, rate := range r.expected(i + 1) {
+			most = max(most, rate)
+		}
+	}
+	return most
 }
 
 // ticks divides an axis, up to last, into parts.
@@ -67,8 +100,8 @@ func ticks(last float64, parts int) (marks plot.ConstantTicks) {
 
 // points returns the samples from one before the sender starts to one after it stops.
 func (r result) points(sender int) (points plotter.XYs) {
-	s := senders[sender]
-	for i := max(1, s.first-1); i <= min(iterations, s.last+1); i++ {
+	s := r.senders[sender]
+	for i := max(1, s.first-1); i <= min(r.iterations, s.last+1); i++ {
 		points = append(points, plotter.XY{X: float64(i), Y: r.samples[i-1][sender]})
 	}
 	return points
