@@ -28,9 +28,9 @@ func TestChoices(t *testing.T) {
 		names, want []string
 		err         string
 	}{
-		"all without names":         {nil, []string{"three", "twelve"}, ""},
-		"in the document's order":   {[]string{"twelve", "three"}, []string{"three", "twelve"}, ""},
-		"an unknown one is refused": {[]string{"four"}, nil, "there is no experiment four; there are three, twelve"},
+		"all without names":         {nil, []string{"three", "twelve", "latency"}, ""},
+		"in the document's order":   {[]string{"latency", "three"}, []string{"three", "latency"}, ""},
+		"an unknown one is refused": {[]string{"four"}, nil, "there is no experiment four; there are three, twelve, latency"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"image/color"
+	"math"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -105,4 +106,64 @@ func (r result) points(sender int) (points plotter.XYs) {
 		points = append(points, plotter.XY{X: float64(i), Y: r.samples[i-1][sender]})
 	}
 	return points
+}
+
+// looks are those of the trials.
+var looks = []style{{draw.Grey, nil}, {draw.Sky, dashed}, {draw.Orange, nil}, {draw.Blue, dashed}, {draw.Vermilion, dotted}}
+
+// drawLatency draws the medians beside the 99th percentiles.
+func drawLatency(results []latency, path string) error {
+	var panels []*plot.Plot
+	for _, percent := range []float64{50, 99} {
+		p, err := latencyPanel(results, percent)
+		if err != nil {
+			return err
+		}
+		panels = append(panels, p)
+	}
+	return draw.Save(path, 26*vg.Centimeter, 11*vg.Centimeter, 2, panels...)
+}
+
+func latencyPanel(results []latency, percent float64) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text = "median"
+	if percent != 50 {
+		p.Title.Text = fmt.Sprintf("%gth percentile", percent)
+	}
+	p.X.Label.Text, p.Y.Label.Text = "message, bytes", "round trip, ms"
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.Y.Min, p.Y.Max = 0.01, 1e6 // room for the legend
+	p.X.Tick.Marker, p.Y.Tick.Marker = sizeTicks(), powers(0.01, 1e3)
+	p.Legend.Top, p.Legend.Left = true, true
+	p.Add(plotter.NewGrid())
+	for i, l := range results {
+		line, err := add(p, l.points(percent), looks[i], vgdraw.CircleGlyph{})
+		if err != nil {
+			return nil, err
+		}
+		p.Legend.Add(l.name, line)
+	}
+	return p, nil
+}
+
+// points returns a percentile by size. An axis of logarithms has no zero.
+func (l latency) points(percent float64) (points plotter.XYs) {
+	for size, bytes := range sizes {
+		points = append(points, plotter.XY{X: float64(bytes), Y: max(l.at(size, percent).middle, 0.01)})
+	}
+	return points
+}
+
+func sizeTicks() (marks plot.ConstantTicks) {
+	for _, bytes := range sizes {
+		marks = append(marks, plot.Tick{Value: float64(bytes), Label: fmt.Sprint(bytes)})
+	}
+	return marks
+}
+
+func powers(least, most float64) (marks plot.ConstantTicks) {
+	for v := least; v <= most*1.01; v *= 10 {
+		marks = append(marks, plot.Tick{Value: v, Label: fmt.Sprintf("%g", math.Pow(10, math.Round(math.Log10(v))))})
+	}
+	return marks
 }

@@ -33,6 +33,7 @@ type choice struct {
 var choices = []choice{
 	{"three", "Three VMs that start one after another", order.three},
 	{"twelve", "Twelve VMs on each of two nodes", order.twelve},
+	{"latency", "Latency of messages", order.latency},
 }
 
 func main() {
@@ -100,4 +101,12 @@ func (o order) twelve() (string, error) {
 		return "", err
 	}
 	return reportTwelve(results), drawRates(results, o.file("vf-sharing-twelve.svg"))
+}
+
+func (o order) latency() (string, error) {
+	results, err := runLatency(o.link, o.interval)
+	if err != nil {
+		return "", err
+	}
+	return reportLatency(results, o), drawLatency(results, o.file("vf-sharing-latency.svg"))
 }
