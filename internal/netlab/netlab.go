@@ -202,6 +202,15 @@ func (g *Guest) Send(frame []byte) error {
 	return err
 }
 
+// Receive reads the next frame into a buffer and returns its length. If none arrives until a
+// time, the error is [os.ErrDeadlineExceeded]. The zero time waits until the guest is closed.
+func (g *Guest) Receive(frame []byte, until time.Time) (int, error) {
+	if err := g.tap.SetReadDeadline(until); err != nil {
+		return 0, err
+	}
+	return g.tap.Read(frame)
+}
+
 // Received returns the frames up to and including marker, or until no more arrive.
 func (g *Guest) Received(marker []byte) (frames [][]byte, err error) {
 	const silence = 100 * time.Millisecond

@@ -1,35 +1,39 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"time"
 
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/internal/netlab"
-	"github.com/slurm-v/slurm-v/internal/owner"
-	"github.com/slurm-v/slurm-v/vfpool/device"
-	"github.com/slurm-v/slurm-v/vfpool/software"
 )
-
-const iterations = 40
 
 // A sender is a VM that sends as much as it can from iteration first to last.
 type sender struct {
-	name        string
+	kind        string
 	percent     uint32 // its minimum, of the link
 	first, last int
 }
 
-var senders = []sender{{"video", 60, 1, 20}, {"AI", 30, 6, 30}, {"file", 10, 11, 40}}
-
 func (s sender) sends(iteration int) bool { return s.first <= iteration && iteration <= s.last }
 
-// An experiment is one run of all senders, with minima or without.
+// A scenario says which VMs share the link. Each sends surplus times the rate of the link:
+// more than it can get, and not more than the machine can count.
+type scenario struct {
+	senders    []sender
+	iterations int
+	surplus    float64
+}
+
+// three is ConRDMA's first experiment.
+var three = scenario{
+	senders:    []sender{{"video", 60, 1, 20}, {"AI", 30, 6, 30}, {"file", 10, 11, 40}},
+	iterations: 40, surplus: 1.2,
+}
+
+// An experiment is one run of a scenario, with minima or without.
 type experiment struct {
+	scenario
 	link     config.Rate
 	interval time.Duration
 	minima   bool
@@ -38,153 +42,123 @@ type experiment struct {
 // A result says how much of each sender arrived in each iteration, in Mb/s.
 type result struct {
 	experiment
-	samples [iterations][]float64
+	samples [][]float64
 }
 
 // expected returns how much of each sender should arrive in an iteration. The active
-// senders share the link, in proportion to their minima or equally.
+// senders share the link, in proportion to their minima. Those without a minimum share
+// equally what is left when nobody has one.
 func (e experiment) expected(iteration int) []float64 {
-	weights, sum := make([]float64, len(senders)), 0.0
-	for i, s := range senders {
-		if s.sends(iteration) {
-			weights[i] = 1
-			if e.minima {
-				weights[i] = float64(s.percent)
-			}
-			sum += weights[i]
-		}
+	weights := e.weights(iteration, e.minima)
+	if sum(weights) == 0 {
+		weights = e.weights(iteration, false)
 	}
+	whole := sum(weights)
 	for i := range weights {
-		weights[i] *= float64(e.link) / sum
+		weights[i] *= float64(e.link) / whole
 	}
 	return weights
 }
 
-const (
-	bridge = "br0"
-	pf     = "soft0"
-)
-
-// A bed is the two nodes of an experiment and the link between them.
-type bed struct {
-	near, far *netlab.Node
-	vfs       *software.Bridges
-	mac       net.HardwareAddr // of the far node
+func (e experiment) weights(iteration int, minima bool) []float64 {
+	weights := make([]float64, len(e.senders))
+	for i, s := range e.senders {
+		switch {
+		case s.sends(iteration) && minima:
+			weights[i] = float64(s.percent)
+		case s.sends(iteration):
+			weights[i] = 1
+		}
+	}
+	return weights
 }
 
-var farAddr = netip.MustParseAddr("10.1.0.100")
+func sum(values []float64) (whole float64) {
+	for _, v := range values {
+		whole += v
+	}
+	return whole
+}
+
+// runBoth runs a scenario with minima and without.
+func (s scenario) runBoth(link config.Rate, interval time.Duration) (results []result, err error) {
+	for _, minima := range []bool{true, false} {
+		r, err := experiment{scenario: s, link: link, interval: interval, minima: minima}.run()
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
 
 func (e experiment) run() (r result, err error) {
-	b, err := e.lay()
+	b, err := lay(e.link)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, b.near.Close(), b.far.Close()) }()
-	var flows []*flow
-	for i := range senders {
-		f, err := b.boot(e, i)
-		if err != nil {
-			return r, fmt.Errorf("%s: %w", senders[i].name, err)
-		}
-		flows = append(flows, f)
+	defer func() { err = errors.Join(err, b.close()) }()
+	streams, err := e.boot(b)
+	if err != nil {
+		return r, err
 	}
 	r.experiment = e
-	return r, r.measure(flows)
+	return r, r.measure(streams)
 }
 
-func (e experiment) lay() (b bed, err error) {
-	if b.near, err = netlab.NewNode(); err != nil {
-		return b, fmt.Errorf("%w; run as root", err)
-	}
-	if b.far, err = netlab.NewNode(); err != nil {
-		return b, err
-	}
-	if err := b.near.Bridge(bridge); err != nil {
-		return b, err
-	}
-	b.mac, err = b.near.Connect(bridge, b.far, netip.PrefixFrom(farAddr, 24))
-	b.vfs = software.Open(config.VF{Software: map[string]config.SoftwarePF{
-		pf: {Bridge: bridge, Rate: e.link, VFs: len(senders), NUMA: -1},
-	}}, false)
-	return b, err
-}
-
-// A flow is the packets of one sender, and their counter at the far node.
-type flow struct {
-	guest *netlab.Guest
-	sink  *netlab.Sink
-	netlab.Flow
-
-	stop context.CancelFunc
-	done chan error
-}
-
-// boot gives sender i a VF and opens it.
-func (b bed) boot(e experiment, i int) (*flow, error) {
-	mac := net.HardwareAddr{2, 0, 0, 0, 0, byte(i)}
-	set := device.Settings{MAC: mac.String(), SpoofCheck: true}
-	if e.minima {
-		set.MinRate = uint32(e.link) * senders[i].percent / 100
-	}
-	tap, err := b.attach(i, set)
-	if err != nil {
-		return nil, err
-	}
-	from := netip.AddrFrom4([4]byte{10, 1, 0, byte(1 + i)})
-	guest, err := b.near.Plug(tap, mac, from)
-	if err != nil {
-		return nil, err
-	}
-	to := netip.AddrPortFrom(farAddr, uint16(1000+i))
-	sink, err := b.far.Sink(to)
-	return &flow{guest: guest, sink: sink, Flow: netlab.Flow{
-		FromMAC: mac, ToMAC: b.mac, From: netip.AddrPortFrom(from, 9), To: to,
-	}}, err
-}
-
-func (b bed) attach(index int, set device.Settings) (tap string, err error) {
-	return tap, b.near.Do(func() error {
-		pfs, err := b.vfs.PFs()
+func (e experiment) boot(b bed) (streams []*stream, err error) {
+	for i, s := range e.senders {
+		p, err := b.boot(i, e.minimum(s))
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("VM %d (%s): %w", i, s.kind, err)
 		}
-		vf := pfs[0].VFs[index]
-		tap = vf.Device
-		if err := b.vfs.Apply(context.Background(), vf, set); err != nil {
-			return err
-		}
-		return b.vfs.Attach(context.Background(), vf, owner.IDs{})
-	})
+		streams = append(streams, openStream(p))
+	}
+	return streams, nil
 }
 
-// measure starts and stops the flows and counts once per iteration.
-func (r *result) measure(flows []*flow) error {
-	last, since := make([]uint64, len(flows)), time.Now()
+// minimum returns a sender's minimum in Mb/s.
+func (e experiment) minimum(s sender) uint32 {
+	if !e.minima {
+		return 0
+	}
+	return uint32(e.link) * s.percent / 100
+}
+
+// measure starts and stops the streams and counts once per iteration.
+func (r *result) measure(streams []*stream) error {
+	last, since := make([]uint64, len(streams)), time.Now()
 	next := time.NewTicker(r.interval)
 	defer next.Stop()
-	for iteration := 1; iteration <= iterations; iteration++ {
-		if err := r.direct(flows, iteration); err != nil {
+	for iteration := 1; iteration <= r.iterations; iteration++ {
+		if err := r.direct(streams, iteration); err != nil {
 			return err
 		}
 		now := <-next.C
-		for i, f := range flows {
-			bytes := f.sink.Bytes()
-			r.samples[iteration-1] = append(r.samples[iteration-1], float64(bytes-last[i])*8/1e6/now.Sub(since).Seconds())
-			last[i] = bytes
-		}
+		r.samples = append(r.samples, sample(streams, last, now.Sub(since)))
 		since = now
 	}
-	return closeAll(flows)
+	return closeAll(streams)
 }
 
-// direct starts and stops flows, so that only the senders of this iteration send.
-func (r *result) direct(flows []*flow, iteration int) error {
-	for i, f := range flows {
-		switch sends := senders[i].sends(iteration); {
-		case sends && f.stop == nil:
-			f.start(float64(r.link) * 1e6)
-		case !sends && f.stop != nil:
-			if err := f.end(); err != nil {
+// sample returns the Mb/s of each stream since last, and sets last.
+func sample(streams []*stream, last []uint64, passed time.Duration) (rates []float64) {
+	for i, s := range streams {
+		bytes := s.arrived.Load()
+		rates = append(rates, float64(bytes-last[i])*8/1e6/passed.Seconds())
+		last[i] = bytes
+	}
+	return rates
+}
+
+// direct starts and stops streams, so that only the senders of this iteration send.
+func (r *result) direct(streams []*stream, iteration int) error {
+	for i, s := range streams {
+		switch sends := r.senders[i].sends(iteration); {
+		case sends && s.stop == nil:
+			s.start(r.surplus * float64(r.link) * 1e6)
+		case !sends && s.stop != nil:
+			if err := s.end(); err != nil {
 				return err
 			}
 		}
@@ -192,27 +166,10 @@ func (r *result) direct(flows []*flow, iteration int) error {
 	return nil
 }
 
-// start sends more than the link can carry.
-func (f *flow) start(link float64) {
-	var ctx context.Context
-	ctx, f.stop = context.WithCancel(context.Background())
-	f.done = make(chan error, 1)
-	go func() { f.done <- f.guest.Flood(ctx, f.Flow, 1.2*link) }()
-}
-
-func (f *flow) end() error {
-	f.stop()
-	f.stop = nil
-	return <-f.done
-}
-
-func closeAll(flows []*flow) error {
+func closeAll(streams []*stream) error {
 	var errs []error
-	for _, f := range flows {
-		if f.stop != nil {
-			errs = append(errs, f.end())
-		}
-		errs = append(errs, f.guest.Close(), f.sink.Close())
+	for _, s := range streams {
+		errs = append(errs, s.close())
 	}
 	return errors.Join(errs...)
 }
