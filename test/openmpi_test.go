@@ -74,7 +74,7 @@ func TestOpenMPI(t *testing.T) {
 
 	said := parts(out)
 	// Open MPI 4 refuses to compute alone, and 5 does so; the last line is Slurm-V's.
-	version := regexp.MustCompile(`^Open MPI v([4-9])\.[0-9.a-z]+: slurm-v-run --mpi=pmix -n N PROGRAM\n`).FindStringSubmatch(said["list"])
+	version := regexp.MustCompile(`(?m)^Open MPI v([4-9])\.[0-9.a-z]+: slurm-v-run --mpi=pmix -n N PROGRAM$`).FindStringSubmatch(said["list"])
 	if version == nil {
 		t.Fatalf("the image's Open MPI is not in the list:\n%s", said["list"])
 	}
