@@ -36,7 +36,7 @@ func (s store) reclaimEnded(ctx context.Context, running func(context.Context) (
 	}
 	var failed error
 	for _, id := range ids {
-		if live[id] && !leftBehind(s.state, id) {
+		if s.runs(id, live) && !leftBehind(s.state, id) {
 			continue
 		}
 		if err := s.reclaimJob(ctx, id); err != nil {
@@ -46,6 +46,30 @@ func (s store) reclaimEnded(ctx context.Context, running func(context.Context) (
 		cleaned = append(cleaned, id)
 	}
 	return cleaned, failed
+}
+
+// runs reports whether the VMs of a journal are those of a job that runs. The restart count
+// of a journal can be wrong: Slurm 22.05 takes it from the user's environment. So the
+// journal of another run of such a job counts, too, as long as its agent lives.
+func (s store) runs(id journal.ID, live map[journal.ID]bool) bool {
+	if live[id] {
+		return true
+	}
+	for other := range live {
+		if other.Job == id.Job {
+			return s.isServed(id)
+		}
+	}
+	return false
+}
+
+// isServed reports whether the agent that made the journal lives.
+func (s store) isServed(id journal.ID) bool {
+	j, err := journal.Open(s.state, id)
+	if err == nil {
+		_ = j.Close()
+	}
+	return errors.Is(err, journal.ErrLocked)
 }
 
 // leftBehind reports whether a running job's journal is from before the node's last boot:

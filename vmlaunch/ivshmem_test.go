@@ -280,6 +280,39 @@ func leasedJunk(t *testing.T, cfg config.Config) (path string) {
 	return path
 }
 
+// On Slurm 22.05 the restart count in a journal is the user's word.
+func TestCleanLeavesTheVMsOfARunningJobAlone(t *testing.T) {
+	tests := map[string]struct {
+		live uint32 // the restart count of the job that runs; the journal's is 1
+		dead bool   // the journal's agent
+		want int    // how many journals are cleaned
+	}{
+		"the journal's restart count":                   {live: 1},
+		"another restart count":                         {live: 2},
+		"what an earlier run of the job has left":       {live: 2, dead: true, want: 1},
+		"the journal's count, though its agent is dead": {live: 1, dead: true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			cfg := stateIn(t.TempDir())
+			cfg.Paths.Run = filepath.Join(t.TempDir(), "%n")
+			vms := aJob(t, cfg, 43, jobspec.IVShmem{})
+			if tt.dead {
+				if err := vms.journal.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			live := map[journal.ID]bool{{Job: 43, Restart: tt.live}: true}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a reclaim would wait for this process
+			defer cancel()
+			cleaned, err := Clean(ctx, cfg, "n2", func(context.Context) (map[journal.ID]bool, error) { return live, nil })
+			if err != nil || len(cleaned) != tt.want {
+				t.Errorf("cleaned %v, want %d, error %v", cleaned, tt.want, err)
+			}
+		})
+	}
+}
+
 // One part of clean that fails keeps it from no other.
 func TestCleanDoesEverythingThoughSomethingFails(t *testing.T) {
 	cfg := stateIn(t.TempDir())

@@ -119,6 +119,15 @@ var reclaimMutants = []Mutant{
 		Test:    "TestListOfVeryMany",
 	},
 	{
+		Name:    "clean-knows-jobs-by-number",
+		Defence: "slurmv clean does not end the VMs of a running job whose restart count is the user's word.",
+		File:    "vmlaunch/clean.go",
+		Old:     "if other.Job == id.Job {",
+		New:     "if other == id {",
+		Package: "vmlaunch",
+		Test:    "TestCleanLeavesTheVMsOfARunningJobAlone",
+	},
+	{
 		Name:    "clean-goes-on",
 		Defence: "What cannot be cleaned keeps nothing else from it.",
 		File:    "vmlaunch/clean.go",
