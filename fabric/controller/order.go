@@ -58,8 +58,9 @@ func (o Order) check(site config.Fabric) error {
 }
 
 // Apply changes OpenSM's file on this host, and returns when the ports that leave have left.
-// The ports that join need not be on the fabric yet. note says that no OpenSM runs. It gives up
-// as its controller does: the end of an ssh does not end what it has started.
+// The ports that join need not be on the fabric yet, but an OpenSM must have been told of them:
+// else their job would run without the P_Key. For ports that leave, note says that no OpenSM
+// runs. It gives up as its controller does: the end of an ssh does not end what it has started.
 func (o Order) Apply(ctx context.Context, site config.PKeyPool) (note string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, managerTime(len(o.Join)+len(o.Leave)))
 	defer cancel()
@@ -67,6 +68,9 @@ func (o Order) Apply(ctx context.Context, site config.PKeyPool) (note string, er
 		return "", errors.New("partitions_file in [fabric.pkey] of this host's slurmv.toml is empty: name OpenSM's partitions.conf")
 	}
 	note, err = opensm.Apply(ctx, site.PartitionsFile, site.OpenSMPIDFile, o.change)
+	if note != "" && len(o.Join) > 0 {
+		return "", fmt.Errorf("%s; start OpenSM, or name its process in opensm_pid_file of slurmv.toml: until then no job gets a P_Key", note)
+	}
 	if err != nil || len(o.Leave) == 0 {
 		return note, err
 	}

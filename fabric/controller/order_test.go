@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +73,33 @@ func TestOrderChange(t *testing.T) {
 		if diff := cmp.Diff(step.want, p); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", step.order, diff)
 		}
+	}
+}
+
+// OpenSM reads its file when it starts, but a job that begins before has no P_Key.
+func TestNobodyJoinsWithoutOpenSM(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "partitions.conf")
+	if err := os.WriteFile(file, []byte("Default=0x7fff : ALL=limited ;\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	m := openSM{
+		site: config.PKeyPool{PartitionsFile: file, OpenSMPIDFile: filepath.Join(dir, "pid")},
+		warn: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) },
+	}
+	for _, call := range []string{"the first", "the second, which finds the file as it should be"} {
+		err := m.Join(t.Context(), 0x1000, ports)
+		if err == nil || !strings.Contains(err.Error(), "OpenSM does not run on this host") {
+			t.Errorf("%s call: error %v", call, err)
+		}
+	}
+	_ = m.Leave(shortly(t), 0x1000, ports) // whether the ports have left, only a fabric can say
+	if len(said) != 1 || !strings.Contains(said[0], "OpenSM does not run") {
+		t.Errorf("it warns %q", said)
+	}
+	if text, err := os.ReadFile(file); err != nil || strings.Contains(string(text), "slurmv_1000") {
+		t.Errorf("%v; the file still says %s", err, text)
 	}
 }
 

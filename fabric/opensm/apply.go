@@ -27,7 +27,8 @@ const (
 //
 // The caller has the rights to replace the file and to signal OpenSM. A crash, or OpenSM's
 // refusal of the signal, leaves a note in the lock file, and the next Apply tells OpenSM.
-// If no OpenSM runs, note says so, which is no error: it reads the file when it starts.
+// If no OpenSM runs, note says so, also the next time, until one has been told. That is no
+// error here: OpenSM reads the file when it starts.
 func Apply(ctx context.Context, file, pidFile string, change func(Partitions) error) (note string, err error) {
 	if note, err = apply(ctx, file, pidFile, change); err != nil {
 		return "", fmt.Errorf("change the partitions of OpenSM in %s: %w", file, err)
@@ -105,10 +106,10 @@ func tellOnce(file, pidFile string) (note string, err error) {
 	if info, err := os.Stat(lock); err != nil || info.Size() == 0 {
 		return "", err
 	}
-	if note, err = tell(pidFile); err != nil {
-		return "", err
+	if note, err = tell(pidFile); err != nil || note != "" {
+		return note, err
 	}
-	return note, os.Truncate(lock, 0)
+	return "", os.Truncate(lock, 0)
 }
 
 // replace makes text the whole content of a file. The file keeps its owner and its mode.
