@@ -34,23 +34,16 @@ func managerTime(ports int) time.Duration {
 // time: a P_Key may have got new members since an older look. It does not keep the others
 // from hearing nodes.
 func (c *Controller) sweepManagers(ctx context.Context) (news int, err error) {
-	unlock, err := locks(c.Dir).wait(ctx, managersLock)
-	if err != nil {
-		return 0, err
-	}
-	defer unlock()
-	entries, err := c.look(ctx)
-	if err != nil || len(entries) == 0 {
-		return 0, err
-	}
-	s := sweep{c}
-	leave := func(ctx context.Context, e ledger.Entry) error { return s.leave(ctx, e, entries) }
-	left, subnetErr := untilSilent(ctx, waitForSubnet(entries), leave)
-	released, fabricErr := untilSilent(ctx, haveSessions(entries), s.releaseCollectives)
-	if !isSilence(fabricErr) {
-		fabricErr = errors.Join(fabricErr, s.compareSessions(ctx, entries))
-	}
-	return left + released, errors.Join(subnetErr, fabricErr)
+	return c.alone(ctx, managersLock, func(entries []ledger.Entry) (int, error) {
+		s := sweep{c}
+		leave := func(ctx context.Context, e ledger.Entry) error { return s.leave(ctx, e, entries) }
+		left, subnetErr := untilSilent(ctx, waitForSubnet(entries), leave)
+		released, fabricErr := untilSilent(ctx, haveSessions(entries), s.releaseCollectives)
+		if !isSilence(fabricErr) {
+			fabricErr = errors.Join(fabricErr, s.compareSessions(ctx, entries))
+		}
+		return left + released, errors.Join(subnetErr, fabricErr)
+	})
 }
 
 // untilSilent asks a manager about one job after the other, and counts the answers. It stops

@@ -23,7 +23,23 @@ func (c *Controller) Sweep(ctx context.Context) (news int, err error) {
 // sweepNodes ends the runs that slurmctld does not have, and hears the nodes of those that
 // have ended. One process at a time asks slurmctld.
 func (c *Controller) sweepNodes(ctx context.Context) (news int, err error) {
-	unlock, err := locks(c.Dir).wait(ctx, sweepLock)
+	return c.alone(ctx, sweepLock, func(entries []ledger.Entry) (int, error) {
+		s := sweep{c}
+		ended, err := s.endStale(ctx, entries)
+		if ended > 0 {
+			var again error
+			entries, again = c.look(ctx)
+			err = errors.Join(err, again)
+		}
+		heard, nodesErr := s.hearNodes(ctx, entries)
+		return ended + heard, errors.Join(err, nodesErr)
+	})
+}
+
+// alone calls do with what is in the ledger, unless that is nothing. No other process has the
+// lock meanwhile.
+func (c *Controller) alone(ctx context.Context, lock string, do func([]ledger.Entry) (news int, err error)) (news int, err error) {
+	unlock, err := locks(c.Dir).wait(ctx, lock)
 	if err != nil {
 		return 0, err
 	}
@@ -32,15 +48,7 @@ func (c *Controller) sweepNodes(ctx context.Context) (news int, err error) {
 	if err != nil || len(entries) == 0 {
 		return 0, err
 	}
-	s := sweep{c}
-	ended, err := s.endStale(ctx, entries)
-	if ended > 0 {
-		var again error
-		entries, again = c.look(ctx)
-		err = errors.Join(err, again)
-	}
-	heard, nodesErr := s.hearNodes(ctx, entries)
-	return ended + heard, errors.Join(err, nodesErr)
+	return do(entries)
 }
 
 // look returns what is in the ledger, once it agrees with slurmctld.
