@@ -50,8 +50,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	go stalls.follow()
 	code := m.Run()
 	stop()
+	_ = os.WriteFile("../build/logs/stalls", []byte(stalls.String()+"\n"), 0o644)
 	_ = os.WriteFile("../build/logs/clocks", []byte(guestClocks.String()+"\n"), 0o644)
 	os.Exit(code)
 }
@@ -195,7 +197,7 @@ func (u user) keep(name, dir string) string {
 		err = unpack.Run()
 	}
 	ends, _ := u.command(context.Background(), "cd "+dir+" && tail -n 8 slurmv-*/*/agent.log slurmv-*/*/*.console").Output()
-	return fmt.Sprintf("the logs are in %s (%v); those of the VMs end so:\n%s", to, err, ends)
+	return fmt.Sprintf("stalls: %s\nthe logs are in %s (%v); those of the VMs end so:\n%s", &stalls, to, err, ends)
 }
 
 // state is what slurmctld says, such as RUNNING.
