@@ -1,0 +1,116 @@
+"""Puts into a new cloud what its users need. Every command can run again.
+
+seed.py network LAN             the guests' network; LAN is the first half of its addresses
+seed.py image NAME FILE [K=V]   a disk image
+seed.py clouds FILE             a clouds.yaml with credentials of its own
+seed.py hosts HOW NAME...       waits until these compute hosts take VMs; HOW is agents or static
+"""
+import os
+import sys
+import time
+
+import requests
+
+AUTH = os.environ['SLURMV_AUTH']
+PATIENCE = 120  # seconds
+
+# libvirt plugs memory that VMs share into a slot of the old kind, which `q35` does not have.
+IMAGE = {'hw_machine_type': 'pc', 'hw_rng_model': 'virtio', 'hw_video_model': 'none'}
+
+
+class Cloud:
+    def __init__(self):
+        self.http = requests.Session()
+        self.http.trust_env = False
+        admin = {'name': 'admin', 'domain': {'name': 'Default'}}
+        answer = self.call('POST', AUTH + '/auth/tokens', json={'auth': {
+            'identity': {'methods': ['password'],
+                         'password': {'user': dict(admin, password=os.environ['SLURMV_PASSWORD'])}},
+            'scope': {'project': admin}}})
+        self.http.headers['X-Auth-Token'] = answer.headers['X-Subject-Token']
+        token = answer.json()['token']
+        self.user = token['user']['id']
+        self.at = {s['type']: s['endpoints'][0]['url'] for s in token['catalog'] if s['endpoints']}
+
+    def call(self, method, url, **options):
+        answer = self.http.request(method, url, timeout=120, **options)
+        if not answer.ok:
+            sys.exit(f'{method} {url}: {answer.status_code} {answer.text[:400]}')
+        return answer
+
+    def get(self, service, path):
+        return self.call('GET', self.at[service] + path).json()
+
+
+def network(cloud, lan):
+    url = cloud.at['network'] + '/v2.0/'
+    networks = cloud.get('network', '/v2.0/networks?name=guests')['networks']
+    if not networks:
+        networks = [cloud.call('POST', url + 'networks', json={'network': {
+            'name': 'guests', 'shared': True, 'port_security_enabled': False,
+            'provider:network_type': 'flat', 'provider:physical_network': 'guests'}}).json()['network']]
+    if not networks[0]['subnets']:
+        cloud.call('POST', url + 'subnets', json={'subnet': {
+            'name': 'guests', 'network_id': networks[0]['id'], 'ip_version': 4, 'cidr': lan + '.0.0/16',
+            'gateway_ip': None, 'enable_dhcp': False,
+            'allocation_pools': [{'start': lan + '.1.1', 'end': lan + '.9.254'}]}})
+
+
+def image(cloud, name, file, *properties):
+    url = cloud.at['image'] + '/v2/images'
+    wanted = dict(IMAGE, slurmv_file=f'{file} {os.stat(file).st_mtime_ns}', **dict(p.split('=', 1) for p in properties))
+    for old in cloud.get('image', f'/v2/images?name={name}')['images']:
+        if old['status'] == 'active' and wanted.items() <= old.items():
+            return
+        cloud.call('DELETE', url + '/' + old['id'])
+    new = cloud.call('POST', url, json=dict(wanted, name=name, visibility='public', disk_format=disk_format(file),
+                                            container_format='bare')).json()['id']
+    with open(file, 'rb') as data:
+        cloud.call('PUT', f'{url}/{new}/file', data=data, headers={'Content-Type': 'application/octet-stream'})
+
+
+def disk_format(file):
+    with open(file, 'rb') as data:
+        return 'qcow2' if data.read(4) == b'QFI\xfb' else 'raw'
+
+
+def clouds(cloud, file):
+    url = f'{AUTH}/users/{cloud.user}/application_credentials'
+    for old in cloud.call('GET', url + '?name=slurmv').json()['application_credentials']:
+        cloud.call('DELETE', url + '/' + old['id'])
+    new = cloud.call('POST', url, json={'application_credential': {'name': 'slurmv'}}).json()['application_credential']
+    with open(os.open(file + '.new', os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 'w') as out:
+        out.write(f'''clouds:
+  slurmv:
+    auth_type: v3applicationcredential
+    auth:
+      auth_url: {AUTH}
+      application_credential_id: {new['id']}
+      application_credential_secret: {new['secret']}
+    region_name: RegionOne
+    identity_api_version: 3
+''')
+    os.rename(file + '.new', file)
+
+
+def hosts(cloud, how, *names):
+    end = time.time() + PATIENCE
+    while missing := set(names) - ready(cloud, how):
+        if time.time() > end:
+            sys.exit('these compute hosts take no VMs: ' + ' '.join(sorted(missing)))
+        time.sleep(0.5)
+
+
+def ready(cloud, how):
+    """The hosts that nova's API, placement and neutron know."""
+    up = {s['host'] for s in cloud.get('compute', '/os-services?binary=nova-compute')['services'] if s['state'] == 'up'}
+    up &= {h['hypervisor_hostname'] for h in cloud.get('compute', '/os-hypervisors')['hypervisors']}
+    up &= {p['name'] for p in cloud.get('placement', '/resource_providers')['resource_providers']}
+    if how == 'agents':
+        pretend = {'f1', 'f2'}
+        up &= pretend | {a['host'] for a in cloud.get('network', '/v2.0/agents')['agents'] if a['alive']}
+    return up
+
+
+commands = {'network': network, 'image': image, 'clouds': clouds, 'hosts': hosts}
+commands[sys.argv[1]](Cloud(), *sys.argv[2:])

@@ -1,0 +1,41 @@
+"""Mechanism drivers of neutron's ML2 for hosts without an agent: a port is plugged in as soon as it has a host."""
+from neutron_lib import constants
+from neutron_lib.api.definitions import portbindings
+from neutron_lib.plugins.ml2 import api
+
+BRIDGE = 'br-cloud'
+
+
+class Direct(api.MechanismDriver):
+    """Binds ports of the kind `direct` as sriovnicswitch would bind them to a virtual function."""
+
+    def initialize(self):
+        pass
+
+    @property
+    def connectivity(self):
+        return portbindings.CONNECTIVITY_L2
+
+    def bind_port(self, context):
+        kind = context.current.get(portbindings.VNIC_TYPE, portbindings.VNIC_NORMAL)
+        binding = self.binding(kind)
+        for segment in context.segments_to_bind:
+            if binding:
+                how, details = binding
+                details = dict(details, **{portbindings.CAP_PORT_FILTER: False})
+                context.set_binding(segment[api.ID], how, details, status=constants.PORT_STATUS_ACTIVE)
+            return
+
+    def binding(self, kind):
+        if kind == portbindings.VNIC_DIRECT:
+            return portbindings.VIF_TYPE_HW_VEB, {portbindings.VIF_DETAILS_VLAN: '0'}
+        return None
+
+
+class Static(Direct):
+    """Binds ordinary ports, too: to the bridge that every host has."""
+
+    def binding(self, kind):
+        if kind == portbindings.VNIC_NORMAL:
+            return portbindings.VIF_TYPE_BRIDGE, {portbindings.VIF_DETAILS_BRIDGE_NAME: BRIDGE}
+        return super().binding(kind)
