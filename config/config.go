@@ -47,6 +47,7 @@ type Config struct {
 	Network  map[string]Network `toml:"network"` // by the name that --vm-network gives
 	VF       VF                 `toml:"vf"`
 	IVShmem  IVShmem            `toml:"ivshmem"`
+	Backend  Backend            `toml:"backend"`
 	QEMU     QEMU               `toml:"qemu"`
 	Launch   Launch             `toml:"launch"`
 	Measure  Measure            `toml:"measure"`
@@ -155,6 +156,10 @@ type Network struct {
 	// For a bridge that the node has.
 	Bridge    string `toml:"bridge"`
 	Addresses string `toml:"addresses"`
+
+	// For a network of OpenStack's. Subnet is then that of neutron, or "" where its DHCP
+	// gives the VMs their addresses.
+	Neutron string `toml:"neutron"` // name or id
 }
 
 // PeersAny takes every address of the underlay for the address of a node.
@@ -178,6 +183,8 @@ type NetworkType string
 const (
 	NetworkJob    NetworkType = "job"    // connects only the VMs of one job
 	NetworkBridge NetworkType = "bridge" // a bridge that the administrator has made on every node
+
+	NetworkNeutron NetworkType = "neutron" // a network of OpenStack's
 )
 
 // IVShmem configures the memory that VMs share.
@@ -235,6 +242,7 @@ func Default() Config {
 		Slurm:   Slurm{Resources: ResourcesUser, QEMUOverhead: 256},
 		Network: map[string]Network{"default": defaultNetwork(NetworkJob)},
 		VF:      VF{PFs: []string{}, Mode: VFStrict, Reserve: 5, Software: map[string]SoftwarePF{}, CreatePerPF: map[string]int{}},
+		Backend: defaultBackend(),
 		QEMU:    QEMU{Machine: "q35", Accel: AccelAuto},
 		Warm:    Warm{Size: 20 << 10, MountSlots: 4, DeviceSlots: 4},
 		Fabric:  defaultFabric(),

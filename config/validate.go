@@ -20,7 +20,7 @@ func (c Config) Validate() error {
 	checks := []func() error{
 		c.Paths.validate, c.Limits.validate, c.validateDefaults,
 		c.Images.validate, c.Slurm.validate, c.validateNetworks, c.VF.validate, c.IVShmem.validate, c.QEMU.validate,
-		c.Launch.validate, c.Warm.validate, c.Fabric.validate, c.validateLicenses,
+		c.Launch.validate, c.Warm.validate, c.Fabric.validate, c.validateLicenses, c.validateBackend,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -192,7 +192,10 @@ func (n Network) validate(key string) error {
 			egress(key+".egress", n.Egress),
 			meaningless(key+".bridge", n.Bridge, n.Type),
 			meaningless(key+".addresses", n.Addresses, n.Type),
+			meaningless(key+".neutron", n.Neutron, n.Type),
 		)
+	case NetworkNeutron:
+		return n.validateNeutron(key)
 	case NetworkBridge:
 		return firstOf(
 			interfaceName(key+".bridge", n.Bridge),
@@ -202,9 +205,23 @@ func (n Network) validate(key string) error {
 			meaningless(key+".peers", n.Peers, n.Type),
 			meaningless(key+".vxlan_port", n.VXLANPort, n.Type),
 			meaningless(key+".egress", strings.Join(n.Egress, ", "), n.Type),
+			meaningless(key+".neutron", n.Neutron, n.Type),
 		)
 	}
-	return oneOf(key+".type", n.Type, NetworkJob, NetworkBridge)
+	return oneOf(key+".type", n.Type, NetworkJob, NetworkBridge, NetworkNeutron)
+}
+
+func (n Network) validateNeutron(key string) error {
+	return firstOf(
+		entryName(key+".neutron", n.Neutron),
+		neutronSubnet(key+".subnet", n.Subnet),
+		meaningless(key+".underlay", n.Underlay, n.Type),
+		meaningless(key+".peers", n.Peers, n.Type),
+		meaningless(key+".vxlan_port", n.VXLANPort, n.Type),
+		meaningless(key+".egress", strings.Join(n.Egress, ", "), n.Type),
+		meaningless(key+".bridge", n.Bridge, n.Type),
+		meaningless(key+".addresses", n.Addresses, n.Type),
+	)
 }
 
 // vmSubnet checks that a network has room for a VM and for the network and broadcast

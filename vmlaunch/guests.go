@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/vfpool"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
@@ -69,7 +71,7 @@ func mpiFiles(log *slog.Logger, s guest.IVShmem) (files []guest.MPIFile) {
 
 // reach waits until the guest agent answers, and connects to it.
 func (v *VMs) reach(ctx context.Context, m *machine.Machine) error {
-	conn, err := hypervisor.Dial(m.Plan.Channel)
+	conn, err := v.backend.dial(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -90,10 +92,10 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 	}
 	m.Pass(nodeagent.StageAgent)
 	clockChecked := m.BeginClockCheck(ctx)
-	if err := v.shared.plug(ctx, m.Domain); err != nil {
+	if err := v.shared.plug(ctx, func(r ivshmem.Region) error { return v.backend.plug(m, r) }); err != nil {
 		return err
 	}
-	setup := guestSetup(v.Plan, m.Plan, v.network.mtu)
+	setup := guestSetup(v.Plan, m.Plan, m.Address(), v.links.mtu)
 	setup.NICs = append(setup.NICs, vfNICs(m.Plan, m.VFs)...)
 	setup.MPI = mpiFiles(v.Log, setup.IVShmem)
 	if m.IsRestoring() {
@@ -118,8 +120,9 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 	return m.Adopt(report, v.Plan.NetName)
 }
 
-// guestSetup returns the guest agent's instructions. mtu is that of the VM's first NIC.
-func guestSetup(p plan.Plan, vm plan.VM, mtu int) guest.Setup {
+// guestSetup returns the guest agent's instructions. address and mtu are those of the VM's
+// first NIC; without an address, the guest asks for one.
+func guestSetup(p plan.Plan, vm plan.VM, address netip.Prefix, mtu int) guest.Setup {
 	o := p.Owner
 	s := guest.Setup{
 		HostName: vm.Name,
@@ -128,8 +131,8 @@ func guestSetup(p plan.Plan, vm plan.VM, mtu int) guest.Setup {
 		NICs:     []guest.NIC{{MAC: vm.MAC, MTU: mtu, Address: "dhcp"}},
 		IVShmem:  guest.IVShmem{Devices: p.Job.Spec.IVShmem.Devices, Size: p.RegionSize()},
 	}
-	if vm.Address.IsValid() { // the job's own network: see vmnet.Tap
-		s.NICs[0].Address, s.NICs[0].IPv4Only = vm.Address.String(), true
+	if address.IsValid() { // the job's own network: see vmnet.Tap
+		s.NICs[0].Address, s.NICs[0].IPv4Only = address.String(), true
 	}
 	for _, g := range o.Groups {
 		s.User.Groups = append(s.User.Groups, guest.Group{Name: g.Name, GID: g.GID})

@@ -12,7 +12,6 @@ import (
 	"github.com/slurm-v/slurm-v/internal/hugepages"
 	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
@@ -126,14 +125,14 @@ func (s *sharedMemory) make(ctx context.Context) error {
 }
 
 // plug gives a running VM its devices, once the memory is allocated.
-func (s *sharedMemory) plug(ctx context.Context, vm *hypervisor.Domain) error {
+func (s *sharedMemory) plug(ctx context.Context, plug func(ivshmem.Region) error) error {
 	select {
 	case <-s.made:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	for _, r := range s.regions {
-		if err := vm.PlugRegion(r); err != nil {
+		if err := plug(r); err != nil {
 			return err
 		}
 	}

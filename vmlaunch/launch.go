@@ -10,9 +10,6 @@ import (
 	"runtime"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	"libvirt.org/go/libvirtxml"
-
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric/node"
 	"github.com/slurm-v/slurm-v/images"
@@ -21,10 +18,10 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/journal"
-	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmstep"
+	"golang.org/x/sync/errgroup"
 )
 
 // The kinds of records in a job's journal, each undone by [Reclaim].
@@ -32,6 +29,7 @@ const (
 	recordFiles   = "files"     // the files beside the journal: disks, logs
 	recordImage   = "image"     // the job's copies in the image cache; the cache knows which
 	recordRun     = "run"       // the job's directory of sockets; libvirt's root is below it
+	recordServers = "servers"   // all servers of the job in the cloud, on all nodes, and what belongs to them
 	recordNetwork = "network"   // all links and filters of the job
 	recordVFs     = "vfs"       // all VFs of the job; the pool knows which
 	recordRegion  = "ivshmem"   // one region of shared memory; its name is the file's
@@ -75,7 +73,7 @@ func (v *VMs) giveUp(ctx context.Context) error {
 	_ = endDomains(ctx, v.journal) // reclaim tries again, and reports
 	for _, m := range v.Machines {
 		if m.Domain != nil {
-			m.Domain.End()
+			v.backend.forget(m)
 		}
 	}
 	return v.store.reclaim(ctx, v.journal)
@@ -95,10 +93,7 @@ func decide(ctx context.Context, cfg config.Config, job plan.Job) (plan.Plan, er
 
 // planHere plans with the hardware of this machine.
 func planHere(ctx context.Context, cfg config.Config, job plan.Job, account owner.Owner) (plan.Plan, error) {
-	hw, err := inspectHardware("/", cfg.QEMU.Accel)
-	if err == nil {
-		hw.Missing, err = missingDevices(ctx, cfg.QEMU.Emulator, cfg.StateDir(job.Node))
-	}
+	hw, err := offered(ctx, cfg, job)
 	if err != nil {
 		return plan.Plan{}, err
 	}
@@ -177,14 +172,14 @@ func (v *VMs) prepare(ctx context.Context) (image images.Info, err error) {
 		shared.Go(func() error { return v.Clock.During(stage, do) })
 	}
 	var uefi emulator.UEFI
-	shared.Go(func() error { return v.network.askHosts(ctx) })
+	shared.Go(func() error { return v.links.askHosts(ctx) })
 	atOnce(nodeagent.StageImage, func() (err error) {
-		image, uefi, err = v.getImage(ctx)
+		image, uefi, err = v.backend.image(ctx)
 		return err
 	})
-	atOnce(nodeagent.StageTaps, func() error { return v.createNetwork(ctx) })
-	atOnce(nodeagent.StageVF, func() error { return v.leaseVFs(ctx) })
-	atOnce(nodeagent.StageLibvirt, func() error { return v.openHypervisor() })
+	atOnce(nodeagent.StageTaps, func() error { return v.backend.network(ctx) })
+	atOnce(nodeagent.StageVF, func() error { return v.backend.vfs(ctx) })
+	atOnce(nodeagent.StageLibvirt, func() error { return v.backend.open(ctx) })
 	shared.Go(func() error { return v.readUserData(ctx) })
 	shared.Go(func() error { return v.directories.serve(ctx) })
 	shared.Go(v.wayOut.serve)
@@ -201,6 +196,7 @@ func (v *VMs) startMachines(ctx context.Context, image images.Info) error {
 	regions := func() error {
 		return v.Clock.During(nodeagent.StageIVShmem, func() error { return v.shared.make(ctx) })
 	}
+	each.Go(func() error { return v.backend.request(ctx, image) })
 	if !v.Plan.Measure.NoOverlap {
 		each.Go(regions)
 	} else if err := regions(); err != nil {
@@ -261,33 +257,6 @@ func makeRunDirs(p plan.Plan) error {
 		os.Chown(libvirt, 0, int(p.Owner.GID)))
 }
 
-// openHypervisor opens libvirt's driver and asks it for QEMU's version. For a node's first
-// job, libvirt then probes what QEMU can do. This takes seconds, in which the image is
-// staged.
-func (v *VMs) openHypervisor() (err error) {
-	root := filepath.Join(v.Plan.Run, "libvirt")
-	cache := filepath.Join(v.store.state, "libvirt-cache")
-	if v.driver, err = hypervisor.Open(root, cache, v.Plan.EmulatorLogs()); err != nil {
-		return err
-	}
-	if v.versions, err = v.driver.Versions(); err != nil {
-		return err
-	}
-	return v.driver.OnStop(v.Stopped)
-}
-
-// createNetwork makes the job's network with a tap for every VM.
-func (v *VMs) createNetwork(ctx context.Context) error {
-	if err := v.journal.Intend(recordNetwork, v.Plan.Job.ID.String(), nil); err != nil {
-		return err
-	}
-	if err := v.network.create(ctx); err != nil {
-		return err
-	}
-	v.Underlay = v.network.underlay()
-	return v.journal.Done(recordNetwork, v.Plan.Job.ID.String())
-}
-
 // startMachine takes one VM from nothing to ready: from the template, if there is one, else
 // by booting. If restoring fails, it boots the VM, unless the user wants restored VMs only
 // (--vm-start=warm).
@@ -308,11 +277,7 @@ func (v *VMs) startMachine(ctx context.Context, m *machine.Machine, t turn, imag
 
 // bootMachine takes one VM from nothing to ready by booting.
 func (v *VMs) bootMachine(ctx context.Context, m *machine.Machine, t turn, image images.Info) error {
-	m.Pass(nodeagent.StageDisk)
-	if err := v.prepareDisks(ctx, m, image); err != nil {
-		return err
-	}
-	if err := v.startDomain(m, hypervisor.Describe(v.Plan, m.Plan, m.VFs)); err != nil {
+	if err := v.backend.start(ctx, m, image); err != nil {
 		return err
 	}
 	m.Enter(nodeagent.StageBoot)
@@ -325,35 +290,6 @@ func (v *VMs) bootMachine(ctx context.Context, m *machine.Machine, t turn, image
 	}
 	m.Enter(nodeagent.StateReady)
 	return nil
-}
-
-// startDomain defines the domain, writes it into the journal and only then starts it. So a
-// reclaim that comes during the start finds QEMU by the domain's UUID.
-func (v *VMs) startDomain(m *machine.Machine, described *libvirtxml.Domain) (err error) {
-	m.Pass(nodeagent.StageDefine)
-	if m.Domain, err = v.driver.Define(described); err != nil {
-		return err
-	}
-	if err := v.journal.Intend(recordDomain, m.Plan.UUID, m.Plan.Domain); err != nil {
-		return err
-	}
-	m.Enter(nodeagent.StageStart)
-	if err := m.Domain.Start(); err != nil {
-		return err
-	}
-	return v.domainStarted(m)
-}
-
-// domainStarted writes into the journal that QEMU runs, checks QEMU's rights, and begins to
-// record the console.
-func (v *VMs) domainStarted(m *machine.Machine) error {
-	if err := v.journal.Done(recordDomain, m.Plan.UUID); err != nil {
-		return err
-	}
-	if err := m.Domain.CheckConfined(v.Plan.Owner); err != nil {
-		return err
-	}
-	return m.OpenConsole(v.Plan.State)
 }
 
 // logSilence logs twice what QEMU's threads do whose guest has not reported in time. A slow

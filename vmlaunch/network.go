@@ -20,6 +20,8 @@ import (
 type Slurmctld struct {
 	// Hosts returns the job's nodes, and for each node's name its host name in the network.
 	Hosts func(context.Context, config.Network) (map[string]string, error)
+	// Nodes returns the job's nodes in the order of their ranks.
+	Nodes func(context.Context) ([]string, error)
 	// NodeAddrs returns the host names or addresses by which slurmctld knows nodes.
 	NodeAddrs func(ctx context.Context, nodes []string) (map[string]string, error)
 }

@@ -47,11 +47,11 @@ func TestAMapConnectsVMsToNodesOfTheJobOnly(t *testing.T) {
 			p := plantest.Plan(t)
 			p.Network.Peers, p.Network.Underlay = tt.peers, "10.9.0.0/24"
 			addrs := func(context.Context, []string) (map[string]string, error) { return slurm, nil }
-			v := &VMs{Set: machine.NewSet(p, nil, nil), network: &network{plan: p, slurm: Slurmctld{NodeAddrs: addrs}, hosts: names}}
+			v := &VMs{Set: machine.NewSet(p, nil, nil), links: &network{plan: p, slurm: Slurmctld{NodeAddrs: addrs}, hosts: names}}
 			v.Machines, v.Clock = nil, machine.StartStopwatch(time.Time{})
 			v.Plan.State = t.TempDir()
 			err := lab.Do(func() error {
-				if err := v.network.createBridge(t.Context()); err != nil {
+				if err := v.links.createBridge(t.Context()); err != nil {
 					return err
 				}
 				return v.connect(t.Context(), []nodeagent.NodeVMs{

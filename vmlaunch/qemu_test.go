@@ -306,7 +306,7 @@ func vmsWithLibvirt(t *testing.T, dir string) (*VMs, *libvirtxml.Domain) {
 	must(t, err)
 	v := newVMs(s, p, Slurmctld{}, j, machine.StartStopwatch(time.Time{}), func(vmstep.Progress) {})
 	must(t, v.makeDirs())
-	must(t, v.openHypervisor())
+	must(t, v.backend.open(t.Context()))
 	d := hypervisor.Describe(p, p.VMs[0], nil)
 	d.Devices.Disks, d.Devices.Interfaces = nil, nil
 	return v, d

@@ -156,6 +156,9 @@ var undoers = map[string]func(s store, ctx context.Context, j *journal.Journal, 
 	recordVFs: func(s store, ctx context.Context, j *journal.Journal, _ string) error {
 		return s.releaseVFs(ctx, j.ID())
 	},
+	recordServers: func(s store, ctx context.Context, _ *journal.Journal, job string) error {
+		return s.deleteServers(ctx, job)
+	},
 	recordRegion: store.removeRegion,
 	recordImage: func(s store, _ context.Context, _ *journal.Journal, holder string) error {
 		return s.images.Release(holder)

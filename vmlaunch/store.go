@@ -20,6 +20,8 @@ type store struct {
 	run   string // directory of files that do not
 	sysfs string // where sysfs is mounted
 
+	backend config.Backend
+
 	vfs       func() (*vfpool.Pool, error)
 	images    *cache.Cache
 	templates *template.Store
@@ -29,7 +31,7 @@ type store struct {
 func openStore(cfg config.Config, node string) store {
 	state := cfg.StateDir(node)
 	return store{
-		node: node, state: state, run: cfg.RunDir(node), sysfs: "/sys",
+		node: node, state: state, run: cfg.RunDir(node), sysfs: "/sys", backend: cfg.Backend,
 		vfs:       func() (*vfpool.Pool, error) { return vfpool.Open(cfg, node) },
 		images:    images.Cache(cfg, node),
 		templates: template.Open(state, int64(cfg.Warm.Size)<<20),

@@ -29,7 +29,8 @@ type VMs struct {
 	journal  *journal.Journal
 	driver   *hypervisor.Driver
 	versions string // of QEMU and libvirt
-	network  *network
+	backend  backend
+	links    *network // of the job's network on this node
 	shared   *sharedMemory
 	warmer   *warmer
 	tags     node.Tags // on the fabric
@@ -44,8 +45,9 @@ type VMs struct {
 func newVMs(s store, p plan.Plan, slurm Slurmctld, j *journal.Journal, clock *machine.Stopwatch, progress func(vmstep.Progress)) *VMs {
 	v := &VMs{
 		Set: machine.NewSet(p, clock, progress), store: s, journal: j,
-		network: &network{plan: p, slurm: slurm},
+		links: &network{plan: p, slurm: slurm},
 	}
+	v.backend = backendOf(v)
 	v.shared, v.warmer = newSharedMemory(v), &warmer{VMs: v}
 	v.directories.vms, v.wayOut.vms = v.Set, v.Set
 	return v
@@ -55,6 +57,7 @@ func newVMs(s store, p plan.Plan, slurm Slurmctld, j *journal.Journal, clock *ma
 // them, and [Reclaim] ends them.
 func (v *VMs) close() {
 	v.Close()
+	v.backend.close()
 	v.shared.close()
 	v.directories.close()
 	v.wayOut.close()
@@ -75,7 +78,7 @@ func (v *VMs) connect(ctx context.Context, all []nodeagent.NodeVMs) error {
 	if err != nil {
 		return err
 	}
-	if err := v.network.connect(ctx, peers); err != nil {
+	if err := v.links.connect(ctx, peers); err != nil {
 		return err
 	}
 	if err := v.nameHosts(ctx, hosts); err != nil {

@@ -56,7 +56,9 @@ func runClean(c *cobra.Command, path, name string) error {
 	cleaned, err := vmlaunch.Clean(c.Context(), cfg, node, func(ctx context.Context) (map[journal.ID]bool, error) {
 		return running(ctx, client, node)
 	})
-	for _, id := range cleaned {
+	inCloud, cloudErr := vmlaunch.CleanCloud(c.Context(), cfg, client.ActiveRuns)
+	err = errors.Join(err, cloudErr)
+	for _, id := range append(cleaned, inCloud...) {
 		fmt.Fprintln(c.OutOrStdout(), "reclaimed job", id)
 	}
 	err = errors.Join(err, cleanFabric(c, cfg, node, fabricnode.Cleaning{Patience: cleanPatience}))

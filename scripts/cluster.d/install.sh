@@ -60,6 +60,46 @@ guest_image() {
 	esac
 }
 
+# backend_text: who makes the VMs, and what they are connected to. scripts/openstack has the other side.
+backend_text() {
+	if [[ ${SLURMV_BACKEND:-} == openstack ]]; then
+		cat <<-END
+			[backend]
+			type = "openstack"
+			clouds_file = "$dir/openstack/clouds.yaml"
+			cloud = "slurmv"
+			label = "$id"
+			vf_network = "guests"
+
+			[network.default]
+			type = "neutron"
+			neutron = "guests"
+			subnet = "10.79.0.0/16"
+		END
+		return
+	fi
+	cat <<-END
+		[network.site]
+		type = "bridge"
+		bridge = "br-site"
+		addresses = "dhcp"
+
+		[network.out]
+		type = "job"
+		egress = ["ctl:7001-7009", "$lan.0/24:7011"]
+
+		[vf.software.vf0]
+		bridge = "br-vf0"
+		rate = "100g"
+		vfs = 8
+
+		[vf.software.vf1]
+		bridge = "br-vf1"
+		rate = "100g"
+		vfs = 8
+	END
+}
+
 # slurmv_toml_text IMAGE: the configuration of Slurm-V itself.
 slurmv_toml_text() {
 	cat <<END
@@ -72,14 +112,7 @@ resources = "job_submit"
 gres = true
 qemu_overhead = "448M" # QEMU's emulation needs more than KVM, and small VMs have little to spare
 
-[network.site]
-type = "bridge"
-bridge = "br-site"
-addresses = "dhcp"
-
-[network.out]
-type = "job"
-egress = ["ctl:7001-7009", "$lan.0/24:7011"]
+$(backend_text)
 
 [fabric]
 key = "$dir/etc/slurm-v/fabric.key"
@@ -101,15 +134,6 @@ reserve = 0
 subnet = "172.29.0.0/16"
 requeue = true
 
-[vf.software.vf0]
-bridge = "br-vf0"
-rate = "100g"
-vfs = 8
-
-[vf.software.vf1]
-bridge = "br-vf1"
-rate = "100g"
-vfs = 8
 END
 	[[ -z ${SLURMV_IMAGE_MODE:-} ]] || printf '\n[images]\nmode = "%s"\n' "$SLURMV_IMAGE_MODE"
 	[[ -z ${SLURMV_EMULATOR:-} ]] || printf '\n[qemu]\nemulator = "%s"\n' "$(realpath -- "$SLURMV_EMULATOR")"

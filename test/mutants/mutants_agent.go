@@ -151,7 +151,7 @@ var agentMutants = []Mutant{
 		Name:    "libvirt-ends-before-reclaim",
 		Defence: "A launch that fails lets libvirt finish before it reclaims, so that libvirt makes no directory again.",
 		File:    "vmlaunch/launch.go",
-		Old:     "\t\t\tm.Domain.End()",
+		Old:     "\t\t\tv.backend.forget(m)",
 		New:     "\t\t\t_ = m.Domain",
 		Package: "vmlaunch",
 		Test:    "TestQEMUOfAJob",
@@ -160,7 +160,7 @@ var agentMutants = []Mutant{
 	{
 		Name:    "qemu-is-looked-at",
 		Defence: "A QEMU that is more than its owner is not left running.",
-		File:    "vmlaunch/launch.go",
+		File:    "vmlaunch/local.go",
 		Old:     "\tif err := m.Domain.CheckConfined(v.Plan.Owner); err != nil {",
 		New:     "\tif err := m.Domain.CheckConfined(v.Plan.Owner); err != nil && false {",
 		Package: "vmlaunch",

@@ -12,17 +12,20 @@ import (
 // Every node of a job with several nodes asks once. The nodes do not learn this from each
 // other, because their messages pass through the user's processes.
 func Asks(c slurm.Client, job uint32) vmlaunch.Slurmctld {
-	hosts := func(ctx context.Context, network config.Network) (map[string]string, error) {
+	nodes := func(ctx context.Context) ([]string, error) {
 		record, err := c.Job(ctx, job)
 		if err != nil {
 			return nil, err
 		}
-		names, err := c.Hostnames(ctx, record.NodeList)
+		return c.Hostnames(ctx, record.NodeList)
+	}
+	hosts := func(ctx context.Context, network config.Network) (map[string]string, error) {
+		names, err := nodes(ctx)
 		hosts := map[string]string{}
 		for _, name := range names {
 			hosts[name] = network.PeerHost(name)
 		}
 		return hosts, err
 	}
-	return vmlaunch.Slurmctld{Hosts: hosts, NodeAddrs: c.NodeAddrs}
+	return vmlaunch.Slurmctld{Hosts: hosts, Nodes: nodes, NodeAddrs: c.NodeAddrs}
 }

@@ -14,7 +14,7 @@ import (
 // A Driver is a connection to a libvirt driver.
 type Driver struct {
 	conn *libvirt.Connect
-	root string // the directory of its files
+	pids string // the directory of the pid files of QEMU
 }
 
 // qemuConf configures the embedded driver. libvirt must not move QEMU out of the step's
@@ -62,7 +62,7 @@ func Open(root, cache, logs string) (*Driver, error) {
 		return nil, fmt.Errorf("lay out libvirt's root: %w", err)
 	}
 	conn, err := connect(uri(root))
-	return &Driver{conn, root}, err
+	return &Driver{conn, filepath.Join(root, "run", "qemu")}, err
 }
 
 // Close closes the connection. VMs keep running.
@@ -132,7 +132,7 @@ func (d *Driver) Define(vm *libvirtxml.Domain) (*Domain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("define domain %s: %w", vm.Name, plain(err))
 	}
-	return &Domain{vm: domain, name: vm.Name, uuid: vm.UUID, root: d.root}, nil
+	return &Domain{vm: domain, name: vm.Name, uuid: vm.UUID, pids: d.pids}, nil
 }
 
 // OnStop makes libvirt call stopped for each domain that ends, with its UUID and the

@@ -114,3 +114,8 @@ func killDomain(ctx context.Context, uuid string, pids []int) (err error) {
 	}
 	return err
 }
+
+// IsProcess reports whether the process is the VM's QEMU.
+func (d *Domain) IsProcess(pid int) bool {
+	return domainOf(filepath.Join("/proc", strconv.Itoa(pid))) == d.uuid
+}

@@ -21,7 +21,7 @@ func Dial(socket string) (net.Conn, error) { return net.Dial("unix", socket) }
 
 // Process is the directory below /proc of the VM's QEMU.
 func (d *Domain) Process() (string, error) {
-	pid, err := os.ReadFile(filepath.Join(d.root, "run", "qemu", d.name+".pid"))
+	pid, err := os.ReadFile(filepath.Join(d.pids, d.name+".pid"))
 	return filepath.Join("/proc", strings.TrimSpace(string(pid))), err
 }
 

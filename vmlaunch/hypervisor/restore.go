@@ -98,7 +98,7 @@ func (d *Driver) Restore(p plan.Plan, vm plan.VM, from template.Template, vfs []
 	if err != nil {
 		return nil, fmt.Errorf("find domain %s: %w", vm.Domain, plain(err))
 	}
-	return &Domain{vm: domain, name: vm.Domain, uuid: vm.UUID, root: d.root}, nil
+	return &Domain{vm: domain, name: vm.Domain, uuid: vm.UUID, pids: d.pids}, nil
 }
 
 // restore makes libvirt restore the VM that is saved in a file, with another description.

@@ -17,7 +17,7 @@ import (
 type Domain struct {
 	vm         *libvirt.Domain
 	name, uuid string
-	root       string // see Driver
+	pids       string // see Driver
 }
 
 // Start starts a VM that is defined.

@@ -2,31 +2,23 @@ package machine
 
 import (
 	"io"
-	"net"
 	"sync"
-
-	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 )
 
 // A Console is the serial console of one VM. Its output is kept in a bounded log and passed
 // on to its followers.
 type Console struct {
 	log  *Log
-	conn net.Conn
+	conn io.ReadWriteCloser
 
 	mu        sync.Mutex
 	followers map[chan []byte]struct{}
 	closed    bool
 }
 
-// openConsole connects to the socket on which QEMU offers the console, and records the
-// console's output to path.
-func openConsole(socket, path string) (*Console, error) {
+// openConsole records the output of a console to path.
+func openConsole(conn io.ReadWriteCloser, path string) (*Console, error) {
 	log, err := CreateLog(path)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := hypervisor.Dial(socket)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ package machine
 
 import (
 	"fmt"
+	"io"
 	"net/netip"
 	"path/filepath"
 	"sync"
@@ -54,8 +55,8 @@ func (m *Machine) Close() {
 }
 
 // OpenConsole begins to record the console, to a file in the directory logs.
-func (m *Machine) OpenConsole(logs string) (err error) {
-	m.Console, err = openConsole(m.Plan.Console, filepath.Join(logs, m.Plan.Name+".console"))
+func (m *Machine) OpenConsole(console io.ReadWriteCloser, logs string) (err error) {
+	m.Console, err = openConsole(console, filepath.Join(logs, m.Plan.Name+".console"))
 	return err
 }
 
@@ -168,18 +169,30 @@ func (m *Machine) Tell(stage string) {
 // network. If the plan has an address, it ignores the guest's report.
 func (m *Machine) Adopt(report guest.Report, network string) error {
 	m.trace.Log.Info("guest reported", "vm", m.Plan.Name, "report", report)
-	if m.Plan.Address.IsValid() {
+	if m.Address().IsValid() {
 		return nil
 	}
 	for _, a := range report.Addresses {
 		if prefix, err := netip.ParsePrefix(a.CIDR); err == nil && prefix.Addr().Is4() && a.MAC == m.Plan.MAC {
-			m.mu.Lock()
-			m.address = prefix
-			m.mu.Unlock()
+			m.SetAddress(prefix)
 			return nil
 		}
 	}
 	return fmt.Errorf("the guest got no IPv4 address from the site's DHCP server on network %s", network)
+}
+
+// Address is the address of the VM's first NIC; invalid as long as it is not known.
+func (m *Machine) Address() netip.Prefix {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.address
+}
+
+// SetAddress keeps an address that the plan does not know.
+func (m *Machine) SetAddress(address netip.Prefix) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.address = address
 }
 
 // Describe describes the VM to other nodes and to people.

@@ -19,6 +19,8 @@ type Hardware struct {
 	Memory   []int  // NUMA nodes of whose memory it may have some
 	Vhost    bool   // the kernel moves the frames of virtio NICs (vhost-net)
 
+	Foreign bool // another program makes the VMs and gives them memory and CPUs
+
 	Missing emulator.Missing // devices that the node's QEMU does not know
 }
 
@@ -26,6 +28,9 @@ type Hardware struct {
 func (h Hardware) check(spec jobspec.Spec) error {
 	if h.Missing.IVShmem && spec.IVShmem.Devices > 0 {
 		return errors.New("--ivshmem: QEMU on this node has no IVShmem devices; leave the option out, or ask the administrator for another QEMU ([qemu] emulator)")
+	}
+	if h.Foreign && spec.HugePages.Size() != 0 {
+		return errors.New("--vm-hugepages: flavors of OpenStack say which pages a VM's memory has; leave the option out")
 	}
 	if h.Accel == config.AccelTCG && spec.VCPUs > MostAPICIDs {
 		return fmt.Errorf("--vcpu-per-vm: %d is not possible on this node, which has no KVM: an emulated VM has %d CPUs at most", spec.VCPUs, MostAPICIDs)

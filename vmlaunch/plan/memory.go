@@ -13,8 +13,10 @@ import (
 // best first; none if it has ordinary pages. Unless the user says otherwise, VMs with VFs
 // have huge pages: all of their memory is pinned and mapped in the IOMMU, which is faster
 // with fewer pages.
-func pageSizes(allowed []config.HugePages, spec jobspec.Spec) (sizes []uint) {
+func pageSizes(allowed []config.HugePages, hw Hardware, spec jobspec.Spec) (sizes []uint) {
 	switch {
+	case hw.Foreign:
+		return nil
 	case spec.HugePages.Size() != 0:
 		return []uint{kib(spec.HugePages)}
 	case spec.HugePages == config.HugePagesNo, spec.Start == config.StartWarm, len(spec.SRIOV.VFs) == 0:

@@ -32,6 +32,7 @@ type Plan struct {
 	Network   config.Network
 	NetName   string // what --vm-network calls Network
 	Hardware  Hardware
+	Backend   config.Backend
 	QEMU      config.QEMU
 	VLAN      uint16 // of the job's VFs on Ethernet; 0 is none
 	PKey      uint16 // of the job's VFs on InfiniBand, as full members write it; 0 is none
@@ -104,8 +105,8 @@ func New(cfg config.Config, job Job, who owner.Owner, hw Hardware) (Plan, error)
 	p := Plan{
 		Job: job, Owner: who, Image: image, Catalogue: images.InCatalogue(cfg.Images, image), Network: network, NetName: job.Spec.Network,
 		Firmware: images.WantedFirmware(cfg.Images, image, job.Spec.Firmware),
-		Hardware: hw, QEMU: cfg.QEMU, VLAN: tagOf(job.Reservation, fabric.VLAN), PKey: pkeyOf(job.Reservation), VFSubnet: cfg.VF.Subnet,
-		PageSizes: pageSizes(cfg.Limits.HugePages, job.Spec),
+		Hardware: hw, Backend: cfg.Backend, QEMU: cfg.QEMU, VLAN: tagOf(job.Reservation, fabric.VLAN), PKey: pkeyOf(job.Reservation), VFSubnet: cfg.VF.Subnet,
+		PageSizes: pageSizes(cfg.Limits.HugePages, hw, job.Spec),
 		Programs:  cfg.Limits.ProgramsPerVM, Images: cfg.Images, Launch: cfg.Launch, Measure: cfg.Measure, Warm: cfg.Warm,
 		RegionPage: cfg.IVShmem.HugePage, RegionLimit: cfg.Limits.IVShmemPerNode,
 		State: journal.Dir(cfg.StateDir(job.Node), job.ID),

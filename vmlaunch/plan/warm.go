@@ -8,6 +8,8 @@ import (
 func (p Plan) coldHere() string {
 	cells := func(vm VM) bool { return len(vm.Pinning.Cells) > 1 }
 	switch {
+	case p.Hardware.Foreign:
+		return "another program boots the VMs"
 	case p.PageKiB != 0:
 		return "the VMs' memory has huge pages, and that of a VM from a template has ordinary ones"
 	case slices.ContainsFunc(p.VMs, cells):

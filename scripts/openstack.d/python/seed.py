@@ -14,8 +14,9 @@ import requests
 AUTH = os.environ['SLURMV_AUTH']
 PATIENCE = 120  # seconds
 
-# libvirt plugs memory that VMs share into a slot of the old kind, which `q35` does not have.
-IMAGE = {'hw_machine_type': 'pc', 'hw_rng_model': 'virtio', 'hw_video_model': 'none'}
+# libvirt plugs memory that VMs share into a slot of the old kind, which `q35` does not have, and the guest agent's
+# port into the controller that `hw_qemu_guest_agent` brings.
+IMAGE = {'hw_machine_type': 'pc', 'hw_qemu_guest_agent': 'yes', 'hw_rng_model': 'virtio', 'hw_video_model': 'none'}
 
 
 class Cloud:

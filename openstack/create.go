@@ -1,0 +1,139 @@
+package openstack
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+	"golang.org/x/sync/errgroup"
+)
+
+// A Request is what one job wants of the cloud.
+type Request struct {
+	Job       string // its id, such as 4217.0
+	Image     Image
+	Flavor    string // name of a flavor of the site's; "" makes one for the job
+	VCPUs     int
+	MemoryMiB int64
+	DiskMiB   int64  // of the root disk; at least the image's size
+	Network   string // name or id, of the VMs' NICs
+	VFNetwork string // name or id, of their virtual functions
+	Zone      string // availability zone; "" leaves it to nova
+	Servers   []Server
+}
+
+// A Server is one VM.
+type Server struct {
+	Name string // see [Names]
+	Host string // of nova, on which it runs
+	MAC  string
+	VFs  []string // MACs of its virtual functions
+}
+
+// An Image is what the VMs boot from: an image of the cloud's, or a file of the node's.
+type Image struct {
+	Name    string            // in glance; "" is the file
+	File    io.Reader         // read once
+	Format  string            // of the file, such as qcow2
+	Options map[string]string // properties of the file's image
+}
+
+// requestsAtOnce bounds how many requests the cloud gets at once.
+const requestsAtOnce = 16
+
+// Create asks the cloud for everything of a job. When it returns, all servers are requested,
+// and [Cloud.Await] tells when they run. If it fails, [Cloud.Delete] removes what it made.
+//
+// If one request fails, Create awaits the answers of the others: the cloud could carry out a
+// request that is given up after Delete has looked.
+func (c *Cloud) Create(ctx context.Context, r Request) error {
+	m := c.mark(r.Job)
+	image, flavor, networks, err := c.prepare(ctx, m, r)
+	if err != nil {
+		return err
+	}
+	var each errgroup.Group
+	each.SetLimit(requestsAtOnce)
+	for _, s := range r.Servers {
+		each.Go(func() error {
+			ports, err := c.neutron.createPorts(ctx, m, networks, s)
+			if err != nil {
+				return err
+			}
+			return c.nova.createServer(ctx, m, wanted{Server: s, image: image, flavor: flavor, ports: ports, zone: r.Zone})
+		})
+	}
+	return each.Wait()
+}
+
+// Await waits until want servers of the job run. If one cannot, it says why.
+func (c *Cloud) Await(ctx context.Context, job string, want int) error {
+	for {
+		var all []servers.Server
+		err := try(ctx, func() (err error) {
+			all, err = c.nova.list(ctx, c.mark(job))
+			return err
+		})
+		if err != nil {
+			return explain("list the servers of job "+job, err)
+		}
+		active, err := c.nova.countActive(ctx, all)
+		if err != nil || active == want {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("OpenStack: %d of %d servers run: %w", active, want, context.Cause(ctx))
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// HasImage reports whether the cloud has an active image of that name.
+func (c *Cloud) HasImage(ctx context.Context, name string) (bool, error) {
+	var found []images.Image
+	err := try(ctx, func() (err error) {
+		found, err = c.glance.images(ctx, images.ListOpts{Name: name, Status: images.ImageStatusActive})
+		return err
+	})
+	return len(found) > 0, explain("look for image "+name, err)
+}
+
+// networksOf are the ids of a job's networks.
+type networksOf struct{ nic, vf string }
+
+// prepare makes or finds what the servers share, all at once.
+func (c *Cloud) prepare(ctx context.Context, m Mark, r Request) (image, flavor string, networks networksOf, err error) {
+	var each errgroup.Group
+	each.Go(func() (err error) {
+		image, err = c.glance.getImage(ctx, m, r.Image)
+		return err
+	})
+	each.Go(func() (err error) {
+		flavor, err = c.nova.getFlavor(ctx, m, r)
+		return err
+	})
+	each.Go(func() (err error) {
+		networks.nic, err = c.neutron.findNetwork(ctx, r.Network)
+		return err
+	})
+	each.Go(func() (err error) {
+		if r.VFNetwork != "" {
+			networks.vf, err = c.neutron.findNetwork(ctx, r.VFNetwork)
+		}
+		return err
+	})
+	return image, flavor, networks, each.Wait()
+}
+
+// A Mark is what everything of a job carries in the cloud: a tag of servers and images, the
+// description of ports, the name of a flavor. It has neither comma nor slash, which nova's
+// tags must not have.
+type Mark string
+
+const markOfAll = "slurm-v"
+
+func (c *Cloud) mark(job string) Mark { return Mark(fmt.Sprintf("%s:%s:%s", markOfAll, c.label, job)) }

@@ -1,0 +1,96 @@
+package openstack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+)
+
+// outage is how long the cloud may be away, or say that it is, before a request fails.
+const outage = 2 * time.Minute
+
+// The pauses between two tries of a request.
+const (
+	firstPause = 200 * time.Millisecond
+	mostPause  = 5 * time.Second
+)
+
+// try does something until it succeeds, fails for good, or the cloud has been away for too
+// long.
+func try(ctx context.Context, do func() error) error {
+	given := time.Now().Add(outage)
+	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+		err := do()
+		if err == nil || !isAway(err) || time.Now().After(given) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; the last answer: %w", context.Cause(ctx), err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// isAway reports whether the cloud has not answered, or has said that it cannot now. The
+// request may have been carried out.
+func isAway(err error) bool {
+	var unexpected gophercloud.ErrUnexpectedResponseCode
+	if errors.As(err, &unexpected) {
+		switch unexpected.Actual {
+		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests:
+			return true
+		}
+		return false
+	}
+	var network net.Error
+	return errors.As(err, &network)
+}
+
+func isGone(err error) bool { return gophercloud.ResponseCodeIs(err, http.StatusNotFound) }
+
+// explain says what the cloud has refused, in its words.
+func explain(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var unexpected gophercloud.ErrUnexpectedResponseCode
+	if errors.As(err, &unexpected) {
+		return fmt.Errorf("OpenStack: %s: %s (HTTP status %d)", what, message(unexpected.Body), unexpected.Actual)
+	}
+	return fmt.Errorf("OpenStack: %s: %w", what, err)
+}
+
+// message takes the sentence from the body of a refusal: {"badRequest": {"message": …}} of
+// nova and keystone, {"NeutronError": {"message": …}} of neutron. glance answers with HTML.
+func message(body []byte) string {
+	var kinds map[string]json.RawMessage
+	if json.Unmarshal(body, &kinds) == nil {
+		for _, kind := range kinds {
+			var said struct{ Message string }
+			if json.Unmarshal(kind, &said) == nil && said.Message != "" {
+				return strings.Join(strings.Fields(said.Message), " ")
+			}
+		}
+	}
+	return strings.Join(strings.Fields(withoutTags(string(body))), " ")
+}
+
+// withoutTags leaves out what is between < and >.
+func withoutTags(html string) string {
+	var text strings.Builder
+	for part := range strings.SplitSeq(html, "<") {
+		if _, after, found := strings.Cut(part, ">"); found {
+			part = " " + after
+		}
+		text.WriteString(part)
+	}
+	return text.String()
+}

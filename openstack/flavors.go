@@ -1,0 +1,97 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
+)
+
+// getFlavor returns the id of the site's flavor, or of one that it makes for the job.
+func (n nova) getFlavor(ctx context.Context, m Mark, r Request) (id string, err error) {
+	if r.Flavor != "" {
+		return n.findFlavor(ctx, r.Flavor)
+	}
+	err = try(ctx, func() error {
+		made, err := n.flavorsOf(ctx, m)
+		if err != nil {
+			return err
+		}
+		if len(made) > 0 { // by a request whose answer was lost
+			id = made[0].ID
+			return nil
+		}
+		id, err = n.createFlavor(ctx, m, r)
+		return err
+	})
+	return id, explain("create a flavor for job "+r.Job, err)
+}
+
+// createFlavor makes a flavor that only the site's project sees.
+func (n nova) createFlavor(ctx context.Context, m Mark, r Request) (string, error) {
+	private, disk := false, int((r.DiskMiB+1023)/1024)
+	made, err := flavors.Create(ctx, n.api, flavors.CreateOpts{
+		Name: string(m), VCPUs: r.VCPUs, RAM: int(r.MemoryMiB), Disk: &disk, IsPublic: &private,
+	}).Extract()
+	if err != nil {
+		return "", err
+	}
+	_, err = flavors.AddAccess(ctx, n.api, made.ID, flavors.AddAccessOpts{Tenant: n.project}).Extract()
+	return made.ID, err
+}
+
+func (n nova) findFlavor(ctx context.Context, name string) (string, error) {
+	var all []flavors.Flavor
+	err := try(ctx, func() (err error) {
+		all, err = n.flavors(ctx)
+		return err
+	})
+	for _, f := range all {
+		if f.Name == name {
+			return f.ID, nil
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("there is no flavor %q (backend.flavor)", name)
+	}
+	return "", explain("find the flavor", err)
+}
+
+func (n nova) flavors(ctx context.Context) ([]flavors.Flavor, error) {
+	pages, err := flavors.ListDetail(n.api, flavors.ListOpts{AccessType: flavors.AllAccess}).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return flavors.ExtractFlavors(pages)
+}
+
+func (n nova) flavorsOf(ctx context.Context, m Mark) (its []flavors.Flavor, err error) {
+	all, err := n.flavors(ctx)
+	for _, f := range all {
+		if f.Name == string(m) {
+			its = append(its, f)
+		}
+	}
+	return its, err
+}
+
+func (n nova) deleteFlavors(ctx context.Context, m Mark) error {
+	var its []flavors.Flavor
+	err := try(ctx, func() (err error) {
+		its, err = n.flavorsOf(ctx, m)
+		return err
+	})
+	for _, f := range its {
+		err = errors.Join(err, gone(ctx, func() error { return flavors.Delete(ctx, n.api, f.ID).ExtractErr() }))
+	}
+	return err
+}
+
+func (n nova) markedFlavors(ctx context.Context) (marks []string, err error) {
+	all, err := n.flavors(ctx)
+	for _, f := range all {
+		marks = append(marks, f.Name)
+	}
+	return marks, err
+}

@@ -1,0 +1,77 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imagedata"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+)
+
+// noImage is the error of a request whose image is not there.
+type noImage struct{ name string }
+
+func (e noImage) Error() string { return fmt.Sprintf("there is no active image %q", e.name) }
+
+// getImage returns the id of an image of the cloud's, the newest of its name, or uploads
+// the file.
+func (g glance) getImage(ctx context.Context, m Mark, i Image) (id string, err error) {
+	if i.Name == "" {
+		id, err = g.upload(ctx, m, i)
+		return id, explain("upload the image", err)
+	}
+	err = try(ctx, func() error {
+		found, err := g.images(ctx, images.ListOpts{Name: i.Name, Status: images.ImageStatusActive, Sort: "created_at:desc"})
+		if err == nil && len(found) == 0 {
+			err = noImage{i.Name}
+		}
+		if err == nil {
+			id = found[0].ID
+		}
+		return err
+	})
+	return id, explain("find image "+i.Name, err)
+}
+
+// upload makes an image of a file. The file can be read once, so an upload that breaks off
+// is not tried again.
+func (g glance) upload(ctx context.Context, m Mark, i Image) (id string, err error) {
+	private := images.ImageVisibilityPrivate
+	made, err := images.Create(ctx, g.api, images.CreateOpts{
+		Name: string(m), Tags: []string{string(m)}, ContainerFormat: "bare", DiskFormat: i.Format,
+		Visibility: &private, Properties: i.Options,
+	}).Extract()
+	if err != nil {
+		return "", err
+	}
+	return made.ID, imagedata.Upload(ctx, g.api, made.ID, i.File).ExtractErr()
+}
+
+func (g glance) images(ctx context.Context, which images.ListOpts) ([]images.Image, error) {
+	pages, err := images.List(g.api, which).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return images.ExtractImages(pages)
+}
+
+func (g glance) deleteImages(ctx context.Context, m Mark) error {
+	var its []images.Image
+	err := try(ctx, func() (err error) {
+		its, err = g.images(ctx, images.ListOpts{Tags: []string{string(m)}})
+		return err
+	})
+	for _, i := range its {
+		err = errors.Join(err, gone(ctx, func() error { return images.Delete(ctx, g.api, i.ID).ExtractErr() }))
+	}
+	return err
+}
+
+func (g glance) markedImages(ctx context.Context) (marks []string, err error) {
+	all, err := g.images(ctx, images.ListOpts{Owner: g.project})
+	for _, i := range all {
+		marks = append(marks, i.Tags...)
+	}
+	return marks, err
+}

@@ -1,0 +1,116 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+)
+
+// findNetwork returns the id of a network.
+func (n neutron) findNetwork(ctx context.Context, nameOrID string) (id string, err error) {
+	err = try(ctx, func() error {
+		for _, by := range []networks.ListOpts{{Name: nameOrID}, {ID: nameOrID}} {
+			pages, err := networks.List(n.api, by).AllPages(ctx)
+			if err != nil {
+				return err
+			}
+			found, err := networks.ExtractNetworks(pages)
+			if err != nil {
+				return err
+			}
+			if len(found) == 1 {
+				id = found[0].ID
+				return nil
+			}
+			if len(found) > 1 {
+				return fmt.Errorf("there are %d networks called %q: write the id of one into slurmv.toml", len(found), nameOrID)
+			}
+		}
+		return fmt.Errorf("there is no network %q", nameOrID)
+	})
+	return id, explain("find the network of the VMs", err)
+}
+
+// createPorts makes the ports of a server: its NIC, and its virtual functions.
+func (n neutron) createPorts(ctx context.Context, m Mark, on networksOf, s Server) (ids []string, err error) {
+	id, err := n.createPort(ctx, m, s, on.nic, s.MAC, "normal")
+	ids = append(ids, id)
+	for _, mac := range s.VFs {
+		if err == nil {
+			id, err = n.createPort(ctx, m, s, on.vf, mac, "direct")
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
+
+// createPort makes a port. neutron allows a MAC address once in a network, so a port whose
+// answer was lost is found by it.
+func (n neutron) createPort(ctx context.Context, m Mark, s Server, network, mac, kind string) (id string, err error) {
+	asked := false
+	err = try(ctx, func() error {
+		if asked {
+			if id, err = n.findPort(ctx, m, mac); err != nil || id != "" {
+				return err
+			}
+		}
+		asked = true
+		id, err = n.postPort(ctx, map[string]any{
+			"name": s.Name, "network_id": network, "mac_address": mac, "description": string(m),
+			"binding:vnic_type": kind,
+		})
+		return err
+	})
+	return id, explain(fmt.Sprintf("create a port (%s) for server %s", kind, s.Name), err)
+}
+
+func (n neutron) postPort(ctx context.Context, port map[string]any) (string, error) {
+	var made struct{ Port struct{ ID string } }
+	err := n.post(ctx, "ports", map[string]any{"port": port}, &made)
+	return made.Port.ID, err
+}
+
+func (n neutron) findPort(ctx context.Context, m Mark, mac string) (string, error) {
+	its, err := n.portsOf(ctx, m)
+	for _, p := range its {
+		if p.MACAddress == mac {
+			return p.ID, nil
+		}
+	}
+	return "", err
+}
+
+func (n neutron) portsOf(ctx context.Context, m Mark) ([]ports.Port, error) {
+	pages, err := ports.List(n.api, ports.ListOpts{Description: string(m)}).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return ports.ExtractPorts(pages)
+}
+
+func (n neutron) deletePorts(ctx context.Context, m Mark) error {
+	var its []ports.Port
+	err := try(ctx, func() (err error) {
+		its, err = n.portsOf(ctx, m)
+		return err
+	})
+	for _, p := range its {
+		err = errors.Join(err, gone(ctx, func() error { return ports.Delete(ctx, n.api, p.ID).ExtractErr() }))
+	}
+	return err
+}
+
+func (n neutron) markedPorts(ctx context.Context) (marks []string, err error) {
+	pages, err := ports.List(n.api, ports.ListOpts{ProjectID: n.project}).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := ports.ExtractPorts(pages)
+	for _, p := range all {
+		marks = append(marks, p.Description)
+	}
+	return marks, err
+}

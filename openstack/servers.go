@@ -1,0 +1,161 @@
+package openstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+)
+
+// wanted is one server with the ids of what it is made of.
+type wanted struct {
+	Server
+
+	image, flavor, zone string
+	ports               []string
+}
+
+// body is the request for the server. gophercloud has no field for the host.
+func (w wanted) body(m Mark) map[string]any {
+	networks := make([]map[string]string, len(w.ports))
+	for i, id := range w.ports {
+		networks[i] = map[string]string{"port": id}
+	}
+	server := map[string]any{
+		"name": w.Name, "imageRef": w.image, "flavorRef": w.flavor, "networks": networks,
+		"host": w.Host, "tags": []string{string(m)}, "config_drive": true,
+		"metadata": map[string]string{"slurm-v": string(m)},
+	}
+	if w.zone != "" {
+		server["availability_zone"] = w.zone
+	}
+	return map[string]any{"server": server}
+}
+
+// createServer asks for a server. An answer that is lost does not make a second one: names
+// are unique, so a server of this name is this one.
+func (n nova) createServer(ctx context.Context, m Mark, w wanted) error {
+	asked := false
+	err := try(ctx, func() error {
+		if asked {
+			there, err := n.hasServer(ctx, m, w.Name)
+			if err != nil || there {
+				return err
+			}
+		}
+		asked = true
+		var answer any
+		return n.post(ctx, "servers", w.body(m), &answer)
+	})
+	return explain(fmt.Sprintf("create server %s on host %s", w.Name, w.Host), err)
+}
+
+func (n nova) hasServer(ctx context.Context, m Mark, name string) (bool, error) {
+	all, err := n.list(ctx, m)
+	for _, s := range all {
+		if s.Name == name {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// list returns the job's servers, in any state.
+func (n nova) list(ctx context.Context, m Mark) (all []servers.Server, err error) {
+	pages, err := servers.List(n.api, servers.ListOpts{Tags: string(m)}).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return servers.ExtractServers(pages)
+}
+
+// pollEvery is the pause between two looks at a job's servers.
+const pollEvery = 500 * time.Millisecond
+
+// countActive returns how many of the servers run, and an error if one never will.
+func (n nova) countActive(ctx context.Context, all []servers.Server) (active int, err error) {
+	for _, s := range all {
+		switch s.Status {
+		case "ACTIVE":
+			active++
+		case "ERROR":
+			err = errors.Join(err, fmt.Errorf("OpenStack: server %s: %s", s.Name, n.fault(ctx, s.ID)))
+		case "DELETED", "SOFT_DELETED", "SHUTOFF":
+			err = errors.Join(err, fmt.Errorf("OpenStack: server %s is %s: somebody has ended it", s.Name, s.Status))
+		}
+	}
+	return active, err
+}
+
+// fault is why a server is in state ERROR. The list of servers does not tell.
+func (n nova) fault(ctx context.Context, id string) string {
+	var s *servers.Server
+	err := try(ctx, func() (err error) {
+		s, err = servers.Get(ctx, n.api, id).Extract()
+		return err
+	})
+	switch {
+	case err != nil:
+		return "nova put it into state ERROR, and does not tell why: " + err.Error()
+	case s.Fault.Message == "":
+		return "nova put it into state ERROR without a reason"
+	}
+	return strings.TrimSpace(s.Fault.Message)
+}
+
+// deleteServers deletes the servers and waits until nova lists none. Ports that are made for
+// a server survive it, and would keep its place in the network.
+func (n nova) deleteServers(ctx context.Context, m Mark) error {
+	asked := map[string]time.Time{}
+	for {
+		var left []servers.Server
+		err := try(ctx, func() (err error) {
+			left, err = n.list(ctx, m)
+			return err
+		})
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		for _, s := range left {
+			if time.Since(asked[s.ID]) < askAgain {
+				continue
+			}
+			if err := gone(ctx, func() error { return servers.Delete(ctx, n.api, s.ID).ExtractErr() }); err != nil {
+				return err
+			}
+			asked[s.ID] = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("nova still has %s: %w", names(left), context.Cause(ctx))
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+func (n nova) markedServers(ctx context.Context) (marks []string, err error) {
+	pages, err := servers.List(n.api, servers.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := servers.ExtractServers(pages)
+	for _, s := range all {
+		marks = append(marks, s.Metadata["slurm-v"])
+	}
+	return marks, err
+}
+
+func names(all []servers.Server) string {
+	var names []string
+	for _, s := range all {
+		names = append(names, fmt.Sprintf("%s (%s)", s.Name, s.Status))
+	}
+	return strings.Join(names, ", ")
+}
+
+// askAgain is how long nova may take to delete a server before it is asked once more: it
+// loses such a request if nova-compute is killed.
+const askAgain = 20 * time.Second

@@ -1,0 +1,377 @@
+package vmlaunch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/internal/emulator"
+	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/ivshmem"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/openstack"
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+)
+
+// A cloud makes the VMs with OpenStack. The job's first node asks nova for all VMs of the
+// job. Each node waits until its own VMs are among the domains of its libvirtd, which nova
+// uses, and plugs in the guest agent's port there. So the guest's side is the same as
+// without OpenStack, no node listens on a network, and the image needs nothing more.
+type cloud struct {
+	*VMs
+
+	names openstack.Names
+
+	mu   sync.Mutex
+	ours map[string]string // the plan's UUID of a VM by nova's
+}
+
+// inCloud is what a node offers to VMs of nova's: QEMU has no directories of the node, and
+// nova places the VMs on CPUs.
+func inCloud(hw plan.Hardware) plan.Hardware {
+	hw.CPUs, hw.Unpinned = nil, "nova places the VMs"
+	hw.Foreign, hw.Missing = true, emulator.Missing{NineP: true}
+	return hw
+}
+
+// open connects to nova's libvirtd on this node.
+func (c *cloud) open(context.Context) (err error) {
+	if c.names, err = openstack.OpenNames(settings(c.Plan.Backend)); err != nil {
+		return err
+	}
+	if c.driver, err = hypervisor.Connect(c.Plan.Backend.Libvirt); err != nil {
+		return fmt.Errorf("%w; backend.libvirt must be the libvirtd that nova-compute uses on node %s", err, c.Plan.Job.Node)
+	}
+	c.ours = map[string]string{}
+	return c.driver.OnStop(c.ended)
+}
+
+func settings(b config.Backend) openstack.Settings {
+	return openstack.Settings{CloudsFile: b.CloudsFile, Cloud: b.Cloud, Label: b.Label}
+}
+
+// ended notes the end of one of nova's domains, if it is of this job.
+func (c *cloud) ended(uuid, reason string) {
+	c.mu.Lock()
+	own, ours := c.ours[uuid]
+	c.mu.Unlock()
+	if ours {
+		c.Stopped(own, reason)
+	}
+}
+
+// image looks at the user's image, on the job's first node. [cloud.request] uploads it, unless
+// the cloud has it.
+func (c *cloud) image(ctx context.Context) (images.Info, emulator.UEFI, error) {
+	if c.Plan.Job.Rank != 0 {
+		return images.Info{}, emulator.UEFI{}, nil
+	}
+	image, err := images.Inspect(ctx, c.Plan.Images, c.Plan.Image, c.Plan.Owner)
+	return image, emulator.UEFI{}, err
+}
+
+// network does nothing: the VMs have ports of neutron.
+func (c *cloud) network(context.Context) error { return nil }
+
+// vfs refuses what neutron's ports cannot have. The ports themselves come with the servers.
+func (c *cloud) vfs(context.Context) error {
+	wanted := c.Plan.Job.Spec.SRIOV
+	if len(wanted.VFs) == 0 {
+		return nil
+	}
+	if c.Plan.Backend.VFNetwork == "" {
+		return errors.New("--sriov: this site's OpenStack has no network of virtual functions (backend.vf_network)")
+	}
+	for _, vf := range wanted.VFs {
+		if vf.MinMbps != 0 || vf.MaxMbps != 0 {
+			return errors.New("--sriov: virtual functions of OpenStack have no rates here; leave min and max out")
+		}
+	}
+	return nil
+}
+
+// request asks the cloud for all VMs of the job, if this is the job's first node: one login
+// and one place that knows how far the cloud is, however many nodes the job has.
+func (c *cloud) request(ctx context.Context, image images.Info) error {
+	if c.Plan.Job.Rank != 0 {
+		return nil
+	}
+	if err := c.journal.Intend(recordServers, c.Plan.Job.ID.String(), nil); err != nil {
+		return err
+	}
+	r, err := c.wanted(ctx, image)
+	if err != nil {
+		return err
+	}
+	there, err := openstack.Open(ctx, settings(c.Plan.Backend))
+	if err != nil {
+		return err
+	}
+	if err := c.create(ctx, there, r); err != nil {
+		return err
+	}
+	if err := there.Await(ctx, r.Job, len(r.Servers)); err != nil {
+		return err
+	}
+	return c.journal.Done(recordServers, c.Plan.Job.ID.String())
+}
+
+// create makes the servers, of the cloud's image or of an upload.
+func (c *cloud) create(ctx context.Context, there *openstack.Cloud, r openstack.Request) error {
+	if name := c.Plan.Job.Spec.Image; c.Plan.Catalogue {
+		has, err := there.HasImage(ctx, name)
+		if err != nil {
+			return err
+		}
+		if has {
+			r.Image = openstack.Image{Name: name}
+			return there.Create(ctx, r)
+		}
+	}
+	file, err := images.OpenWhole(ctx, c.Plan.Images, c.Plan.Image, c.Plan.Owner)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	c.sayImage("uploading it to OpenStack, for this job; the administrator can upload it once for all")
+	r.Image.File, r.Image.Format = file, file.Format
+	return there.Create(ctx, r)
+}
+
+// imageOptions are the properties of an uploaded image: a controller for the guest agent's
+// port, a machine with slots for shared memory, and a bus for the configuration drive that
+// small kernels know.
+var imageOptions = map[string]string{
+	"hw_qemu_guest_agent": "yes", "hw_machine_type": "pc", "hw_rng_model": "virtio",
+	"hw_cdrom_bus": "scsi", "hw_scsi_model": "virtio-scsi",
+}
+
+// wanted is the request for the VMs of all nodes.
+func (c *cloud) wanted(ctx context.Context, image images.Info) (openstack.Request, error) {
+	spec := c.Plan.Job.Spec
+	r := openstack.Request{
+		Job: c.Plan.Job.ID.String(), Flavor: c.Plan.Backend.Flavor, VCPUs: spec.VCPUs, MemoryMiB: spec.MemoryMiB,
+		DiskMiB: max(spec.DiskMiB, image.VirtualMiB()), Network: c.Plan.Network.Neutron, Zone: c.Plan.Backend.Zone,
+		Image: openstack.Image{Options: imageOptions},
+	}
+	if len(spec.SRIOV.VFs) > 0 {
+		r.VFNetwork = c.Plan.Backend.VFNetwork
+	}
+	nodes, err := c.links.slurm.Nodes(ctx)
+	if err != nil {
+		return r, fmt.Errorf("ask Slurm which nodes the job has: %w", err)
+	}
+	if len(nodes) != c.Plan.Job.Nodes {
+		return r, fmt.Errorf("Slurm says that the job has %d nodes, and the VM step has %d", len(nodes), c.Plan.Job.Nodes)
+	}
+	for rank, node := range nodes {
+		vms, err := c.Plan.VMsOf(rank)
+		if err != nil {
+			return r, err
+		}
+		for _, vm := range vms {
+			r.Servers = append(r.Servers, c.server(node, vm))
+		}
+	}
+	return r, nil
+}
+
+func (c *cloud) server(node string, vm plan.VM) openstack.Server {
+	s := openstack.Server{Name: c.names.Server(vm.Domain), Host: node, MAC: vm.MAC}
+	for _, vf := range vm.VFs {
+		s.VFs = append(s.VFs, vf.MAC)
+	}
+	return s
+}
+
+// lookEvery is the pause between two looks at the domains of nova's libvirtd.
+const lookEvery = 200 * time.Millisecond
+
+// start waits until nova has started the VM.
+func (c *cloud) start(ctx context.Context, m *machine.Machine, _ images.Info) error {
+	m.Enter(nodeagent.StageStart)
+	ctx, cancel := withPatience(ctx, c.Plan.Job.Spec.ReadyTimeout)
+	defer cancel()
+	for {
+		domain, is, err := c.driver.FindInstance(c.names.Server(m.Plan.Domain))
+		if err != nil {
+			return err
+		}
+		if domain != nil {
+			return c.adopt(m, domain, is)
+		}
+		select {
+		case <-ctx.Done():
+			return c.explainAbsence(ctx)
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+func (c *cloud) explainAbsence(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return fmt.Errorf("nova did not start the VM on node %s within %v (--vm-ready-timeout)", c.Plan.Job.Node, c.Plan.Job.Spec.ReadyTimeout)
+	}
+	return context.Cause(ctx)
+}
+
+// adopt takes over a VM that nova has started. With its UUID in the journal, the job's end on
+// this node ends the VM even if the cloud does not answer.
+func (c *cloud) adopt(m *machine.Machine, domain *hypervisor.Domain, is hypervisor.Instance) error {
+	if err := c.journal.Intend(recordDomain, domain.UUID(), m.Plan.Domain); err != nil {
+		return err
+	}
+	m.Domain = domain
+	c.mu.Lock()
+	c.ours[domain.UUID()] = m.Plan.UUID
+	c.mu.Unlock()
+	if err := c.journal.Done(recordDomain, domain.UUID()); err != nil {
+		return err
+	}
+	if err := c.address(m, is); err != nil {
+		return err
+	}
+	console, err := domain.OpenConsole(c.driver)
+	if err != nil {
+		return err
+	}
+	return m.OpenConsole(console, c.Plan.State)
+}
+
+// address gives the VM the address of its port, unless neutron's DHCP does.
+func (c *cloud) address(m *machine.Machine, is hypervisor.Instance) error {
+	if c.Plan.Network.Subnet == "" {
+		return nil
+	}
+	subnet, err := netip.ParsePrefix(c.Plan.Network.Subnet)
+	if err != nil {
+		return err
+	}
+	for _, text := range is.Addresses {
+		if addr, err := netip.ParseAddr(text); err == nil && subnet.Contains(addr) {
+			m.SetAddress(netip.PrefixFrom(addr, subnet.Bits()))
+			return nil
+		}
+	}
+	return fmt.Errorf("nova gave the VM the addresses %v, and none is in %s: is network.%s.subnet the subnet of neutron?", is.Addresses, subnet, c.Plan.NetName)
+}
+
+// dial plugs the guest agent's port into the VM, and waits until QEMU has connected it.
+func (c *cloud) dial(ctx context.Context, m *machine.Machine) (net.Conn, error) {
+	dir := filepath.Join(c.Plan.Run, "channels")
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return nil, err
+	}
+	door, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, m.Plan.Name), Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	defer door.Close()                                            // and with it the socket's name: QEMU connects once
+	if err := os.Chmod(door.Addr().String(), 0o666); err != nil { // nova's QEMU has a user of its own
+		return nil, err
+	}
+	if err := m.Domain.PlugChannel(door.Addr().String()); err != nil {
+		return nil, fmt.Errorf("%w; an image for VMs of Slurm-V needs the property hw_qemu_guest_agent=yes in OpenStack", err)
+	}
+	return acceptFrom(ctx, door, m.Domain)
+}
+
+// acceptFrom returns the connection of the domain's QEMU. Others may connect, too, and are
+// turned away.
+func acceptFrom(ctx context.Context, door *net.UnixListener, domain *hypervisor.Domain) (net.Conn, error) {
+	stop := context.AfterFunc(ctx, func() { _ = door.Close() })
+	defer stop()
+	for {
+		conn, err := door.AcceptUnix()
+		if err != nil {
+			return nil, errors.Join(context.Cause(ctx), err)
+		}
+		if isQEMU(conn, domain) {
+			return conn, nil
+		}
+		_ = conn.Close()
+	}
+}
+
+// isQEMU reports whether the other end is the QEMU of the domain.
+func isQEMU(conn *net.UnixConn, domain *hypervisor.Domain) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var peer *unix.Ucred
+	err = raw.Control(func(fd uintptr) { peer, _ = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return err == nil && peer != nil && domain.IsProcess(int(peer.Pid))
+}
+
+func (c *cloud) plug(m *machine.Machine, r ivshmem.Region) error {
+	err := m.Domain.PlugRegionAnywhere(r)
+	if errors.Is(err, hypervisor.ErrNoRoom) {
+		return fmt.Errorf("--ivshmem: %w; an image needs the property hw_machine_type=pc in OpenStack", err)
+	}
+	return err
+}
+
+func (c *cloud) forget(*machine.Machine) {} // nova does, when the server is deleted
+
+func (c *cloud) close() {
+	if c.driver != nil {
+		c.driver.Close()
+	}
+}
+
+// CleanCloud removes what jobs that no longer run have left in the cloud, of all nodes: the
+// node whose journal has the record may never come back. It calls active, if something is in
+// the cloud, to learn which jobs run in the whole cluster.
+func CleanCloud(ctx context.Context, cfg config.Config, active func(context.Context) ([]slurm.RunID, error)) (cleaned []journal.ID, err error) {
+	if cfg.Backend.Type != config.BackendOpenStack {
+		return nil, nil
+	}
+	there, err := openstack.Open(ctx, settings(cfg.Backend))
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := there.Jobs(ctx) // before Slurm is asked: a job that starts now is not among them
+	if err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	running, err := active(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range jobs {
+		id, bad := journal.ParseID(name)
+		if bad != nil || slices.ContainsFunc(running, func(r slurm.RunID) bool { return r.Job == id.Job }) {
+			continue
+		}
+		if failed := there.Delete(ctx, name); failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		cleaned = append(cleaned, id)
+	}
+	return cleaned, err
+}
+
+// deleteServers removes everything of the job from the cloud.
+func (s store) deleteServers(ctx context.Context, job string) error {
+	there, err := openstack.Open(ctx, settings(s.backend))
+	if err != nil {
+		return err
+	}
+	return there.Delete(ctx, job)
+}

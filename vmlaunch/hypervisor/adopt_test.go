@@ -1,0 +1,31 @@
+package hypervisor
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What nova 26.2 writes into the description of a domain.
+const novaInstance = `<instance xmlns="http://openstack.org/xmlns/libvirt/nova/1.1">
+  <package version="26.2.2"/>
+  <name>slurmv-7.0-vm1-0123456789abcdef</name>
+  <creationTime>2026-11-24 22:00:00</creationTime>
+  <flavor name="slurm-v:lab:7.0"><memory>384</memory><disk>2</disk><swap>0</swap><ephemeral>0</ephemeral><vcpus>1</vcpus></flavor>
+  <owner><user uuid="a">admin</user><project uuid="b">admin</project></owner>
+  <root type="image" uuid="c"/>
+  <ports>
+    <port uuid="d"><ip type="fixed" address="10.88.1.5" ipVersion="4"/><ip type="fixed" address="fd00::5" ipVersion="6"/></port>
+    <port uuid="e"><ip type="fixed" address="10.99.0.7" ipVersion="4"/><ip type="floating" address="192.0.2.1" ipVersion="4"/></port>
+  </ports>
+</instance>`
+
+func TestParseInstance(t *testing.T) {
+	want := Instance{Name: "slurmv-7.0-vm1-0123456789abcdef", Addresses: []string{"10.88.1.5", "10.99.0.7"}}
+	if diff := cmp.Diff(want, parseInstance(novaInstance)); diff != "" {
+		t.Error(diff)
+	}
+	if got := parseInstance("<instance"); got.Name != "" {
+		t.Errorf("of half a description: %v", got)
+	}
+}
