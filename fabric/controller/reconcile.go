@@ -12,8 +12,9 @@ import (
 )
 
 // reconcileOnce compares the ledger with slurmctld's records if that has not been done since
-// slurmctld started. Nobody else has the ledger open meanwhile. A process that slurmctld has
-// not started does not know the instance: it compares if it will give tags.
+// slurmctld started, or since an old copy of the ledger was put back. Nobody else has the
+// ledger open meanwhile. A process that slurmctld has not started does not know the instance:
+// it compares if it will give tags.
 func (c *Controller) reconcileOnce(ctx context.Context, l *ledger.Ledger, gives bool) error {
 	last, err := l.Instance()
 	known := c.Instance != "" && last == c.Instance

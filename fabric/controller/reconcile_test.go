@@ -42,6 +42,28 @@ func TestANewSlurmctldReconciles(t *testing.T) {
 	}
 }
 
+// An administrator puts an old copy back, and slurmctld goes on running.
+func TestAnOldCopyUnderTheSameSlurmctld(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	old, err := os.ReadFile(b.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.mustStart(run(8, 0), "vni:1") // 1025
+	if err := os.WriteFile(b.Path(), old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.mustStart(run(9, 0), "vni:1")
+	told, _, err := b.comment(run(9, 0))
+	if err != nil || !slices.Equal(vnis(told), []fabric.Tag{1026}) {
+		t.Errorf("%v, %v: job 8 runs with 1025", vnis(told), err)
+	}
+	if e := b.entries(); len(e) != 3 || !slices.Equal(vnis(e[1].Reservation), []fabric.Tag{1025}) {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestWithoutSlurmctldNothingIsGiven(t *testing.T) {
 	b := newBench(t)
 	b.change(func(w *world) { w.Down = true })

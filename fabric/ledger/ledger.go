@@ -131,10 +131,13 @@ func (l *Ledger) Pools(pools []fabric.Pool, cooling time.Duration, now time.Time
 }
 
 // Instance returns which process of slurmctld the ledger was last checked against; "" at
-// first.
+// first, and if the file is an old copy.
 func (l *Ledger) Instance() (instance string, err error) {
 	err = l.view("read the controller's instance", func(m machine) error {
-		instance, err = m.instance()
+		current, err := l.current(m.facts)
+		if current && err == nil {
+			instance, err = m.instance()
+		}
 		return err
 	})
 	return instance, err

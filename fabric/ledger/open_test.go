@@ -223,7 +223,7 @@ func TestManyMakeOneLedger(t *testing.T) {
 	if entries, err := l.Entries(); err != nil || len(entries) != 16 {
 		t.Errorf("%d entries, error %v", len(entries), err)
 	}
-	if names, err := filepath.Glob(path + "*"); err != nil || len(names) != 1 {
+	if names, err := filepath.Glob(path + "*"); err != nil || len(names) != 2 { // the ledger and its mark
 		t.Errorf("files %v, error %v", names, err)
 	}
 }
