@@ -128,7 +128,7 @@ func returning(pool string, states []ledger.PoolState) (n int) {
 			continue
 		}
 		for _, t := range s.Taken {
-			if t.State == ledger.Releasing || t.State == ledger.Cooling {
+			if s.Pool.Has(t.Tag) && (t.State == ledger.Releasing || t.State == ledger.Cooling) {
 				n++
 			}
 		}
