@@ -44,6 +44,16 @@ func (c Comments) NodeRecords(ctx context.Context, nodes []string) (map[string]N
 	return parseNodeRecords(text, nodes)
 }
 
+// AllNodeRecords returns, by node name, what slurmctld says of its nodes. Without --all, a
+// SlurmUser that is not root does not see those of hidden partitions.
+func (c Comments) AllNodeRecords(ctx context.Context) (map[string]NodeRecord, error) {
+	text, err := Comments{c.inSeconds()}.showNodes(ctx, []string{"--all", "--oneliner", "show", "node"})
+	if err != nil {
+		return nil, err
+	}
+	return parseNodeRecords(text, nil)
+}
+
 // unknownNode is what scontrol prints of a node that slurmctld does not know. It then exits
 // with the status 1, after it has printed the others.
 var unknownNode = regexp.MustCompile(`(?m)^Node \S+ not found$`)
@@ -68,7 +78,7 @@ func (c Comments) showNodes(ctx context.Context, args []string) (string, error) 
 // slurmd can write the fields before the end of these; the texts of administrators follow.
 var nodeRecord = regexp.MustCompile(`^NodeName=(\S+) .*? State=(\S+) .*? BootTime=(\S+) (.*)`)
 
-// parseNodeRecords reads the lines of these nodes. A comment can have lines of its own, so a
+// parseNodeRecords reads the lines of these nodes; of all, without nodes. A comment can have lines of its own, so a
 // node with two lines is not believed.
 func parseNodeRecords(text string, nodes []string) (map[string]NodeRecord, error) {
 	records, wanted := map[string]NodeRecord{}, map[string]bool{}
@@ -77,7 +87,7 @@ func parseNodeRecords(text string, nodes []string) (map[string]NodeRecord, error
 	}
 	for line := range strings.Lines(text) {
 		f := nodeRecord.FindStringSubmatch(strings.TrimRight(line, " \n"))
-		if f == nil || !wanted[f[1]] {
+		if f == nil || len(nodes) > 0 && !wanted[f[1]] {
 			continue
 		}
 		boot, err := parseSeconds(f[3])

@@ -116,6 +116,10 @@ func TestNodeRecords(t *testing.T) {
 			}
 		})
 	}
+	c := control(t)
+	if got, err := c.AllNodeRecords(t.Context()); len(got) != 5 || err != nil || strings.TrimSpace(c.file(t, "asked")) != "--all --oneliner show node" {
+		t.Errorf("all: %v, %v", got, err)
+	}
 	if got, err := (Comments{Client{Bin: "/nothing"}}).NodeRecords(t.Context(), nil); got != nil || err != nil {
 		t.Errorf("no nodes: %v, %v", got, err)
 	}

@@ -89,22 +89,28 @@ func (b *bench) end(run slurm.RunID) {
 	}
 }
 
-// state returns the node's statement that it has released these runs.
+// state makes a node say that it has released these runs.
 func (b *bench) state(node string, runs ...journal.ID) {
+	b.t.Helper()
+	b.says(letter.Statement{Node: node, Released: runs})
+}
+
+// says makes a node say something to slurmctld.
+func (b *bench) says(s letter.Statement) {
 	b.t.Helper()
 	key, err := b.key()
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	text, err := letter.Seal(key, letter.NodeSubject("c", node), letter.Statement{Node: node, Released: runs})
+	text, err := letter.Seal(key, letter.NodeSubject("c", s.Node), s)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	b.change(func(w *world) {
-		n := w.Nodes[node]
-		words := map[string]string{"n1": "rack 3"}[node] // n2 has nothing but the letter
+		n := w.Nodes[s.Node]
+		words := map[string]string{"n1": "rack 3"}[s.Node] // n2 has nothing but the letter
 		n.Comment = letter.PutBlock(words, text)
-		w.Nodes[node] = n
+		w.Nodes[s.Node] = n
 	})
 }
 

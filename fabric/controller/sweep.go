@@ -127,21 +127,31 @@ func (s sweep) ask(ctx context.Context, entries []ledger.Entry) (w word, err err
 	return s.read(key, records, entries), nil
 }
 
-// read opens the nodes' statements. A node without one has released nothing yet.
+// read reads the nodes' statements.
 func (s sweep) read(key letter.Key, records map[string]slurm.NodeRecord, entries []ledger.Entry) word {
 	w := word{boots: map[string]time.Time{}}
 	for _, r := range records {
 		if !r.Boot.IsZero() {
 			w.boots[r.Name] = r.Boot
 		}
+	}
+	for _, said := range s.statements(key, records) {
+		w.heard = append(w.heard, confirmations(entries, said)...)
+	}
+	return w
+}
+
+// statements opens the nodes' statements. A node may have none yet.
+func (s sweep) statements(key letter.Key, records map[string]slurm.NodeRecord) (all []letter.Statement) {
+	for _, r := range records {
 		var said letter.Statement
 		switch err := letter.Find(key, letter.NodeSubject(s.Cluster, r.Name), r.Comment, &said); {
 		case errors.Is(err, letter.ErrNone):
 		case err != nil:
 			s.warn("node %s: %v", r.Name, err)
 		case said.Node == r.Name:
-			w.heard = append(w.heard, confirmations(entries, r.Name, said)...)
+			all = append(all, said)
 		}
 	}
-	return w
+	return all
 }

@@ -47,7 +47,7 @@ func (n *Node) tellUnless(ctx context.Context, dry bool) error {
 	if dry {
 		return nil
 	}
-	return n.words.tellIfLost(ctx)
+	return errors.Join(n.words.tellIfLost(ctx), n.words.tellIfHeld(ctx))
 }
 
 // found is what is on the node of jobs, whether they run or not.

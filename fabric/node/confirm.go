@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// words are what the node confirms to the controller: its statement, on disk and in its
-// record at slurmctld.
+// words are what the node says to the controller: its statement, on disk and in its record at
+// slurmctld.
 type words struct {
 	dir   string
 	node  string // name in Slurm
@@ -27,7 +28,7 @@ type words struct {
 
 // A said is the content of the file "statement".
 type said struct {
-	Statement letter.Statement `json:"statement"`
+	Statement letter.Statement `json:"statement"`        // what is held is as of when it was told
 	Told      bool             `json:"told"`             // slurmctld has taken it
 	Letter    string           `json:"letter,omitempty"` // with which it was told
 }
@@ -120,6 +121,29 @@ func (w words) tellIfNew(ctx context.Context) error {
 	return w.tellNow(ctx)
 }
 
+// tellIfHeld tells what the node holds if slurmctld has another word about that. A start of a job
+// alone is not told: slurmctld knows what it has in the record of a job that runs.
+func (w words) tellIfHeld(ctx context.Context) error {
+	now, err := w.read()
+	if err != nil {
+		return err
+	}
+	if reflect.DeepEqual(w.holding(now.Statement), now.Statement) {
+		return nil
+	}
+	return w.tellNow(ctx)
+}
+
+// holding returns the statement with what the node holds at the moment. A run that is released
+// is not held, though its journal may still be there.
+func (w words) holding(s letter.Statement) letter.Statement {
+	held, more := records{dir: w.dir, node: w.node}.held()
+	held = slices.DeleteFunc(held, func(h letter.Holding) bool { return slices.Contains(s.Released, h.Job) })
+	s = s.Holding(held)
+	s.More = s.More || more
+	return s
+}
+
 // tellIfLost is [words.tellIfNew], and tells again what is no longer in the node's record:
 // administrators write the Comment, too, and may replace it.
 func (w words) tellIfLost(ctx context.Context) error {
@@ -127,7 +151,7 @@ func (w words) tellIfLost(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case !now.Told || len(now.Statement.Released) == 0:
+	case !now.Told || now.Letter == "":
 		return w.tellIfNew(ctx)
 	}
 	comment, err := w.slurm.NodeComment(ctx, w.node)
@@ -142,8 +166,9 @@ func (w words) tellIfLost(ctx context.Context) error {
 
 func (w words) tellNow(ctx context.Context) error {
 	return w.locked(ctx, func(now said) (said, error) {
-		text, err := w.tellAgain(ctx, now.Statement)
-		return said{now.Statement, err == nil, text}, err
+		s := w.holding(now.Statement)
+		text, err := w.tellAgain(ctx, s)
+		return said{s, err == nil, text}, err
 	})
 }
 

@@ -183,8 +183,14 @@ func (d *desk) make(vni fabric.Tag) {
 	}
 }
 
-// confirmed is what slurmctld knows of the node.
+// confirmed is what slurmctld knows that the node has released.
 func (d *desk) confirmed() []journal.ID {
+	d.t.Helper()
+	return d.statement().Released
+}
+
+// statement is what the node has said to slurmctld.
+func (d *desk) statement() (s letter.Statement) {
 	d.t.Helper()
 	comment, err := os.ReadFile(filepath.Join(d.dir, "comment"))
 	if err != nil {
@@ -193,17 +199,16 @@ func (d *desk) confirmed() []journal.ID {
 	if !strings.HasPrefix(string(comment), "new fans") {
 		d.t.Errorf("the site's words are gone: %s", comment)
 	}
-	var s letter.Statement
 	if err := letter.Find(d.key, letter.NodeSubject("c1", "n1"), string(comment), &s); err != nil {
 		if errors.Is(err, letter.ErrNone) {
-			return nil
+			return letter.Statement{}
 		}
 		d.t.Fatal(err)
 	}
 	if boot, _ := journal.BootID(); s.Node != "n1" || s.Boot != boot {
 		d.t.Errorf("node %s in boot %s says so", s.Node, s.Boot)
 	}
-	return s.Released
+	return s
 }
 
 // mustBeClean fails unless the node has nothing of the job, and slurmctld knows that.
