@@ -252,11 +252,13 @@ func TestARebootConfirms(t *testing.T) {
 	b := newBench(t)
 	b.mustStart(run(7, 0), "vni:1")
 	b.end(run(7, 0))
-	b.change(func(w *world) {
-		w.Nodes["n1"] = node{Boot: b.now.Add(time.Hour).Unix()}
-		w.Nodes["n2"] = node{Boot: b.now.Add(-time.Hour).Unix()}
-	})
-	b.now = b.now.Add(2 * time.Hour)
+	held := []letter.Holding{{Job: id(7, 0)}}
+	for _, node := range []string{"n1", "n2"} {
+		b.says(letter.Statement{Node: node, Boot: "first", Held: held})
+	}
+	b.sweep()
+	b.says(letter.Statement{Node: "n1", Boot: "second"})
+	b.says(letter.Statement{Node: "n2", Boot: "second", Held: held}) // slurmctld had lost its word
 	b.sweep()
 	if e := b.entries(); len(e) != 1 || !slices.Equal(e[0].Nodes, []string{"n2"}) {
 		t.Errorf("%+v", e)

@@ -188,6 +188,17 @@ func confirmations(entries []ledger.Entry, s letter.Statement) (c []ledger.Confi
 	return c
 }
 
+// boots returns the boot of a node for the ended runs that wait for it.
+func boots(entries []ledger.Entry, s letter.Statement) (all []ledger.Boot) {
+	for _, e := range entries {
+		job := e.Reservation.Job
+		if !e.Ended.IsZero() && slices.Contains(e.Nodes, s.Node) && s.Boot != "" {
+			all = append(all, ledger.Boot{Job: job, Node: s.Node, ID: s.Boot, Holds: s.Holds(job)})
+		}
+	}
+	return all
+}
+
 // confirmedBy returns the confirmations of one job by these nodes.
 func confirmedBy(nodes []string, job journal.ID) (c []ledger.Confirmation) {
 	for _, node := range nodes {

@@ -224,6 +224,16 @@ func TestConfirmations(t *testing.T) {
 	}
 }
 
+// What is read before a run has ended says nothing about a boot after its end.
+func TestBootsAreOfEndedRuns(t *testing.T) {
+	entries := []ledger.Entry{entry(id(7, 0), true, "n1"), entry(id(8, 0), false, "n1"), entry(id(9, 0), true, "n2"), entry(id(10, 0), true, "n1")}
+	s := letter.Statement{Node: "n1", Boot: "b", Held: []letter.Holding{{Job: id(10, 0)}}}
+	want := []ledger.Boot{{Job: id(7, 0), Node: "n1", ID: "b"}, {Job: id(10, 0), Node: "n1", ID: "b", Holds: true}}
+	if diff := cmp.Diff(want, boots(entries, s)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestAbandoned(t *testing.T) {
 	with := func(e ledger.Entry, tags ...fabric.Tag) ledger.Entry {
 		e.Reservation.Grants = []fabric.Grant{{Kind: fabric.PKey, Tags: tags}}

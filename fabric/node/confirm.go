@@ -23,6 +23,7 @@ type words struct {
 	dir   string
 	node  string // name in Slurm
 	key   string // file of the cluster's key
+	tags  bool   // the site has pools of tags
 	slurm slurm.Comments
 }
 
@@ -67,13 +68,13 @@ func (w words) locked(ctx context.Context, edit func(said) (said, error)) error 
 func (w words) file() string { return filepath.Join(w.dir, "statement") }
 
 // read returns what the node has said in this boot. What it has said before does not
-// count any more: its new boot says that everything is gone.
+// count any more: its new boot says that everything is gone, and is to be told.
 func (w words) read() (now said, err error) {
 	boot, err := journal.BootID()
 	if err != nil {
 		return said{}, err
 	}
-	fresh := said{Statement: letter.Statement{Node: w.node, Boot: boot}, Told: true}
+	fresh := said{Statement: letter.Statement{Node: w.node, Boot: boot}, Told: !w.tags}
 	text, err := os.ReadFile(w.file())
 	if gone(err) {
 		return fresh, nil

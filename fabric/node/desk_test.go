@@ -24,7 +24,7 @@ import (
 
 // A desk is node n1 of the cluster c1, with the cards of a fake libcxi and commands of
 // Slurm that answer from files: admin, restart and words are about job 4217, comment is the
-// node's, and down and forgotten are what slurmctld is.
+// node's, and down, forgotten and deaf are what slurmctld is.
 type desk struct {
 	*Node
 	t    *testing.T
@@ -42,7 +42,7 @@ printf '%s%s\n' "$(cat number)|4217|$(cat het)|$(cat restart)|$(cat state)|17000
 printf '%s%s\n' "n1|$(cat comment)" "$end"`
 	fakeScontrol = `case "$*" in
 'show config') echo 'ClusterName             = c1' ;;
-'update nodename=n1 comment='*) echo told >> told; printf '%s' "${3#comment=}" > comment ;;
+'update nodename=n1 comment='*) test ! -e deaf || exit 1; echo told >> told; printf '%s' "${3#comment=}" > comment ;;
 *) echo "scontrol $*" >&2; exit 1 ;;
 esac`
 )
@@ -59,7 +59,7 @@ func newDesk(t *testing.T, settings ...string) *desk {
 	}
 	d.set("admin", "ask bob")
 	d.set("restart", "0")
-	d.set("state", "COMPLETING")
+	d.set("state", "RUNNING")
 	d.set("het", "N/A")
 	d.set("number", "4217")
 	d.set("comment", "new fans")

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -8,9 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric/letter"
 	"github.com/slurm-v/slurm-v/internal/filetest"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 func (d *desk) mustSayThatItHolds(want ...letter.Holding) {
@@ -47,7 +50,7 @@ func TestCleanSaysWhatJobsHoldThatRun(t *testing.T) {
 		}
 		d.mustSayThatItHolds(letter.HoldingOf(reservation()))
 	}
-	if told, _ := os.ReadFile(filepath.Join(d.dir, "told")); string(told) != "told\n" {
+	if told, _ := os.ReadFile(filepath.Join(d.dir, "told")); string(told) != "told\ntold\n" { // the boot, and what is held
 		t.Errorf("slurmctld was told %q", told)
 	}
 	d.set("comment", "new fans")
@@ -59,6 +62,64 @@ func TestCleanSaysWhatJobsHoldThatRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.mustSayThatItHolds()
+}
+
+// The controller takes a node that it sees in two boots after a job's end for one that has rebooted
+// since it had the job's tags.
+func TestSlurmctldKnowsTheBootBeforeTagsAreMade(t *testing.T) {
+	d := newDesk(t)
+	d.reserve(reservation(), "c1", id)
+	d.set("deaf", "")
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := d.Up(short, job); err == nil || len(d.services()) > 0 || d.records.holds(id) {
+		t.Errorf("error %v, and slurmctld does not know the boot; services %v", err, d.services())
+	}
+	d.unset("deaf")
+	d.up()
+	if boot, _ := journal.BootID(); d.statement().Boot != boot || len(d.services()) != 4 {
+		t.Errorf("%+v, services %v", d.statement(), d.services())
+	}
+}
+
+func TestAJobThatHasEndedGetsNoTags(t *testing.T) {
+	for _, state := range []string{"COMPLETING", "CANCELLED", "NODE_FAIL"} {
+		d := newDesk(t)
+		d.reserve(reservation(), "c1", id)
+		d.set("state", state)
+		_, err := d.Up(t.Context(), job)
+		if want := "job 4217 is " + state + ", and gets no tags on the fabric any more"; err == nil || err.Error() != want || len(d.services()) > 0 {
+			t.Errorf("%v, want %s; services %v", err, want, d.services())
+		}
+	}
+}
+
+func TestCleanTellsANewBoot(t *testing.T) {
+	d := newDesk(t)
+	text := `{"statement":{"node":"n1","boot":"00000000-0000-0000-0000-000000000000","released":"7.0"},"told":true,"letter":"x"}`
+	filetest.Write(t, filepath.Join(d.records.dir, "statement"), text)
+	for range 2 {
+		if _, err := d.Clean(t.Context(), Cleaning{}, nil, nothingLeft); err != nil {
+			t.Error(err)
+		}
+	}
+	if boot, _ := journal.BootID(); d.statement().Boot != boot || len(d.confirmed()) > 0 {
+		t.Errorf("%+v", d.statement())
+	}
+	if told, _ := os.ReadFile(filepath.Join(d.dir, "told")); string(told) != "told\n" {
+		t.Errorf("slurmctld was told %q", told)
+	}
+}
+
+// A site without tags need not have a key.
+func TestANodeOfASiteWithoutPoolsSaysNothing(t *testing.T) {
+	d := newDesk(t)
+	cfg := config.Default()
+	cfg.Paths.State = filepath.Join(d.dir, "node")
+	n := Open(cfg, "n1", slurm.Client{Bin: d.dir})
+	if _, err := n.Clean(t.Context(), Cleaning{}, nil, nothingLeft); err != nil || d.has("told") {
+		t.Errorf("error %v, told: %v", err, d.has("told"))
+	}
 }
 
 func TestWhatJournalsSayIsHeld(t *testing.T) {
