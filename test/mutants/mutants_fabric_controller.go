@@ -318,6 +318,15 @@ var fabricControllerMutants = []Mutant{
 		Test:    "TestFabric",
 	},
 	{
+		Name:    "fabric-check-licences",
+		Defence: "slurmv check finds that Slurm counts more tags than there are.",
+		File:    "internal/check/licences.go",
+		Old:     "case count > size || count == size && size > 1:",
+		New:     "case count < 0:",
+		Package: "internal/check",
+		Test:    "TestLicences/more_than_tags",
+	},
+	{
 		Name:    "fabric-check-partitions",
 		Defence: "slurmv check finds a partition of the site's in which all jobs hear each other.",
 		File:    "internal/check/fabric.go",
