@@ -41,7 +41,7 @@ printf '%s%s\n' "$(cat number)|4217|$(cat het)|$(cat restart)|$(cat state)|17000
 	fakeSinfo = `for a; do case $a in --Format=*) end=${a##*comment:0};; esac; done
 printf '%s%s\n' "n1|$(cat comment)" "$end"`
 	fakeScontrol = `case "$*" in
-'show config') echo 'ClusterName             = c1' ;;
+'show config') echo 'ClusterName             = c1'; if test -e switch; then echo "SwitchType              = $(cat switch)"; fi ;;
 'update nodename=n1 comment='*) test ! -e deaf || exit 1; echo told >> told; printf '%s' "${3#comment=}" > comment ;;
 *) echo "scontrol $*" >&2; exit 1 ;;
 esac`
