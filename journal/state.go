@@ -24,6 +24,11 @@ type ID struct{ Job, Restart uint32 }
 // String returns "JOB.RESTART", which is also the name of the job's directory.
 func (id ID) String() string { return fmt.Sprintf("%d.%d", id.Job, id.Restart) }
 
+// Compare is negative if id comes before other, by job and then by restart.
+func (id ID) Compare(other ID) int {
+	return cmp.Or(cmp.Compare(id.Job, other.Job), cmp.Compare(id.Restart, other.Restart))
+}
+
 // ParseID reads what [ID.String] writes, and nothing else: "007.0" is no ID.
 func ParseID(text string) (ID, error) {
 	job, restart, _ := strings.Cut(text, ".")
@@ -52,9 +57,7 @@ func List(state string) ([]ID, error) {
 			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(ids, func(a, b ID) int {
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Restart, b.Restart))
-	})
+	slices.SortFunc(ids, ID.Compare)
 	return ids, nil
 }
 

@@ -8,14 +8,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
 
 // A NodeRecord is what slurmctld says of a node.
 type NodeRecord struct {
 	Name  string
-	State []string  // such as MIXED, DRAIN
-	Boot  time.Time // slurmctld's clock when slurmd last registered, less the node's uptime then: it moves when the clock is set; zero if unknown
+	State []string // such as MIXED, DRAIN
 
 	// Comment contains the node's Comment, among other texts of administrators: scontrol
 	// does not mark where each ends. A blank comes before each Comment, so that its first
@@ -37,11 +35,21 @@ func (c Comments) NodeRecords(ctx context.Context, nodes []string) (map[string]N
 	if list := strings.Join(nodes, ","); len(list) < maxList {
 		args = append(args, list)
 	}
-	text, err := Comments{c.inSeconds()}.showNodes(ctx, args)
+	text, err := c.showNodes(ctx, args)
 	if err != nil {
 		return nil, err
 	}
 	return parseNodeRecords(text, nodes)
+}
+
+// AllNodeRecords returns, by node name, what slurmctld says of its nodes. Without --all, a
+// SlurmUser that is not root does not see those of hidden partitions.
+func (c Comments) AllNodeRecords(ctx context.Context) (map[string]NodeRecord, error) {
+	text, err := c.showNodes(ctx, []string{"--all", "--oneliner", "show", "node"})
+	if err != nil {
+		return nil, err
+	}
+	return parseNodeRecords(text, nil)
 }
 
 // unknownNode is what scontrol prints of a node that slurmctld does not know. It then exits
@@ -66,9 +74,9 @@ func (c Comments) showNodes(ctx context.Context, args []string) (string, error) 
 
 // nodeRecord matches a line of scontrol show node. Only the administrator and the node's
 // slurmd can write the fields before the end of these; the texts of administrators follow.
-var nodeRecord = regexp.MustCompile(`^NodeName=(\S+) .*? State=(\S+) .*? BootTime=(\S+) (.*)`)
+var nodeRecord = regexp.MustCompile(`^NodeName=(\S+) .*? State=(\S+) .*? BootTime=\S+ (.*)`)
 
-// parseNodeRecords reads the lines of these nodes. A comment can have lines of its own, so a
+// parseNodeRecords reads the lines of these nodes; of all, without nodes. A comment can have lines of its own, so a
 // node with two lines is not believed.
 func parseNodeRecords(text string, nodes []string) (map[string]NodeRecord, error) {
 	records, wanted := map[string]NodeRecord{}, map[string]bool{}
@@ -77,17 +85,13 @@ func parseNodeRecords(text string, nodes []string) (map[string]NodeRecord, error
 	}
 	for line := range strings.Lines(text) {
 		f := nodeRecord.FindStringSubmatch(strings.TrimRight(line, " \n"))
-		if f == nil || !wanted[f[1]] {
+		if f == nil || len(nodes) > 0 && !wanted[f[1]] {
 			continue
-		}
-		boot, err := parseSeconds(f[3])
-		if err != nil {
-			return nil, fmt.Errorf("scontrol says of node %s: BootTime=%w", f[1], err)
 		}
 		if _, twice := records[f[1]]; twice {
 			return nil, fmt.Errorf("scontrol lists node %s twice: look at the comments of the nodes", f[1])
 		}
-		records[f[1]] = NodeRecord{Name: f[1], State: stateWords(f[2]), Boot: boot, Comment: strings.ReplaceAll(f[4], "Comment=", "Comment= ")}
+		records[f[1]] = NodeRecord{Name: f[1], State: stateWords(f[2]), Comment: strings.ReplaceAll(f[3], "Comment=", "Comment= ")}
 	}
 	return records, nil
 }

@@ -15,7 +15,9 @@
  *     end
  *
  * A job without tags has a file, too: the variables that it has inherited from another job
- * go away. If slurmd runs in a job of an outer Slurm, that job's tags are valid.
+ * go away. If slurmd runs in a job of an outer Slurm, that job's tags are valid. A job that never
+ * asked for tags has none: STATE/fabric/environment, of the same form, is for all such jobs, and
+ * is there only where jobs can have tags.
  */
 
 #define _GNU_SOURCE
@@ -370,6 +372,19 @@ static bool wants_tags(spank_t sp)
 	return spank_getenv(sp, "SLURM_SPANK_SLURMV_FABRIC", wish, sizeof(wish)) != ESPANK_ENV_NOEXIST;
 }
 
+/*
+ * Clears what a user has set in the own shell. A job without tags needs nothing from here, so
+ * it does not fail by a file that is not right.
+ */
+static int give_none(spank_t sp, const struct settings *s)
+{
+	char path[PATH_BYTES];
+
+	if (below_state(s, "fabric", path, sizeof(path)) && load(path) == GIVEN)
+		apply(sp);
+	return 0;
+}
+
 int give_tags(spank_t sp, const struct settings *s)
 {
 	char path[PATH_BYTES];
@@ -382,6 +397,6 @@ int give_tags(spank_t sp, const struct settings *s)
 		return refuse_length();
 	found = give(sp, s, path);
 	if (found == NOTHING)
-		return wanted ? set_up_locked(sp, s) : 0;
+		return wanted ? set_up_locked(sp, s) : give_none(sp, s);
 	return conclude(found, path);
 }

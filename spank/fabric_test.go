@@ -98,6 +98,40 @@ func TestTasksGetTheVariablesOfTheirTags(t *testing.T) {
 	}
 }
 
+// What a user has set in the own shell is not the job's, at a site where jobs can have tags.
+func TestAJobWithoutTagsHasNoVariablesOfTags(t *testing.T) {
+	const done = "task_init_privileged: 0"
+	boot := thisBoot(t)
+	tests := map[string]struct {
+		file string
+		mode os.FileMode
+		env  []string
+		want []string
+	}{
+		"at a site with tags":             {boot + "clear SLINGSHOT_VNIS\nend\n", 0o600, nil, []string{"unsetenv: SLINGSHOT_VNIS", done}},
+		"of the job in which slurmd runs": {boot + "clear SLINGSHOT_VNIS\nend\n", 0o600, []string{"SLINGSHOT_VNIS=7"}, []string{"setenv: SLINGSHOT_VNIS=7", done}},
+		"at a site without tags":          {"", 0, nil, []string{done}},
+		"by a file of an earlier boot":    {"boot x\nclear SLINGSHOT_VNIS\nend\n", 0o600, nil, []string{done}},
+		"by a file that is cut":           {boot, 0o600, nil, []string{done}},
+		"by a file that others can write": {boot + "set A=1\nend\n", 0o666, nil, []string{done}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, "echo 'error the agent was started' >&3; exit 1")
+			if tt.file != "" {
+				n.writeTagsOf(t, "..", tt.file)
+				if err := os.Chmod(filepath.Join(n.tagsDir(), "../../environment"), tt.mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := n.run(t, "exec -- x", append(tt.env, "JOB:SLINGSHOT_VNIS=9"), stepd, "task_init_privileged")
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("the host saw (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // Slurm 22.05 tells a step that is not the batch step no restart count. Users can write one
 // themselves, and srun --export=NONE has none. The directories are root's.
 func TestTagsAreOfSlurmctldsRun(t *testing.T) {

@@ -89,22 +89,28 @@ func (b *bench) end(run slurm.RunID) {
 	}
 }
 
-// state returns the node's statement that it has released these runs.
+// state makes a node say that it has released these runs.
 func (b *bench) state(node string, runs ...journal.ID) {
+	b.t.Helper()
+	b.says(letter.Statement{Node: node, Released: runs})
+}
+
+// says makes a node say something to slurmctld.
+func (b *bench) says(s letter.Statement) {
 	b.t.Helper()
 	key, err := b.key()
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	text, err := letter.Seal(key, letter.NodeSubject("c", node), letter.Statement{Node: node, Released: runs})
+	text, err := letter.Seal(key, letter.NodeSubject("c", s.Node), s)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	b.change(func(w *world) {
-		n := w.Nodes[node]
-		words := map[string]string{"n1": "rack 3"}[node] // n2 has nothing but the letter
+		n := w.Nodes[s.Node]
+		words := map[string]string{"n1": "rack 3"}[s.Node] // n2 has nothing but the letter
 		n.Comment = letter.PutBlock(words, text)
-		w.Nodes[node] = n
+		w.Nodes[s.Node] = n
 	})
 }
 
@@ -246,11 +252,13 @@ func TestARebootConfirms(t *testing.T) {
 	b := newBench(t)
 	b.mustStart(run(7, 0), "vni:1")
 	b.end(run(7, 0))
-	b.change(func(w *world) {
-		w.Nodes["n1"] = node{Boot: b.now.Add(time.Hour).Unix()}
-		w.Nodes["n2"] = node{Boot: b.now.Add(-time.Hour).Unix()}
-	})
-	b.now = b.now.Add(2 * time.Hour)
+	held := []letter.Holding{{Job: id(7, 0)}}
+	for _, node := range []string{"n1", "n2"} {
+		b.says(letter.Statement{Node: node, Boot: "first", Held: held})
+	}
+	b.sweep()
+	b.says(letter.Statement{Node: "n1", Boot: "second"})
+	b.says(letter.Statement{Node: "n2", Boot: "second", Held: held}) // slurmctld had lost its word
 	b.sweep()
 	if e := b.entries(); len(e) != 1 || !slices.Equal(e[0].Nodes, []string{"n2"}) {
 		t.Errorf("%+v", e)

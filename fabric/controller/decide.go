@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -128,7 +129,7 @@ func returning(pool string, states []ledger.PoolState) (n int) {
 			continue
 		}
 		for _, t := range s.Taken {
-			if t.State == ledger.Releasing || t.State == ledger.Cooling {
+			if s.Pool.Has(t.Tag) && (t.State == ledger.Releasing || t.State == ledger.Cooling) {
 				n++
 			}
 		}
@@ -178,13 +179,24 @@ func silent(entries []ledger.Entry) (nodes []string) {
 }
 
 // confirmations returns what the statement of a node confirms of what the ledger waits for.
-func confirmations(entries []ledger.Entry, node string, s letter.Statement) (c []ledger.Confirmation) {
+func confirmations(entries []ledger.Entry, s letter.Statement) (c []ledger.Confirmation) {
 	for _, e := range entries {
-		if slices.Contains(e.Nodes, node) && slices.Contains(s.Released, e.Reservation.Job) {
-			c = append(c, ledger.Confirmation{Job: e.Reservation.Job, Node: node})
+		if slices.Contains(e.Nodes, s.Node) && slices.Contains(s.Released, e.Reservation.Job) {
+			c = append(c, ledger.Confirmation{Job: e.Reservation.Job, Node: s.Node})
 		}
 	}
 	return c
+}
+
+// boots returns the boot of a node for the ended runs that wait for it.
+func boots(entries []ledger.Entry, s letter.Statement) (all []ledger.Boot) {
+	for _, e := range entries {
+		job := e.Reservation.Job
+		if !e.Ended.IsZero() && slices.Contains(e.Nodes, s.Node) && s.Boot != "" {
+			all = append(all, ledger.Boot{Job: job, Node: s.Node, ID: s.Boot, Holds: s.Holds(job)})
+		}
+	}
+	return all
 }
 
 // confirmedBy returns the confirmations of one job by these nodes.
@@ -216,6 +228,45 @@ func lacking(entries []ledger.Entry, jobs []slurm.NotedJob) []slurm.NotedJob {
 		has[e.Reservation.Job] = true
 	}
 	return slices.DeleteFunc(slices.Clone(jobs), func(job slurm.NotedJob) bool { return has[runOf(job)] })
+}
+
+// A leftover is a run that nodes say they have tags of, and that is not in the ledger.
+type leftover struct {
+	reservation fabric.Reservation
+	nodes       []string
+}
+
+// leftovers returns the runs that nodes hold and the ledger does not have, by job.
+func leftovers(cluster string, said []letter.Statement, entries []ledger.Entry, pools []fabric.Pool) []leftover {
+	all := map[journal.ID]leftover{}
+	for _, s := range said {
+		for _, h := range s.Held {
+			nodes := append(all[h.Job].nodes, s.Node)
+			all[h.Job] = leftover{reservationOf(cluster, h, pools), nodes}
+		}
+	}
+	for _, id := range jobsOf(entries) {
+		delete(all, id)
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b leftover) int { return a.reservation.Job.Compare(b.reservation.Job) })
+}
+
+// reservationOf returns the reservation of which a node has the tags. A tag that is in no pool any
+// more keeps its kind's name as that of its pool.
+func reservationOf(cluster string, h letter.Holding, pools []fabric.Pool) fabric.Reservation {
+	r := fabric.Reservation{Cluster: cluster, Job: h.Job, UID: h.UID, VMs: h.VMs, VFs: h.VFs}
+	for _, kind := range fabric.Kinds {
+		for _, tag := range h.Tags[kind] {
+			g := fabric.Grant{Pool: string(kind), Kind: kind, Tags: []fabric.Tag{tag}}
+			for _, p := range pools {
+				if p.Kind == kind && p.Has(tag) {
+					g.Pool = p.Name
+				}
+			}
+			r.Grants = append(r.Grants, g)
+		}
+	}
+	return r
 }
 
 func runOf(job slurm.NotedJob) journal.ID { return journal.ID{Job: job.Job, Restart: job.Restart} }

@@ -132,9 +132,9 @@ func TestNextTry(t *testing.T) {
 	deadline := now.Add(10 * time.Second)
 	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
 	pool := func(states ...ledger.State) []ledger.PoolState {
-		p := ledger.PoolState{Pool: fabric.Pool{Name: "vni"}}
+		p := ledger.PoolState{Pool: fabric.Pool{Name: "vni", Tags: []fabric.Range{{First: 1, Last: 9}}}}
 		for _, s := range states {
-			p.Taken = append(p.Taken, ledger.TagState{State: s})
+			p.Taken = append(p.Taken, ledger.TagState{Tag: 1, State: s})
 		}
 		return []ledger.PoolState{p}
 	}
@@ -145,13 +145,16 @@ func TestNextTry(t *testing.T) {
 		worth  bool
 		cools  int // seconds
 	}{
-		"another error":                   {errors.New("no"), nil, time.Time{}, false, 0},
-		"when enough have cooled":         {&ledger.ExhaustedError{Pool: "vni", Want: 1, Next: at(4)}, nil, at(4), true, 0},
-		"nodes still have to confirm":     {&ledger.ExhaustedError{Pool: "vni", Want: 2}, pool(ledger.Releasing, ledger.Cooling), at(1), true, 0},
-		"too few are being given back":    {&ledger.ExhaustedError{Pool: "vni", Want: 2}, pool(ledger.Releasing, ledger.Reserved), at(1), false, 0},
-		"quarantine does not come back":   {&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Quarantined), at(1), false, 0},
-		"cooling lasts too long":          {&ledger.ExhaustedError{Pool: "vni", Want: 1, Next: at(60)}, pool(ledger.Reserved), at(1), false, 0},
-		"another pool's do not help":      {&ledger.ExhaustedError{Pool: "g", Want: 1}, pool(ledger.Releasing), at(1), false, 0},
+		"another error":                 {errors.New("no"), nil, time.Time{}, false, 0},
+		"when enough have cooled":       {&ledger.ExhaustedError{Pool: "vni", Want: 1, Next: at(4)}, nil, at(4), true, 0},
+		"nodes still have to confirm":   {&ledger.ExhaustedError{Pool: "vni", Want: 2}, pool(ledger.Releasing, ledger.Cooling), at(1), true, 0},
+		"too few are being given back":  {&ledger.ExhaustedError{Pool: "vni", Want: 2}, pool(ledger.Releasing, ledger.Reserved), at(1), false, 0},
+		"quarantine does not come back": {&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Quarantined), at(1), false, 0},
+		"cooling lasts too long":        {&ledger.ExhaustedError{Pool: "vni", Want: 1, Next: at(60)}, pool(ledger.Reserved), at(1), false, 0},
+		"another pool's do not help":    {&ledger.ExhaustedError{Pool: "g", Want: 1}, pool(ledger.Releasing), at(1), false, 0},
+		"nor do those outside of its ranges": {&ledger.ExhaustedError{Pool: "vni", Want: 1}, []ledger.PoolState{{
+			Pool: fabric.Pool{Name: "vni"}, Taken: []ledger.TagState{{Tag: 1, State: ledger.Releasing}},
+		}}, at(1), false, 0},
 		"some are free, and some on them": {&ledger.ExhaustedError{Pool: "vni", Want: 2, Free: 1}, pool(ledger.Releasing), at(1), true, 0},
 		"those cool in time":              {&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Releasing), at(1), true, 8},
 		"those would cool for too long":   {&ledger.ExhaustedError{Pool: "vni", Want: 1}, pool(ledger.Releasing), at(1), false, 9},
@@ -213,11 +216,21 @@ func TestConfirmations(t *testing.T) {
 	entries := []ledger.Entry{entry(id(7, 0), true, "n1", "n2"), entry(id(8, 0), false, "n1"), entry(id(9, 0), true, "n2")}
 	s := letter.Statement{Node: "n1", Released: []journal.ID{id(7, 0), id(8, 0), id(9, 0), id(7, 1)}}
 	want := []ledger.Confirmation{{Job: id(7, 0), Node: "n1"}, {Job: id(8, 0), Node: "n1"}}
-	if diff := cmp.Diff(want, confirmations(entries, "n1", s)); diff != "" {
+	if diff := cmp.Diff(want, confirmations(entries, s)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got := silent(entries); !slices.Equal(got, []string{"n1", "n2"}) {
 		t.Errorf("silent: %v", got)
+	}
+}
+
+// What is read before a run has ended says nothing about a boot after its end.
+func TestBootsAreOfEndedRuns(t *testing.T) {
+	entries := []ledger.Entry{entry(id(7, 0), true, "n1"), entry(id(8, 0), false, "n1"), entry(id(9, 0), true, "n2"), entry(id(10, 0), true, "n1")}
+	s := letter.Statement{Node: "n1", Boot: "b", Held: []letter.Holding{{Job: id(10, 0)}}}
+	want := []ledger.Boot{{Job: id(7, 0), Node: "n1", ID: "b"}, {Job: id(10, 0), Node: "n1", ID: "b", Holds: true}}
+	if diff := cmp.Diff(want, boots(entries, s)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/ledger"
@@ -12,15 +13,16 @@ import (
 )
 
 // reconcileOnce compares the ledger with slurmctld's records if that has not been done since
-// slurmctld started. Nobody else has the ledger open meanwhile. A process that slurmctld has
-// not started does not know the instance: it compares if it will give tags.
+// slurmctld started, or since an old copy of the ledger was put back. Nobody else has the
+// ledger open meanwhile. A process that slurmctld has not started does not know the instance:
+// it compares if it will give tags.
 func (c *Controller) reconcileOnce(ctx context.Context, l *ledger.Ledger, gives bool) error {
 	last, err := l.Instance()
 	known := c.Instance != "" && last == c.Instance
 	if err != nil || known || c.Instance == "" && !gives {
 		return err
 	}
-	if err := c.Reconcile(ctx, l); err != nil {
+	if err := (comparison{c, l, last == ""}).run(ctx); err != nil {
 		return fmt.Errorf("compare the fabric's ledger with the jobs that run: %w", err)
 	}
 	if c.Instance == "" {
@@ -29,54 +31,81 @@ func (c *Controller) reconcileOnce(ctx context.Context, l *ledger.Ledger, gives 
 	return l.SetInstance(c.Instance)
 }
 
-// Reconcile ends the runs that slurmctld does not have, hears their nodes, and then adopts
-// the reservations that are in records of running jobs and not in the ledger: the ledger may
-// be an old copy. Tags that two jobs have are in quarantine from then on.
-func (c *Controller) Reconcile(ctx context.Context, l *ledger.Ledger) error {
-	entries, err := l.Entries()
-	if err != nil {
-		return err
-	}
+// A comparison is that of a ledger with what slurmctld and the nodes say.
+type comparison struct {
+	*Controller
+	l   *ledger.Ledger
+	old bool // it is an old copy, or new
+}
+
+// run ends the runs that slurmctld does not have, hears their nodes, and then adopts the
+// reservations that are in records of running jobs and not in the ledger: the ledger may be an
+// old copy. Tags that two jobs have are in quarantine from then on.
+//
+// An old copy also lacks runs that are over for slurmctld and not for their nodes.
+func (c comparison) run(ctx context.Context) error {
 	jobs, err := c.Slurm.AdminComments(ctx)
 	if err != nil {
 		return err
 	}
-	for _, job := range stale(entries, runsOf(jobs)) {
-		if err := l.End(job, c.Now()); err != nil {
-			return err
-		}
-	}
-	unknown := lacking(entries, jobs)
-	if len(unknown) == 0 {
-		return nil
-	}
-	if err := (sweep{c}).hear(ctx, l); err != nil {
+	entries, err := c.endOver(jobs)
+	if err != nil {
 		return err
 	}
-	return c.adoptAll(l, unknown)
+	unknown := lacking(entries, jobs)
+	if len(unknown) == 0 && !c.old {
+		return nil
+	}
+	if err := c.hear(ctx); err != nil {
+		return err
+	}
+	if err := c.adoptAll(unknown); err != nil || !c.old {
+		return err
+	}
+	if err := c.adoptHeld(ctx); err != nil {
+		return err
+	}
+	_, err = c.endOver(jobs)
+	return err
+}
+
+// endOver ends the runs in the ledger that are none of slurmctld's jobs. It returns what is in the
+// ledger, from before.
+func (c comparison) endOver(jobs []slurm.NotedJob) ([]ledger.Entry, error) {
+	entries, err := c.l.Entries()
+	if err != nil {
+		return nil, err
+	}
+	for _, job := range stale(entries, runsOf(jobs)) {
+		if err := c.l.End(job, c.Now()); err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
 }
 
 // hear records the confirmations of the jobs that are over, so that the owners of long ago
 // are not in the way of those that have their tags now.
-func (s sweep) hear(ctx context.Context, l *ledger.Ledger) error {
-	entries, err := l.Entries()
+func (c comparison) hear(ctx context.Context) error {
+	entries, err := c.l.Entries()
 	if err != nil {
 		return err
 	}
+	s := sweep{c.Controller}
 	w, err := s.ask(ctx, entries)
-	if err != nil {
+	if err != nil || w.none() {
 		return err
 	}
-	return s.believe(l, w)
+	return s.believe(c.l, w)
 }
 
-func (c *Controller) adoptAll(l *ledger.Ledger, jobs []slurm.NotedJob) error {
+func (c comparison) adoptAll(jobs []slurm.NotedJob) error {
 	key, err := c.key()
 	if err != nil {
 		return err
 	}
 	for _, job := range jobs {
-		if err := c.adopt(l, key, job); err != nil {
+		if err := c.adopt(key, job); err != nil {
 			return err
 		}
 	}
@@ -84,7 +113,7 @@ func (c *Controller) adoptAll(l *ledger.Ledger, jobs []slurm.NotedJob) error {
 }
 
 // adopt takes over the reservation in a record, if there is one.
-func (c *Controller) adopt(l *ledger.Ledger, key letter.Key, job slurm.NotedJob) error {
+func (c comparison) adopt(key letter.Key, job slurm.NotedJob) error {
 	var r fabric.Reservation
 	err := letter.Find(key, letter.ReservationSubject(c.Cluster, runOf(job)), job.AdminComment, &r)
 	switch {
@@ -97,7 +126,35 @@ func (c *Controller) adopt(l *ledger.Ledger, key letter.Key, job slurm.NotedJob)
 	if err != nil {
 		return fmt.Errorf("job %s: %w", job.Name, err)
 	}
-	err = l.Adopt(r, nodes, job.Start, c.Now())
+	return c.take(r, nodes, job.Start)
+}
+
+// adoptHeld takes over what nodes say they have of runs that the ledger does not have.
+func (c comparison) adoptHeld(ctx context.Context) error {
+	key, err := c.key()
+	if err != nil {
+		return err
+	}
+	records, err := c.Slurm.AllNodeRecords(ctx)
+	if err != nil {
+		return fmt.Errorf("ask for the statements of all nodes: %w", err)
+	}
+	entries, err := c.l.Entries()
+	if err != nil {
+		return err
+	}
+	said := (sweep{c.Controller}).statements(key, records)
+	for _, left := range leftovers(c.Cluster, said, entries, fabric.Pools(c.Site)) {
+		if err := c.take(left.reservation, left.nodes, c.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take adopts a reservation. A conflict is for an administrator, and in nobody's way.
+func (c comparison) take(r fabric.Reservation, nodes []string, began time.Time) error {
+	err := c.l.Adopt(r, nodes, began, c.Now())
 	var conflict *ledger.ConflictError
 	if errors.As(err, &conflict) {
 		c.warn("%v", err)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/ledger"
+	"github.com/slurm-v/slurm-v/fabric/letter"
+	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
@@ -39,6 +41,82 @@ func TestANewSlurmctldReconciles(t *testing.T) {
 	}
 	if len(b.warnings) > 0 {
 		t.Errorf("%q", b.warnings)
+	}
+}
+
+// An administrator puts an old copy back, and slurmctld goes on running.
+func TestAnOldCopyUnderTheSameSlurmctld(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	old, err := os.ReadFile(b.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.mustStart(run(8, 0), "vni:1") // 1025
+	if err := os.WriteFile(b.Path(), old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.mustStart(run(9, 0), "vni:1")
+	told, _, err := b.comment(run(9, 0))
+	if err != nil || !slices.Equal(vnis(told), []fabric.Tag{1026}) {
+		t.Errorf("%v, %v: job 8 runs with 1025", vnis(told), err)
+	}
+	if e := b.entries(); len(e) != 3 || !slices.Equal(vnis(e[1].Reservation), []fabric.Tag{1025}) {
+		t.Errorf("%+v", e)
+	}
+}
+
+// Two jobs have ended since the copy was made. slurmctld has forgotten both; n1 has given back the
+// tag of the first, and n1 and n2 still have that of the second.
+func TestTagsThatNodesHoldAreNotInAnOldCopy(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(6, 0), "vni:1")
+	b.state("n1", id(6, 0))
+	old, err := os.ReadFile(b.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	released, held := b.mustStart(run(7, 0), "vni:1"), b.mustStart(run(8, 0), "vni:1") // 1025 and 1026
+	for _, r := range []slurm.RunID{run(7, 0), run(8, 0)} {
+		b.end(r)
+	}
+	b.says(letter.Statement{Node: "n1", Released: []journal.ID{released.Job}, Held: []letter.Holding{letter.HoldingOf(held)}})
+	b.says(letter.Statement{Node: "n2", Released: []journal.ID{released.Job}, Held: []letter.Holding{letter.HoldingOf(held)}})
+	if err := os.WriteFile(b.Path(), old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []fabric.Tag{1025, 1027} {
+		if r := b.mustStart(run(uint32(9+i), 0), "vni:1"); !slices.Equal(vnis(r), []fabric.Tag{want}) {
+			t.Errorf("%v are given, and n1 and n2 have %v", vnis(r), vnis(held))
+		}
+	}
+	e := b.entries()
+	at := slices.IndexFunc(e, func(e ledger.Entry) bool { return e.Reservation.Job == held.Job })
+	if at < 0 || e[at].State != ledger.Releasing || !slices.Equal(e[at].Nodes, []string{"n1", "n2"}) || e[at].Reservation.UID != 1000 {
+		t.Fatalf("%+v", e)
+	}
+	b.state("n1", held.Job)
+	b.state("n2", held.Job)
+	b.sweep()
+	if e := b.entries(); slices.ContainsFunc(e, func(e ledger.Entry) bool { return e.Reservation.Job == held.Job }) {
+		t.Errorf("nobody has it any more: %+v", e)
+	}
+}
+
+// What an administrator has forced stays so: a node that never comes back says for ever that it
+// holds the tag.
+func TestALedgerThatIsCurrentKnowsBetterThanNodes(t *testing.T) {
+	b := newBench(t)
+	held := b.mustStart(run(7, 0), "vni:1")
+	b.end(run(7, 0))
+	b.says(letter.Statement{Node: "n1", Held: []letter.Holding{letter.HoldingOf(held)}})
+	if err := b.Force(context.Background(), held.Job); err != nil {
+		t.Fatal(err)
+	}
+	b.Instance = "boot 2 2"
+	b.mustStart(run(8, 0), "vni:1")
+	if e := b.entries(); len(e) != 1 {
+		t.Errorf("%+v", e)
 	}
 }
 

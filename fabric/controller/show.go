@@ -29,7 +29,7 @@ type PoolRow struct {
 }
 
 // PoolRows counts the tags of pools by their states. Tags outside of a pool, which it had
-// before it was configured anew, count by their states and not in its size.
+// before it was configured anew, count by their states while jobs have them, and not in its size.
 func PoolRows(states []ledger.PoolState) (rows []PoolRow) {
 	for _, s := range states {
 		row := PoolRow{Pool: s.Pool.Name, Kind: s.Pool.Kind, Size: s.Pool.Size(), Last: s.Last, Taken: s.Taken}

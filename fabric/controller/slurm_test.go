@@ -43,7 +43,6 @@ type job struct {
 }
 
 type node struct {
-	Boot    int64
 	Comment string
 }
 
@@ -192,7 +191,7 @@ func playScontrol() int {
 		w.Notified = append(w.Notified, strings.Join(os.Args[2:], " "))
 	default:
 		for name, n := range w.Nodes {
-			fmt.Printf("NodeName=%s Arch=x86_64 State=IDLE ThreadsPerCore=1 BootTime=%d SlurmdStartTime=1 Comment=%s\n", name, n.Boot, n.Comment)
+			fmt.Printf("NodeName=%s Arch=x86_64 State=IDLE ThreadsPerCore=1 BootTime=1 SlurmdStartTime=1 Comment=%s\n", name, n.Comment)
 		}
 	}
 	put(dir, w)

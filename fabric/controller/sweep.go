@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/slurm-v/slurm-v/fabric/ledger"
 	"github.com/slurm-v/slurm-v/fabric/letter"
@@ -98,10 +97,10 @@ func (s sweep) hearNodes(ctx context.Context, entries []ledger.Entry) (int, erro
 	return len(w.heard), s.with(ctx, func(l *ledger.Ledger) error { return s.believe(l, w) })
 }
 
-// A word is what nodes say: their confirmations, and when they have booted.
+// A word is what nodes say: their confirmations, and in which boots they are.
 type word struct {
 	heard []ledger.Confirmation
-	boots map[string]time.Time
+	boots []ledger.Boot
 }
 
 func (w word) none() bool { return len(w.heard) == 0 && len(w.boots) == 0 }
@@ -127,21 +126,27 @@ func (s sweep) ask(ctx context.Context, entries []ledger.Entry) (w word, err err
 	return s.read(key, records, entries), nil
 }
 
-// read opens the nodes' statements. A node without one has released nothing yet.
+// read reads the nodes' statements.
 func (s sweep) read(key letter.Key, records map[string]slurm.NodeRecord, entries []ledger.Entry) word {
-	w := word{boots: map[string]time.Time{}}
+	var w word
+	for _, said := range s.statements(key, records) {
+		w.heard = append(w.heard, confirmations(entries, said)...)
+		w.boots = append(w.boots, boots(entries, said)...)
+	}
+	return w
+}
+
+// statements opens the nodes' statements. A node may have none yet.
+func (s sweep) statements(key letter.Key, records map[string]slurm.NodeRecord) (all []letter.Statement) {
 	for _, r := range records {
-		if !r.Boot.IsZero() {
-			w.boots[r.Name] = r.Boot
-		}
 		var said letter.Statement
 		switch err := letter.Find(key, letter.NodeSubject(s.Cluster, r.Name), r.Comment, &said); {
 		case errors.Is(err, letter.ErrNone):
 		case err != nil:
 			s.warn("node %s: %v", r.Name, err)
 		case said.Node == r.Name:
-			w.heard = append(w.heard, confirmations(entries, r.Name, said)...)
+			all = append(all, said)
 		}
 	}
-	return w
+	return all
 }

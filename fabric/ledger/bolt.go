@@ -73,11 +73,18 @@ func (l *Ledger) update(operation string, do func(machine) error) error {
 	return l.run(operation, func() error {
 		var decision error
 		err := l.db.Update(func(tx *bbolt.Tx) error {
-			err := do(machineOf(bolt{tx}))
+			m := machineOf(bolt{tx})
+			if err := l.doubt(m); err != nil {
+				return err
+			}
+			err := do(m)
 			if commits(err) {
 				decision, err = err, nil
 			}
-			return err
+			if err != nil {
+				return err
+			}
+			return l.mark(m)
 		})
 		return errors.Join(err, decision)
 	})

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"time"
 
 	"github.com/slurm-v/slurm-v/fabric"
@@ -21,31 +22,37 @@ type cold struct {
 }
 
 // colds returns the tags that cool, beginning with the earliest.
-func (f facts) colds() (all []cold, err error) {
-	f.scan(cooling, "", func(key string, _ []byte) bool {
+func (f facts) colds() ([]cold, error) { return f.coldsFrom("", func(cold) bool { return true }) }
+
+// coldsFrom returns the tags that cool since a time, a key of it, as long as they are wanted.
+func (f facts) coldsFrom(from string, wanted func(cold) bool) (all []cold, err error) {
+	f.scan(cooling, from, func(key string, _ []byte) bool {
 		var c cold
 		c.since, c.tag, err = parseCoolingKey(key)
+		if err != nil || !wanted(c) {
+			return false
+		}
 		all = append(all, c)
-		return err == nil
+		return true
 	})
 	return all, err
 }
 
 // thaw frees the tags that have cooled. A tag that cools since a time that is still to come
-// began to cool by a clock that was wrong: it begins again.
+// began to cool by a clock that was wrong: it begins again. It does not read those in between:
+// many jobs may have ended within the cooling time.
 func (m machine) thaw(cooling time.Duration, now time.Time) error {
-	all, err := m.colds()
-	for _, c := range all {
-		if err != nil {
-			return err
-		}
-		switch {
-		case c.since.After(now):
-			if err = m.warm(c); err == nil {
-				err = m.cool(c.tag, now)
-			}
-		case now.Sub(c.since) >= cooling:
-			err = m.warm(c)
+	cooled, err := m.coldsFrom("", func(c cold) bool { return now.Sub(c.since) >= cooling })
+	if err != nil {
+		return err
+	}
+	future, err := m.coldsFrom(timeKey(now), func(cold) bool { return true })
+	for _, c := range cooled {
+		err = errors.Join(err, m.warm(c))
+	}
+	for _, c := range future {
+		if c.since.After(now) {
+			err = errors.Join(err, m.warm(c), m.cool(c.tag, now))
 		}
 	}
 	return err

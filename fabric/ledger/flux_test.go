@@ -109,6 +109,31 @@ func TestAPoolThatIsMovedUnderAJob(t *testing.T) {
 	b.refuses(id(3)) // 1024 is nobody's, but not of the pool any more
 }
 
+func TestTagsOutsideOfTheirPoolAreShown(t *testing.T) {
+	b := newBench(t, 1024, 1025)
+	b.gives(id(1), 1024, 1025)
+	b.pool = vnis(1025, 1026)
+	other := vnis(2000, 2001)
+	other.Name = "gpu"
+	shows := func(want ...State) {
+		t.Helper()
+		pools, err := b.l.Pools([]fabric.Pool{b.pool, other}, b.o.Cooling, b.now)
+		noError(t, err)
+		var got []State
+		for _, s := range pools[0].Taken {
+			got = append(got, s.State)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || len(pools[1].Taken) > 0 {
+			t.Errorf("(-want +got):\n%s; of the other pool: %+v", diff, pools[1].Taken)
+		}
+	}
+	shows(Reserved, Reserved)
+	b.end(id(1))
+	shows(Releasing, Releasing)
+	b.confirm(id(1), "n1", "n2")
+	shows(Cooling) // 1025: 1024 is not given again
+}
+
 func TestPoolsOfOneKindShareNoTag(t *testing.T) {
 	b := newBench(t, 1024, 1024)
 	b.gives(id(1), 1024)

@@ -45,16 +45,19 @@ func (l *Ledger) Confirm(c []Confirmation, now time.Time) error {
 	return l.update("record confirmations of nodes", func(m machine) error { return m.confirm(c, now) })
 }
 
-// Rebooted confirms for nodes that have booted, by the kernel's times of boot that
-// slurmctld shows: a node has nothing of a job that had ended before, with [ClockSkew] to
-// spare.
+// Rebooted confirms for nodes that have booted since the end of a run. Each boot was read after
+// its run had ended for slurmctld and in the ledger; those of runs that have not are ignored.
+//
+// A node says in which boot it is before it makes a tag in that boot, and makes none for a job
+// that has ended. So if it is seen in one boot after the end of a run, and then in another one, it
+// has booted since it last had the run's tags. Clocks have no part in this.
 //
 // A boot between the begin and the end of a job proves nothing: Slurm lets a job live on
 // whose node has rebooted without one of its steps (_purge_missing_jobs in slurmctld's
 // job_mgr.c), and its next step makes the tags on that node again. Such a node confirms
 // like any other, by its epilog.
-func (l *Ledger) Rebooted(boots map[string]time.Time, now time.Time) error {
-	return l.update("record boots of nodes", func(m machine) error { return m.rebooted(boots, now) })
+func (l *Ledger) Rebooted(seen []Boot, now time.Time) error {
+	return l.update("record boots of nodes", func(m machine) error { return m.rebooted(seen, now) })
 }
 
 // ConfirmManager records that the subnet manager has no member of the job's P_Keys any more.
@@ -131,10 +134,13 @@ func (l *Ledger) Pools(pools []fabric.Pool, cooling time.Duration, now time.Time
 }
 
 // Instance returns which process of slurmctld the ledger was last checked against; "" at
-// first.
+// first, and if the file is an old copy.
 func (l *Ledger) Instance() (instance string, err error) {
 	err = l.view("read the controller's instance", func(m machine) error {
-		instance, err = m.instance()
+		current, err := l.current(m.facts)
+		if current && err == nil {
+			instance, err = m.instance()
+		}
 		return err
 	})
 	return instance, err

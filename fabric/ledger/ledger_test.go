@@ -241,32 +241,34 @@ func TestWhatTheSubnetManagerHasConfirmedSoFar(t *testing.T) {
 }
 
 func TestBoots(t *testing.T) {
-	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	ended := began.Add(time.Hour)
+	at := func(boot string) Boot { return Boot{Job: id(1), Node: "n1", ID: boot} }
+	holds := func(b Boot) Boot { b.Holds = true; return b }
+	of := func(b Boot, job journal.ID, node string) Boot { b.Job, b.Node = job, node; return b }
 	tests := map[string]struct {
-		boot      time.Time
-		runs      bool
-		confirmed bool
+		before, after []Boot // the job's end
+		confirmed     bool
 	}{
-		"after the job's end":                          {boot: ended.Add(ClockSkew + 1), confirmed: true},
-		"perhaps before it, by a clock that is wrong":  {boot: ended.Add(ClockSkew)},
-		"while the job ran":                            {boot: began.Add(time.Minute)},
-		"before the job":                               {boot: began.Add(-time.Hour)},
-		"of a job that still runs, as the ledger sees": {boot: ended.Add(2 * ClockSkew), runs: true},
+		"after the job's end":                   {nil, []Boot{at("a"), at("a"), at("b")}, true},
+		"of a node that held tags before it":    {nil, []Boot{holds(at("a")), at("b")}, true},
+		"twice in one look":                     {nil, []Boot{at("b"), at("a")}, true},
+		"while the job ran":                     {[]Boot{at("a")}, []Boot{at("b"), at("b")}, false},
+		"of a job that still runs":              {[]Boot{at("a"), at("b")}, nil, false},
+		"and the node has the tags again":       {nil, []Boot{at("a"), holds(at("b"))}, false},
+		"of another node":                       {nil, []Boot{at("a"), of(at("b"), id(1), "n7")}, false},
+		"after the end of another job":          {nil, []Boot{at("a"), of(at("b"), id(7), "n1")}, false},
+		"of a node that has confirmed (not n1)": {nil, []Boot{of(at("a"), id(1), "n2"), of(at("b"), id(1), "n2")}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, 1024, 1024)
-			b.now = began
 			b.gives(id(1), 1024)
-			b.now = ended
-			if !tt.runs {
-				b.end(id(1))
-			}
 			b.confirm(id(1), "n2")
-			noError(t, b.l.Rebooted(map[string]time.Time{"n1": tt.boot, "n7": tt.boot}, ended.Add(time.Hour)))
+			for _, boot := range tt.before {
+				noError(t, b.l.Rebooted([]Boot{boot}, b.now))
+			}
 			b.end(id(1))
-			b.now = ended.Add(2 * time.Hour)
+			noError(t, b.l.Rebooted(tt.after, b.now))
+			b.cool()
 			_, err := b.reserve(id(2), 1)
 			if (err == nil) != tt.confirmed {
 				t.Errorf("confirmed %v, error of the next job: %v", !tt.confirmed, err)

@@ -16,6 +16,7 @@ type record struct {
 	Reservation fabric.Reservation `json:"reservation"`
 	Nodes       []string           `json:"nodes,omitempty"`     // that have not confirmed, in order
 	Confirmed   []string           `json:"confirmed,omitempty"` // the others
+	Boots       map[string]string  `json:"boots,omitempty"`     // of Nodes: the first boot id seen after the end
 	Manager     bool               `json:"manager,omitempty"`   // the subnet manager has not confirmed
 	Asked       time.Time          `json:"asked,omitzero"`      // when it was asked last
 	Gone        int                `json:"gone,omitempty"`      // of how many ports, the first of the job, it has confirmed
@@ -72,6 +73,23 @@ func (r *record) confirm(node string) bool {
 		r.Confirmed = append(r.Confirmed, node)
 	}
 	return waits
+}
+
+// seen reports whether the node has booted since it was first seen after the end. It notes a node
+// that is seen for the first time, and then reports whether it has done so.
+func (r *record) seen(b Boot) (booted, noted bool) {
+	first, found := r.Boots[b.Node]
+	switch {
+	case r.Ended.IsZero() || !slices.Contains(r.Nodes, b.Node):
+		return false, false
+	case found:
+		return first != b.ID && !b.Holds, false
+	}
+	if r.Boots == nil {
+		r.Boots = map[string]string{}
+	}
+	r.Boots[b.Node] = b.ID
+	return false, true
 }
 
 // addWhy puts the record into quarantine, or gives one more reason for it.

@@ -45,20 +45,28 @@ func (m machine) confirmNodes(id journal.ID, nodes []string, now time.Time) erro
 	return m.settle(r, now)
 }
 
-func (m machine) rebooted(boots map[string]time.Time, now time.Time) error {
-	var all []Confirmation
-	err := m.records("", func(r *record) bool {
-		for _, n := range r.Nodes {
-			if boot, ok := boots[n]; ok && !r.Ended.IsZero() && boot.After(r.Ended.Add(ClockSkew)) {
-				all = append(all, Confirmation{Job: r.job(), Node: n})
-			}
+func (m machine) rebooted(all []Boot, now time.Time) error {
+	var gone []Confirmation
+	for _, b := range all {
+		r, err := m.record(b.Job)
+		if err != nil {
+			return err
 		}
-		return true
-	})
-	if err != nil {
-		return err
+		if r == nil {
+			continue
+		}
+		booted, noted := r.seen(b)
+		if booted {
+			gone = append(gone, Confirmation{Job: b.Job, Node: b.Node})
+		}
+		if noted {
+			err = m.save(r)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return m.confirm(all, now)
+	return m.confirm(gone, now)
 }
 
 func (m machine) confirmManager(id journal.ID, now time.Time) error {

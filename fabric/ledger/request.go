@@ -36,6 +36,11 @@ type Confirmation struct {
 	Node string
 }
 
-// ClockSkew is how far apart the clocks of a node and the controller may be for a boot to
-// count, see [Ledger.Rebooted].
-const ClockSkew = time.Minute
+// A Boot is the id of the boot in which a node has last said something, as seen after the end of
+// a run of a job; see [Ledger.Rebooted].
+type Boot struct {
+	Job   journal.ID
+	Node  string
+	ID    string
+	Holds bool // the node says that it may have tags of the run
+}

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,7 +102,40 @@ func (f facts) pool(p fabric.Pool, cooling time.Duration, now time.Time) (PoolSt
 			s.add(fabric.Tag(n), t)
 		}
 	}
-	return s, nil
+	outside, err := f.outside(p, cooling, now)
+	s.Taken = append(s.Taken, outside...)
+	slices.SortFunc(s.Taken, func(a, b TagState) int { return cmp.Compare(a.Tag, b.Tag) })
+	return s, err
+}
+
+// outside returns the tags that jobs have from a pool, and that are not in its ranges any more.
+// One that cools is not among them: nothing says of which pool it was.
+func (f facts) outside(p fabric.Pool, cooling time.Duration, now time.Time) (taken []TagState, err error) {
+	seen := map[fabric.Tag]bool{}
+	wrong := f.records("", func(r *record) bool {
+		for _, number := range r.outside(p) {
+			var t *TagState
+			if t, err = f.tagState(tag{p.Kind, number}, cooling, now); err != nil {
+				return false
+			}
+			if t != nil && !seen[number] && slices.Contains(t.Jobs, r.job()) {
+				seen[number], taken = true, append(taken, *t)
+			}
+		}
+		return true
+	})
+	return taken, firstOf(wrong, err)
+}
+
+func (r *record) outside(p fabric.Pool) (numbers []fabric.Tag) {
+	for _, g := range r.Reservation.Grants {
+		for _, number := range g.Tags {
+			if g.Pool == p.Name && g.Kind == p.Kind && !p.Has(number) {
+				numbers = append(numbers, number)
+			}
+		}
+	}
+	return numbers
 }
 
 // add adds a tag, which is free if its state is nil.

@@ -29,6 +29,7 @@ func values(s store, from string) map[string]string {
 			all["order of "+string(b)] = fmt.Sprint(keys)
 		}
 	}
+	delete(all, string(meta)+" mark") // only a ledger in a file has one
 	return all
 }
 

@@ -26,6 +26,7 @@ type world struct {
 	removed map[tag]time.Time  // when hardware last had a tag
 	jobs    []*job
 	copies  []memory // of the ledger
+	late    []Boot   // that are still to come to the ledger
 	calm    bool     // nothing is lost any more
 	history []string
 }
@@ -35,9 +36,9 @@ type node struct {
 	name   string
 	up     bool
 	has    map[tag]journal.ID
-	boot   time.Time
-	skew   time.Duration // of its clock
-	undone []journal.ID  // its statement at slurmctld
+	boot   int
+	said   int          // the boot of its statement at slurmctld
+	undone []journal.ID // in that statement
 }
 
 // A job is a run.
@@ -57,11 +58,7 @@ func newWorld(seed uint64) *world {
 		members: map[tag]journal.ID{}, removed: map[tag]time.Time{},
 	}
 	for i := range 4 {
-		skew := time.Duration(w.random.Int64N(int64(2*ClockSkew))) - ClockSkew
-		w.nodes = append(w.nodes, &node{
-			name: fmt.Sprintf("n%d", i), up: true, has: map[tag]journal.ID{},
-			boot: w.now.Add(-time.Hour), skew: skew,
-		})
+		w.nodes = append(w.nodes, &node{name: fmt.Sprintf("n%d", i), up: true, has: map[tag]journal.ID{}})
 	}
 	w.reconfigure()
 	return w
@@ -180,6 +177,7 @@ func (w *world) use(j *job) {
 		return
 	}
 	w.note("%s uses its tags on %s", j.id, n.name)
+	n.said = n.boot
 	for _, t := range j.tags() {
 		n.has[t] = j.id
 		if t.kind == fabric.PKey {
@@ -242,16 +240,44 @@ func (w *world) leave(j *job) error {
 func (w *world) reboot(n *node) {
 	w.note("%s boots", n.name)
 	w.wipe(n, func(journal.ID) bool { return true })
-	n.boot, n.up = w.now, true
+	n.boot, n.up = n.boot+1, true
+	if w.calm || w.oneIn(2) { // else nobody has called slurmv clean yet
+		n.said = n.boot
+	}
+}
+
+// boots are those of the nodes' statements, for what has ended in the ledger.
+func (w *world) boots() (all []Boot, err error) {
+	entries, err := w.m.entries()
+	for _, e := range entries {
+		for _, n := range w.nodes {
+			if !e.Ended.IsZero() && slices.Contains(e.Nodes, n.name) {
+				all = append(all, Boot{Job: e.Reservation.Job, Node: n.name, ID: fmt.Sprint(n.said)})
+			}
+		}
+	}
+	return all, err
+}
+
+// hearBoots tells the ledger what was read now, or some of it later.
+func (w *world) hearBoots(read []Boot) error {
+	hear := append(w.late, read...)
+	w.late = nil
+	if w.lost(3) {
+		w.late, hear = read, hear[:len(hear)-len(read)]
+	}
+	return w.m.rebooted(hear, w.now)
 }
 
 // sweep tells the ledger what slurmctld knows.
 func (w *world) sweep() error {
 	w.note("sweep")
 	var said []Confirmation
-	boots := map[string]time.Time{}
+	boots, err := w.boots()
+	if err != nil {
+		return err
+	}
 	for _, n := range w.nodes {
-		boots[n.name] = n.boot.Add(n.skew)
 		for _, id := range n.undone {
 			said = append(said, Confirmation{Job: id, Node: n.name})
 		}
@@ -265,7 +291,7 @@ func (w *world) sweep() error {
 			errs = append(errs, w.leave(j))
 		}
 	}
-	return errors.Join(append(errs, w.m.rebooted(boots, w.now))...)
+	return errors.Join(append(errs, w.hearBoots(boots))...)
 }
 
 // anywhere reports whether hardware has a tag of the job.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -72,7 +73,8 @@ func TestAStatementArrives(t *testing.T) {
 	for i := range uint32(64) {
 		s = s.With(journal.ID{Job: math.MaxUint32 - i, Restart: i})
 	}
-	for _, want := range []Statement{s, {Node: "n1", Boot: boot}} {
+	held := Statement{Node: "n1", Boot: boot}.Holding([]Holding{holding(10), holding(9)})
+	for _, want := range []Statement{s, {Node: "n1", Boot: boot}, held, {Node: "n1", More: true}} {
 		text := seal(t, key, NodeSubject("deep", "n1"), want)
 		var got Statement
 		if err := Open(key, NodeSubject("deep", "n1"), text, &got); err != nil {
@@ -84,9 +86,55 @@ func TestAStatementArrives(t *testing.T) {
 	}
 }
 
+// The tags that it holds leave room for the confirmations without which no tag comes back.
+func TestAStatementNamesWhatIsHeld(t *testing.T) {
+	var held []Holding
+	for i := range uint32(100) {
+		held = append(held, holding(math.MaxUint32-i))
+	}
+	full := Statement{Node: strings.Repeat("n", 64), Boot: boot}
+	for i := range uint32(1000) {
+		full = full.With(journal.ID{Job: 1_234_567 + i})
+	}
+	tests := map[string]struct {
+		held []Holding
+		most int // of releases that are forgotten
+		more bool
+	}{
+		"nothing":     {nil, 0, false},
+		"three runs":  {held[:3], 30, false},
+		"a full node": {held, 160, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := full.Holding(tt.held)
+			text := seal(t, newKey(t), NodeSubject("deep", s.Node), s)
+			if lost := len(full.Released) - len(s.Released); lost > tt.most || len(text) > MaxText || s.More != tt.more {
+				t.Errorf("%d releases are forgotten, %d characters, more: %v", lost, len(text), s.More)
+			}
+			if n := len(s.Held); !tt.more && n != len(tt.held) || tt.more && (n < 15 || s.Held[0].Job.Job != math.MaxUint32-99) {
+				t.Errorf("%d held: %+v", n, s.Held)
+			}
+			if s.Holds(journal.ID{Job: 1}) != tt.more || len(tt.held) > 0 && !s.Holds(tt.held[0].Job) {
+				t.Error("it holds others")
+			}
+		})
+	}
+	if s := full.Holding(held).Holding(nil); len(s.Held) > 0 || s.More {
+		t.Errorf("%+v", s.Held)
+	}
+}
+
+func holding(job uint32) Holding {
+	return HoldingOf(fabric.Reservation{
+		Job: journal.ID{Job: job}, UID: 1000, VMs: 4, VFs: 2,
+		Grants: []fabric.Grant{{Kind: fabric.VNI, Tags: []fabric.Tag{65535}}, {Kind: fabric.VLAN}, {Kind: fabric.PKey, Tags: []fabric.Tag{7}}},
+	})
+}
+
 func TestAStatementThatIsDamaged(t *testing.T) {
 	s := Statement{Node: "n2"}
-	for _, text := range []string{`{"released":"1.0 x"}`, `{"released":"1"}`, `{"released":"1.0 -1.0"}`, `{"released":["1.0"]}`, `[]`} {
+	for _, text := range []string{`{"released":"1.0 x"}`, `{"released":"1"}`, `{"released":"1.0 -1.0"}`, `{"released":["1.0"]}`, `[]`, `{"held":{"x":{}}}`, `{"held":{"1.0":{"tags":7}}}`} {
 		if err := json.Unmarshal([]byte(text), &s); err == nil {
 			t.Errorf("%s is read as %v", text, s)
 		}

@@ -43,11 +43,12 @@ func (n *Node) Clean(ctx context.Context, c Cleaning, running Running, left Left
 	return w.done, errors.Join(w.failed, n.tellUnless(ctx, c.DryRun))
 }
 
+// tellUnless tells slurmctld, and the plugin, what they have to know of this node.
 func (n *Node) tellUnless(ctx context.Context, dry bool) error {
 	if dry {
 		return nil
 	}
-	return n.words.tellIfLost(ctx)
+	return errors.Join(n.records.noteNobody(ctx, len(n.cfg.Pools()) > 0, n.slurm), n.words.tellIfLost(ctx), n.words.tellIfHeld(ctx))
 }
 
 // found is what is on the node of jobs, whether they run or not.

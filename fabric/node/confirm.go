@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 
@@ -16,18 +17,19 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// words are what the node confirms to the controller: its statement, on disk and in its
-// record at slurmctld.
+// words are what the node says to the controller: its statement, on disk and in its record at
+// slurmctld.
 type words struct {
 	dir   string
 	node  string // name in Slurm
 	key   string // file of the cluster's key
+	tags  bool   // the site has pools of tags
 	slurm slurm.Comments
 }
 
 // A said is the content of the file "statement".
 type said struct {
-	Statement letter.Statement `json:"statement"`
+	Statement letter.Statement `json:"statement"`        // what is held is as of when it was told
 	Told      bool             `json:"told"`             // slurmctld has taken it
 	Letter    string           `json:"letter,omitempty"` // with which it was told
 }
@@ -66,13 +68,13 @@ func (w words) locked(ctx context.Context, edit func(said) (said, error)) error 
 func (w words) file() string { return filepath.Join(w.dir, "statement") }
 
 // read returns what the node has said in this boot. What it has said before does not
-// count any more: its new boot says that everything is gone.
+// count any more: its new boot says that everything is gone, and is to be told.
 func (w words) read() (now said, err error) {
 	boot, err := journal.BootID()
 	if err != nil {
 		return said{}, err
 	}
-	fresh := said{Statement: letter.Statement{Node: w.node, Boot: boot}, Told: true}
+	fresh := said{Statement: letter.Statement{Node: w.node, Boot: boot}, Told: !w.tags}
 	text, err := os.ReadFile(w.file())
 	if gone(err) {
 		return fresh, nil
@@ -120,6 +122,29 @@ func (w words) tellIfNew(ctx context.Context) error {
 	return w.tellNow(ctx)
 }
 
+// tellIfHeld tells what the node holds if slurmctld has another word about that. A start of a job
+// alone is not told: slurmctld knows what it has in the record of a job that runs.
+func (w words) tellIfHeld(ctx context.Context) error {
+	now, err := w.read()
+	if err != nil {
+		return err
+	}
+	if reflect.DeepEqual(w.holding(now.Statement), now.Statement) {
+		return nil
+	}
+	return w.tellNow(ctx)
+}
+
+// holding returns the statement with what the node holds at the moment. A run that is released
+// is not held, though its journal may still be there.
+func (w words) holding(s letter.Statement) letter.Statement {
+	held, more := records{dir: w.dir, node: w.node}.held()
+	held = slices.DeleteFunc(held, func(h letter.Holding) bool { return slices.Contains(s.Released, h.Job) })
+	s = s.Holding(held)
+	s.More = s.More || more
+	return s
+}
+
 // tellIfLost is [words.tellIfNew], and tells again what is no longer in the node's record:
 // administrators write the Comment, too, and may replace it.
 func (w words) tellIfLost(ctx context.Context) error {
@@ -127,7 +152,7 @@ func (w words) tellIfLost(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case !now.Told || len(now.Statement.Released) == 0:
+	case !now.Told || now.Letter == "":
 		return w.tellIfNew(ctx)
 	}
 	comment, err := w.slurm.NodeComment(ctx, w.node)
@@ -142,8 +167,9 @@ func (w words) tellIfLost(ctx context.Context) error {
 
 func (w words) tellNow(ctx context.Context) error {
 	return w.locked(ctx, func(now said) (said, error) {
-		text, err := w.tellAgain(ctx, now.Statement)
-		return said{now.Statement, err == nil, text}, err
+		s := w.holding(now.Statement)
+		text, err := w.tellAgain(ctx, s)
+		return said{s, err == nil, text}, err
 	})
 }
 

@@ -24,7 +24,7 @@ import (
 
 // A desk is node n1 of the cluster c1, with the cards of a fake libcxi and commands of
 // Slurm that answer from files: admin, restart and words are about job 4217, comment is the
-// node's, and down and forgotten are what slurmctld is.
+// node's, and down, forgotten and deaf are what slurmctld is.
 type desk struct {
 	*Node
 	t    *testing.T
@@ -41,8 +41,8 @@ printf '%s%s\n' "$(cat number)|4217|$(cat het)|$(cat restart)|$(cat state)|17000
 	fakeSinfo = `for a; do case $a in --Format=*) end=${a##*comment:0};; esac; done
 printf '%s%s\n' "n1|$(cat comment)" "$end"`
 	fakeScontrol = `case "$*" in
-'show config') echo 'ClusterName             = c1' ;;
-'update nodename=n1 comment='*) echo told >> told; printf '%s' "${3#comment=}" > comment ;;
+'show config') echo 'ClusterName             = c1'; if test -e switch; then echo "SwitchType              = $(cat switch)"; fi ;;
+'update nodename=n1 comment='*) test ! -e deaf || exit 1; echo told >> told; printf '%s' "${3#comment=}" > comment ;;
 *) echo "scontrol $*" >&2; exit 1 ;;
 esac`
 )
@@ -59,7 +59,7 @@ func newDesk(t *testing.T, settings ...string) *desk {
 	}
 	d.set("admin", "ask bob")
 	d.set("restart", "0")
-	d.set("state", "COMPLETING")
+	d.set("state", "RUNNING")
 	d.set("het", "N/A")
 	d.set("number", "4217")
 	d.set("comment", "new fans")
@@ -183,8 +183,14 @@ func (d *desk) make(vni fabric.Tag) {
 	}
 }
 
-// confirmed is what slurmctld knows of the node.
+// confirmed is what slurmctld knows that the node has released.
 func (d *desk) confirmed() []journal.ID {
+	d.t.Helper()
+	return d.statement().Released
+}
+
+// statement is what the node has said to slurmctld.
+func (d *desk) statement() (s letter.Statement) {
 	d.t.Helper()
 	comment, err := os.ReadFile(filepath.Join(d.dir, "comment"))
 	if err != nil {
@@ -193,17 +199,16 @@ func (d *desk) confirmed() []journal.ID {
 	if !strings.HasPrefix(string(comment), "new fans") {
 		d.t.Errorf("the site's words are gone: %s", comment)
 	}
-	var s letter.Statement
 	if err := letter.Find(d.key, letter.NodeSubject("c1", "n1"), string(comment), &s); err != nil {
 		if errors.Is(err, letter.ErrNone) {
-			return nil
+			return letter.Statement{}
 		}
 		d.t.Fatal(err)
 	}
 	if boot, _ := journal.BootID(); s.Node != "n1" || s.Boot != boot {
 		d.t.Errorf("node %s in boot %s says so", s.Node, s.Boot)
 	}
-	return s.Released
+	return s
 }
 
 // mustBeClean fails unless the node has nothing of the job, and slurmctld knows that.

@@ -110,8 +110,11 @@ func (n *Node) End(ctx context.Context, job uint32, reserved bool, left Left) er
 	for _, id := range ids {
 		err = errors.Join(err, n.Down(ctx, id, busyPatience, left))
 	}
-	if err == nil && len(ids) == 0 && reserved {
+	switch {
+	case err == nil && len(ids) == 0 && reserved:
 		err = n.endWithoutJournal(ctx, job, left)
+	case err != nil: // Slurm forgets the job, whose tags stay
+		err = errors.Join(err, n.words.tellIfHeld(ctx))
 	}
 	return errors.Join(err, n.records.locks().clear(job))
 }

@@ -36,6 +36,18 @@ var pkeyDefaults = []string{"UCX_IB_PKEY", "MV2_DEFAULT_PKEY", "OMPI_MCA_btl_ope
 // multicasts is the path at the fabric manager below which libfabric makes multicast trees.
 const multicasts = "/fabric/collectives/multicasts"
 
+// forNobody is the file of variables of all jobs without tags. Slurm's own plugin for Slingshot
+// gives steps variables of the same names, which stay theirs.
+func forNobody(boot string, slurmGivesVNIs bool) string {
+	text := Tags{}.file(boot)
+	for _, name := range cxi.Variables {
+		if slurmGivesVNIs {
+			text = strings.Replace(text, "clear "+name+"\n", "", 1)
+		}
+	}
+	return text
+}
+
 // file is the file of variables that the plugin reads; spank/fabric.c describes it.
 func (t Tags) file(boot string) string {
 	var text strings.Builder

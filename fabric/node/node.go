@@ -36,7 +36,10 @@ func Open(cfg config.Config, name string, client slurm.Client) *Node {
 		slurm:   slurm.Comments{Client: client},
 		records: records{dir: dir, node: name},
 		pending: numbered(filepath.Join(dir, "pending")),
-		words:   words{dir: dir, node: name, key: cfg.Fabric.Key, slurm: slurm.Comments{Client: client}},
+		words: words{
+			dir: dir, node: name, key: cfg.Fabric.Key, tags: len(cfg.Fabric.Pools()) > 0,
+			slurm: slurm.Comments{Client: client},
+		},
 	}
 }
 
@@ -73,7 +76,7 @@ func (n *Node) reservation(ctx context.Context, job Job) (journal.ID, fabric.Res
 	if err != nil {
 		return job.ID, fabric.Reservation{}, err
 	}
-	noted, err := n.slurm.AdminComment(ctx, job.ID.Job)
+	noted, err := n.record(ctx, job.ID)
 	if err != nil {
 		return job.ID, fabric.Reservation{}, err
 	}
@@ -83,6 +86,20 @@ func (n *Node) reservation(ctx context.Context, job Job) (journal.ID, fabric.Res
 		return job.ID, fabric.Reservation{}, err
 	}
 	return job.ID, r, fits(r, s.cluster, job)
+}
+
+// record returns slurmctld's record of a job that may get tags here. slurmctld hears before in which
+// boot the node is, and the job must not have ended since: so whoever has seen the node in another
+// boot after the job's end knows that the node has rebooted since it had the job's tags.
+func (n *Node) record(ctx context.Context, id journal.ID) (slurm.NotedJob, error) {
+	if err := n.words.tellIfNew(ctx); err != nil {
+		return slurm.NotedJob{}, err
+	}
+	noted, err := n.slurm.AdminComment(ctx, id.Job)
+	if err == nil && slurm.Over(noted.State) {
+		err = fmt.Errorf("job %d is %s, and gets no tags on the fabric any more", id.Job, noted.State)
+	}
+	return noted, err
 }
 
 // open reads the letter about one run of a job.

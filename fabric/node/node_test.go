@@ -275,7 +275,7 @@ func TestALostConfirmationIsRepeated(t *testing.T) {
 		}
 	}
 	d.mustBeClean()
-	if told, _ := os.ReadFile(filepath.Join(d.dir, "told")); string(told) != "told\n" {
+	if told, _ := os.ReadFile(filepath.Join(d.dir, "told")); string(told) != "told\ntold\n" { // the boot, and the confirmation
 		t.Errorf("slurmctld was told %q", told)
 	}
 }
@@ -296,7 +296,7 @@ func TestAConfirmationThatIsOverwrittenIsRepeated(t *testing.T) {
 		}
 		d.mustBeClean()
 	}
-	if told, _ := os.ReadFile(filepath.Join(d.dir, "told")); string(told) != "told\ntold\ntold\n" {
+	if told, _ := os.ReadFile(filepath.Join(d.dir, "told")); string(told) != "told\ntold\ntold\ntold\n" { // the boot, and the confirmation three times
 		t.Errorf("slurmctld was told %q", told)
 	}
 }

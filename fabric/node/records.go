@@ -11,6 +11,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/cxi"
+	"github.com/slurm-v/slurm-v/fabric/letter"
 	"github.com/slurm-v/slurm-v/internal/durable"
 	"github.com/slurm-v/slurm-v/journal"
 )
@@ -40,6 +41,46 @@ func reservationIn(id journal.ID, held []journal.Record) journal.ID {
 		}
 	}
 	return id
+}
+
+// recordTags is the kind of the record with all that the run has of its reservation, for the
+// node's word on what it holds. The record is there before any of it is, and until all is gone.
+const recordTags = "tags"
+
+func noteTags(j *journal.Journal, r fabric.Reservation) error {
+	if _, found := state(j, recordTags, r.Job.String()); found {
+		return nil
+	}
+	return j.Intend(recordTags, r.Job.String(), letter.HoldingOf(r))
+}
+
+// held returns what the runs hold. more says that a journal cannot be read whole. What a journal
+// from before the last boot names is gone. Components of a job on one node hold the same.
+func (r records) held() (all []letter.Holding, more bool) {
+	ids, err := journal.List(r.dir)
+	more = err != nil
+	for _, id := range ids {
+		s, err := journal.Read(r.dir, id)
+		more = more || err != nil && !gone(err)
+		for _, record := range s.Held {
+			if record.Kind != recordTags || ofEarlierBoot(s.Header) {
+				continue
+			}
+			h, err := holdingIn(record)
+			more = more || err != nil
+			if err == nil && !slices.ContainsFunc(all, func(o letter.Holding) bool { return o.Job == h.Job }) {
+				all = append(all, h)
+			}
+		}
+	}
+	return all, more
+}
+
+func holdingIn(r journal.Record) (h letter.Holding, err error) {
+	if err = r.Decode(&h); err == nil {
+		h.Job, err = journal.ParseID(r.Name)
+	}
+	return h, err
 }
 
 // A holding is the data of a record. A service has no other mark than these two.

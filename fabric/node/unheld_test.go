@@ -37,6 +37,7 @@ func TestANodeThatHeldNothingConfirms(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
+			d.set("state", "COMPLETING")
 			d.set("restart", tt.restart)
 			if tt.letter != nil {
 				r := reservation()
@@ -142,6 +143,7 @@ func TestTheRunThatHasEndedIsFoundLater(t *testing.T) {
 	for name, forget := range map[string]bool{"from its record": false, "though slurmctld has forgotten it": true} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
+			d.set("state", "COMPLETING")
 			d.reserve(reservation(), "c1", id)
 			d.set("down", "")
 			if err := d.End(t.Context(), 4217, true, nothingLeft); err == nil || errors.Is(err, ErrUndecided) {

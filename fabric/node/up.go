@@ -38,7 +38,7 @@ func (n *Node) up(ctx context.Context, job Job, r fabric.Reservation) (Tags, err
 		return Tags{}, err
 	}
 	defer j.Close()
-	if err := errors.Join(noteReservation(j, r.Job), n.words.retract(ctx, r.Job)); err != nil {
+	if err := errors.Join(noteReservation(j, r.Job), noteTags(j, r), n.words.retract(ctx, r.Job)); err != nil {
 		return Tags{}, err
 	}
 	inUse := holdsServices(j)

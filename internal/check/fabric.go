@@ -23,7 +23,7 @@ func fabricTags(ctx context.Context, i *inspection) []Result {
 	if i.cfgErr != nil || len(i.cfg.Fabric.Pools()) == 0 {
 		return nil
 	}
-	results := []Result{i.fabricKey(), i.fabricScripts(), i.switchVNIs()}
+	results := append([]Result{i.fabricKey(), i.fabricScripts(), i.switchVNIs()}, i.licences()...)
 	if i.cfg.Fabric.HasPool(config.TagVNI) {
 		results = append(results, i.slingshot(ctx)...)
 	}
