@@ -241,8 +241,10 @@ func leftovers(cluster string, said []letter.Statement, entries []ledger.Entry, 
 	all := map[journal.ID]leftover{}
 	for _, s := range said {
 		for _, h := range s.Held {
-			nodes := append(all[h.Job].nodes, s.Node)
-			all[h.Job] = leftover{reservationOf(cluster, h, pools), nodes}
+			found := all[h.Job]
+			found.reservation = reservationOf(cluster, h, pools)
+			found.nodes = append(found.nodes, s.Node)
+			all[h.Job] = found
 		}
 	}
 	for _, id := range jobsOf(entries) {

@@ -261,7 +261,7 @@ func (w *world) boots() (all []Boot, err error) {
 
 // hearBoots tells the ledger what was read now, or some of it later.
 func (w *world) hearBoots(read []Boot) error {
-	hear := append(w.late, read...)
+	hear := slices.Concat(w.late, read)
 	w.late = nil
 	if w.lost(3) {
 		w.late, hear = read, hear[:len(hear)-len(read)]
