@@ -23,7 +23,11 @@ count() { slurm-v-run -Q -n 2 --mpi=none sh -c 'pgrep -x world; pgrep -x slurmv-
 step() { squeue -h -s -j $SLURM_JOB_ID -o '%i %j' | awk '$2 == "world" { print $1 }'; }
 ends() {
 	$start -n 2 ./world wait > $1.out 2>&1 & run=$!
-	until [ $(grep -c waits $1.out) = 2 ]; do sleep 0.2; done
+	until [ "$(grep -c waits $1.out)" = 2 ]; do
+		# A run that has ended says nothing more, and what follows would wait for its ranks for ever.
+		kill -0 $run 2> /dev/null || { wait $run; echo "ended with $? before its ranks waited"; cat $1.out; exit 1; }
+		sleep 0.2
+	done
 	echo "before: $(count)"
 	eval "$2"
 	wait $run; echo "ends with $?"; cat $1.out

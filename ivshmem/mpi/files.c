@@ -235,18 +235,47 @@ ssize_t files_read_at(int fd, void *to, size_t n, off_t at)
 		return 0;
 	if (n > f.size - at)
 		n = f.size - at;
-	memcpy(to, region_base() + f.at + at, n);
+	if (f.at == REGION_NOWHERE)
+		memset(to, 0, n);
+	else
+		memcpy(to, region_base() + f.at + at, n);
 	return n;
+}
+
+static bool only_zeros(const char *from, size_t n)
+{
+	return !n || (!*from && !memcmp(from, from + 1, n - 1));
+}
+
+/* Zeros need no place, see struct region_file. */
+static int put(int file, const void *from, size_t n, off_t at)
+{
+	int err;
+
+	if (region_stat(file).at == REGION_NOWHERE && only_zeros(from, n))
+		return 0;
+	if ((err = region_place(file)) < 0)
+		return err;
+	memcpy(region_base() + region_stat(file).at + at, from, n);
+	return 0;
+}
+
+static int no_room(int err, uint64_t size)
+{
+	say("no room for a file of %llu bytes in shared memory: %llu are left; submit the job with a larger --ivshmem=N:SIZE",
+	    (unsigned long long)size, (unsigned long long)region_left());
+	return failed(-err);
 }
 
 ssize_t files_write_at(int fd, const void *from, size_t n, off_t at)
 {
 	int err = at < 0 ? -EINVAL : region_resize(files_of(fd), at + n, true);
 
-	if (err)
-		return failed(-err);
-	memcpy(region_base() + region_stat(files_of(fd)).at + at, from, n);
-	return n;
+	if (!err)
+		err = put(files_of(fd), from, n, at);
+	if (err == -ENOSPC)
+		return no_room(err, at + n);
+	return err ? failed(-err) : (ssize_t)n;
 }
 
 ssize_t files_read(int fd, void *to, size_t n)
@@ -273,10 +302,7 @@ int files_resize(int fd, uint64_t size, bool keep)
 {
 	int err = region_resize(files_of(fd), size, keep);
 
-	if (err)
-		say("no room for a file of %llu bytes in shared memory: %llu are left; submit the job with a larger --ivshmem=N:SIZE",
-		    (unsigned long long)size, (unsigned long long)region_left());
-	return err ? failed(-err) : 0;
+	return err ? no_room(err, size) : 0;
 }
 
 /* ---- stat ---- */
@@ -414,13 +440,20 @@ void *files_map(void *at, size_t length, int protection, int flags, int fd, off_
 	struct region_file f = region_stat(file);
 	struct mapping *m;
 	void *got = MAP_FAILED;
+	int err;
 
-	if (offset < 0 || offset % REGION_PAGE || length > f.room || (uint64_t)offset > f.room - length || (flags & MAP_TYPE) == MAP_PRIVATE) {
+	if (!length || offset < 0 || offset % REGION_PAGE || length > f.room || (uint64_t)offset > f.room - length || (flags & MAP_TYPE) == MAP_PRIVATE) {
 		debug("map %zu of %llu bytes of %s: refused", length, (unsigned long long)f.room, f.name);
 		errno = EINVAL;
 		return MAP_FAILED;
 	}
 	region_hold(file);
+	if ((err = region_place(file)) < 0) {
+		region_drop(file);
+		no_room(err, f.room);
+		return MAP_FAILED;
+	}
+	f = region_stat(file);
 	LOCK();
 	if (flags & MAP_FIXED)
 		forget(at, length);

@@ -71,7 +71,7 @@ func run(t *testing.T, c *exec.Cmd) string {
 
 func TestFilesOfMPI(t *testing.T) {
 	library, program := build(t)
-	for _, part := range []string{"files", "descriptors", "stale", "threads", "children", "robust", "clocks", "calls"} {
+	for _, part := range []string{"files", "pieces", "descriptors", "stale", "threads", "children", "robust", "clocks", "calls"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			if out := run(t, in(0, library, aDevice(t), program, part)); out != "" {

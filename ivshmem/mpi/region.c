@@ -99,7 +99,20 @@ static uint64_t top(void) { return (char *)dir - base; }
 
 static uint64_t bottom(void) { return dir->program ? programs : 0; }
 
-/* Returns the file that has room in [from, to), other than but; NULL if it is free. */
+/* Bytes that files have or were promised. */
+static uint64_t given(void)
+{
+	uint64_t sum = 0;
+
+	for (struct region_file *f = dir->files; f < dir->files + REGION_FILES; f++)
+		if (f->used)
+			sum += f->room;
+	return sum;
+}
+
+static uint64_t left(void) { return top() - bottom() - given(); }
+
+/* Returns the file that has its place in [from, to), other than but; NULL if it is free. */
 static struct region_file *occupant(uint64_t from, uint64_t to, const struct region_file *but)
 {
 	for (struct region_file *f = dir->files; f < dir->files + REGION_FILES; f++)
@@ -134,31 +147,43 @@ static void zero(uint64_t from, uint64_t to)
 		dir->clean = top() - from;
 }
 
-/* Gives the file at least size bytes, elsewhere if need be. A file that is mapped, or that
- * others have opened, stays where it is. */
+/* Gives the file a place for so much room. */
+static int settle(struct region_file *f, uint64_t room)
+{
+	uint64_t at = place(room);
+
+	if (at == UINT64_MAX)
+		return -ENOSPC;
+	zero(at, at + room);
+	if (f->at != REGION_NOWHERE)
+		memcpy(base + at, base + f->at, f->size);
+	f->at = at;
+	f->room = room;
+	return 0;
+}
+
+/* Gives the file at least size bytes, elsewhere if need be. A file that has a place and is mapped, or
+ * that others have opened, stays where it is. */
 static int grow(struct region_file *f, uint64_t size)
 {
-	uint64_t room = ROUNDED(size), at;
+	uint64_t room = ROUNDED(size);
 
 	if (size > bytes)
 		return -ENOSPC;
 	if (room <= f->room)
 		return 0;
-	if (f->room && f->at + room <= top() && !occupant(f->at + f->room, f->at + room, f)) {
+	if (room - f->room > left())
+		return -ENOSPC;
+	if (f->at == REGION_NOWHERE) {
+		f->room = room;
+		return 0;
+	}
+	if (f->at + room <= top() && !occupant(f->at + f->room, f->at + room, f)) {
 		zero(f->at + f->room, f->at + room);
 		f->room = room;
 		return 0;
 	}
-	if (f->room && f->users > 1)
-		return -ENOSPC;
-	if ((at = place(room)) == UINT64_MAX)
-		return -ENOSPC;
-	zero(at, at + room);
-	if (f->room)
-		memcpy(base + at, base + f->at, f->size);
-	f->at = at;
-	f->room = room;
-	return 0;
+	return f->users > 1 ? -ENOSPC : settle(f, room);
 }
 
 static int resize(struct region_file *f, uint64_t size, bool keep)
@@ -167,10 +192,10 @@ static int resize(struct region_file *f, uint64_t size, bool keep)
 
 	if (keep && size <= f->size)
 		return 0;
-	if (size < f->size)
-		memset(base + f->at + size, 0, f->size - size);
-	else if ((err = grow(f, size)) < 0)
+	if (size > f->size && (err = grow(f, size)) < 0)
 		return err;
+	if (size < f->size && f->at != REGION_NOWHERE)
+		memset(base + f->at + size, 0, f->size - size);
 	f->size = size;
 	return 0;
 }
@@ -194,6 +219,7 @@ static struct region_file *make(const char *name, mode_t mode)
 			f->used = 1;
 			f->vm = here;
 			f->mode = mode & 0777;
+			f->at = REGION_NOWHERE;
 			return f;
 		}
 	return NULL;
@@ -287,6 +313,18 @@ int region_resize(int file, uint64_t size, bool keep)
 	return err;
 }
 
+int region_place(int file)
+{
+	struct region_file *f = &dir->files[file];
+	int err = 0;
+
+	lock();
+	if (f->at == REGION_NOWHERE)
+		err = settle(f, f->room);
+	unlock();
+	return err;
+}
+
 struct region_file region_stat(int file)
 {
 	struct region_file copy;
@@ -304,7 +342,7 @@ uint64_t region_claim_for_program(void)
 	uint64_t got = 0;
 
 	lock();
-	if (dir->program || !occupant(0, programs, NULL)) {
+	if (dir->program || (!occupant(0, programs, NULL) && given() <= top() - programs)) {
 		if (!dir->program && top() - dir->clean < programs) /* MPI had some of it for a while */
 			memset(base + top() - dir->clean, 0, programs - (top() - dir->clean));
 		dir->program = 1;
@@ -316,15 +354,12 @@ uint64_t region_claim_for_program(void)
 
 uint64_t region_left(void)
 {
-	uint64_t left;
+	uint64_t now;
 
 	lock();
-	left = top() - bottom();
-	for (struct region_file *f = dir->files; f < dir->files + REGION_FILES; f++)
-		if (f->used)
-			left -= f->room;
+	now = left();
 	unlock();
-	return left;
+	return now;
 }
 
 void region_before_fork(void) { REAL(pthread_mutex_lock)(&threads); }

@@ -20,17 +20,24 @@
 #define REGION_FILES 1024
 #define REGION_NAME 104 /* bytes of a name, with its end */
 
-/* A file. Its data is one piece of the device. */
+/*
+ * A file. Its data is one piece of the device, which it gets when it is mapped, or holds another
+ * byte than 0. Until then it only has a promise of so much room. UCX sees whether there is memory by
+ * writing zeros in small pieces. If each piece had a place, the files of two ranks would grow into each
+ * other, move, and leave holes in which none of them fits.
+ */
 struct region_file {
 	char name[REGION_NAME]; /* "" after its removal */
 	uint32_t used;          /* 0: this is nobody's file */
 	uint32_t users;         /* descriptors and mappings in all processes */
 	uint32_t vm;            /* of its maker */
 	uint32_t mode;
-	uint64_t at;   /* offset in the device */
+	uint64_t at;   /* offset in the device, or REGION_NOWHERE */
 	uint64_t size; /* bytes that fstat tells */
-	uint64_t room; /* bytes that are its own, whole pages */
+	uint64_t room; /* bytes that are its own or promised, whole pages */
 };
+
+#define REGION_NOWHERE UINT64_MAX
 
 /* Maps the device and finds the directory. Returns 0, or an errno. */
 int region_open(const char *device, unsigned vm, uint64_t programs);
@@ -51,9 +58,11 @@ int region_find(const char *name, struct region_file *copy);
 int region_unlink(const char *name);
 void region_hold(int file);
 void region_drop(int file);
-/* Gives the file size bytes. With keep it does not become smaller. Only the process that
+/* Gives the file size bytes, which are a promise while it has no place. With keep it does not become smaller. Only the process that
  * has own users of the file may move it. */
 int region_resize(int file, uint64_t size, bool keep);
+/* Gives the file's room its place, if it has none yet. The place stays while the file has two users. */
+int region_place(int file);
 struct region_file region_stat(int file);
 
 /* The program opens the device itself: MPI leaves it the first bytes from now on. Returns

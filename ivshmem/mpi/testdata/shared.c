@@ -99,6 +99,49 @@ static void files(void)
 	MUST(left() == before);
 }
 
+enum { PIECE = 64 << 10 };
+
+static void write_piece(int fd)
+{
+	static const char zeros[PIECE];
+
+	MUST(write(fd, zeros, PIECE) == PIECE);
+}
+
+/* UCX's way: each rank writes zeros in small pieces to see that there is memory, and maps the file then. The files
+ * have room together, however the pieces of the ranks alternate. */
+static void pieces(void)
+{
+	enum { RANKS = 3 };
+	unsigned long before = left(), n = before / RANKS / PIECE * PIECE;
+	int fd[RANKS], more = shm_open("/ucx_shm_posix_more", O_RDWR | O_CREAT, 0600);
+	unsigned char *at[RANKS], byte = 1;
+	char name[64];
+
+	for (int r = 0; r < RANKS; r++) {
+		snprintf(name, sizeof(name), "/ucx_shm_posix_pieces.%d", r);
+		fd[r] = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+		MUST(fd[r] >= 0 && !shm_unlink(name));
+	}
+	for (unsigned long done = 0; done < n; done += PIECE)
+		for (int r = 0; r < RANKS; r++)
+			write_piece(fd[r]);
+	MUST(left() == before - RANKS * n && pread(fd[0], &byte, 1, n - 1) == 1 && !byte);
+	for (int r = 0; r < RANKS; r++)
+		memset(at[r] = map(fd[r], n), r + 1, n);
+	for (int r = 0; r < RANKS; r++) {
+		for (unsigned long i = 0; i < n; i += 997)
+			MUST(at[r][i] == r + 1);
+		MUST(!munmap(at[r], n) && !close(fd[r]));
+	}
+	MUST(left() == before);
+
+	/* What is not zero is kept, and zeros are written over it. */
+	MUST(pwrite(more, "slurm", 5, 9000) == 5 && pwrite(more, "\0", 1, 9001) == 1 && !ftruncate(more, 20000));
+	at[0] = map(more, 20000);
+	MUST(!at[0][8999] && !memcmp(at[0] + 9000, "s\0urm", 6) && !at[0][19999]);
+}
+
 /* MPICH's way: a temporary name, a byte at the end. And dup shares the position. */
 static void descriptors(void)
 {
@@ -190,6 +233,9 @@ static void device(const char *path, size_t programs)
 	MUST(ftruncate(file, left() + 4096) < 0 && errno == ENOSPC);
 	unsigned long most = left();
 	MUST(!ftruncate(file, most));
+	/* All is promised to this file, though it has no place yet. */
+	int other = shm_open("/ucx_shm_posix_other", O_RDWR | O_CREAT, 0600);
+	MUST(write(other, "", 1) < 0 && errno == ENOSPC);
 	unsigned char *at = map(file, most);
 	for (size_t i = 0; i < most; i += 997)
 		MUST(at[i] == 0);
@@ -200,6 +246,8 @@ static void taken(const char *path)
 	int file = shm_open("/ucx_shm_posix_large", O_RDWR | O_CREAT, 0600);
 
 	MUST(!ftruncate(file, left()));
+	MUST(open(path, O_RDWR) < 0 && errno == EBUSY); /* though the file has no place yet */
+	map(file, 4096);
 	MUST(open(path, O_RDWR) < 0 && errno == EBUSY);
 }
 
@@ -408,6 +456,8 @@ int main(int argc, char **argv)
 	alarm(20);
 	if (!strcmp(part, "files"))
 		files();
+	else if (!strcmp(part, "pieces"))
+		pieces();
 	else if (!strcmp(part, "descriptors"))
 		descriptors();
 	else if (!strcmp(part, "stale"))
