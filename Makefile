@@ -211,6 +211,13 @@ demo: packages
 	scripts/cluster up
 	scripts/demo
 
+# The same job in VMs of a real OpenStack, of Debian 12's packages.
+.PHONY: demo-openstack
+demo-openstack: export SLURMV_BACKEND = openstack
+demo-openstack: packages
+	scripts/openstack up
+	scripts/demo
+
 # Measures what VMs cost applications, with KVM also in comparison with bare nodes.
 .PHONY: bench-apps
 bench-apps: packages

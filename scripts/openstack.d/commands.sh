@@ -120,6 +120,11 @@ cloud_run() {
 	login ctl root OS_CLIENT_CONFIG_FILE="$clouds" OS_CLOUD=slurmv -- "$@"
 }
 
+cloud_leaks() {
+	cloud_complete || die "OpenStack is not up; start it with: scripts/openstack up"
+	seed leaks
+}
+
 cloud_image() {
 	(($# >= 2)) || die "usage: scripts/openstack image NAME FILE [PROPERTY=VALUE]..."
 	local name=$1 file=$2

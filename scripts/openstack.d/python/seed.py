@@ -4,6 +4,7 @@ seed.py network LAN             the guests' network; LAN is the first half of it
 seed.py image NAME FILE [K=V]   a disk image
 seed.py clouds FILE             a clouds.yaml with credentials of its own
 seed.py hosts HOW NAME...       waits until these compute hosts take VMs; HOW is agents or static
+seed.py leaks                   shows what is there beside that
 """
 import os
 import sys
@@ -113,5 +114,19 @@ def ready(cloud, how):
     return up
 
 
-commands = {'network': network, 'image': image, 'clouds': clouds, 'hosts': hosts}
+def leaks(cloud):
+    """What there is beside the cloud's own network and images, with an administrator's eyes."""
+    found = [f"server {s['name']} ({s['status']})"
+             for s in cloud.get('compute', '/servers/detail?all_tenants=1')['servers']]
+    found += [f"port {p['id']} ({p['description']})" for p in cloud.get('network', '/v2.0/ports')['ports']]
+    found += [f"flavor {f['name']}" for f in cloud.get('compute', '/flavors/detail?is_public=None')['flavors']]
+    found += [f"image {i['name']}" for i in cloud.get('image', '/v2/images')['images'] if 'slurmv_file' not in i]
+    for p in cloud.get('placement', '/resource_providers')['resource_providers']:
+        held = cloud.get('placement', f"/resource_providers/{p['uuid']}/allocations")['allocations']
+        found += [f"allocation {id} on {p['name']}" for id in held]
+    print('\n'.join(found), end='\n' if found else '')
+    sys.exit(1 if found else 0)
+
+
+commands = {'network': network, 'image': image, 'clouds': clouds, 'hosts': hosts, 'leaks': leaks}
 commands[sys.argv[1]](Cloud(), *sys.argv[2:])
