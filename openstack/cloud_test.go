@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,16 +59,40 @@ func settings(t *testing.T, mode recorder.Mode) Settings {
 		}
 	}
 	s.wire = func(network http.RoundTripper) http.RoundTripper {
-		tape, err := recorder.New(filepath.Join("testdata", t.Name()),
-			recorder.WithMode(mode), recorder.WithRealTransport(network),
-			recorder.WithSkipRequestLatency(true), recorder.WithMatcher(sameRequest), recorder.WithHook(scrub, recorder.BeforeSaveHook))
+		var played atomic.Int32
+		count := func(*cassette.Interaction) error {
+			played.Add(1)
+			return nil
+		}
+		path := filepath.Join("testdata", t.Name())
+		tape, err := recorder.New(path,
+			recorder.WithMode(mode), recorder.WithRealTransport(network), recorder.WithSkipRequestLatency(true), recorder.WithMatcher(sameRequest),
+			recorder.WithHook(scrub, recorder.BeforeSaveHook), recorder.WithHook(count, recorder.BeforeResponseReplayHook))
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = tape.Stop() })
+		t.Cleanup(func() {
+			_ = tape.Stop()
+			if mode == recorder.ModeReplayOnly {
+				allPlayed(t, path, int(played.Load()))
+			}
+		})
 		return tape
 	}
 	return s
+}
+
+// allPlayed checks that the test asked for everything that was recorded: a request that is left
+// out would not be noticed otherwise.
+func allPlayed(t *testing.T, path string, played int) {
+	t.Helper()
+	tape, err := cassette.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if played != len(tape.Interactions) {
+		t.Errorf("%d of %d recorded requests were made", played, len(tape.Interactions))
+	}
 }
 
 // replayed are credentials for answers that are recorded.

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,9 +18,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/ivshmem"
-	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/openstack"
-	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
@@ -287,12 +284,12 @@ func (c *cloud) dial(ctx context.Context, m *machine.Machine) (net.Conn, error) 
 	if err := m.Domain.PlugChannel(door.Addr().String()); err != nil {
 		return nil, fmt.Errorf("%w; an image for VMs of Slurm-V needs the property hw_qemu_guest_agent=yes in OpenStack", err)
 	}
-	return acceptFrom(ctx, door, m.Domain)
+	return acceptFrom(ctx, door, m.Domain.IsProcess)
 }
 
 // acceptFrom returns the connection of the domain's QEMU. Others may connect, too, and are
 // turned away.
-func acceptFrom(ctx context.Context, door *net.UnixListener, domain *hypervisor.Domain) (net.Conn, error) {
+func acceptFrom(ctx context.Context, door *net.UnixListener, isQEMU func(pid int) bool) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = door.Close() })
 	defer stop()
 	for {
@@ -300,22 +297,25 @@ func acceptFrom(ctx context.Context, door *net.UnixListener, domain *hypervisor.
 		if err != nil {
 			return nil, errors.Join(context.Cause(ctx), err)
 		}
-		if isQEMU(conn, domain) {
+		if isQEMU(peerOf(conn)) {
 			return conn, nil
 		}
 		_ = conn.Close()
 	}
 }
 
-// isQEMU reports whether the other end is the QEMU of the domain.
-func isQEMU(conn *net.UnixConn, domain *hypervisor.Domain) bool {
+// peerOf is the process at the other end; 0 if the kernel does not say.
+func peerOf(conn *net.UnixConn) (pid int) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return false
+		return 0
 	}
-	var peer *unix.Ucred
-	err = raw.Control(func(fd uintptr) { peer, _ = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	return err == nil && peer != nil && domain.IsProcess(int(peer.Pid))
+	_ = raw.Control(func(fd uintptr) {
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(peer.Pid)
+		}
+	})
+	return pid
 }
 
 func (c *cloud) plug(m *machine.Machine, r ivshmem.Region) error {
@@ -332,46 +332,4 @@ func (c *cloud) close() {
 	if c.driver != nil {
 		c.driver.Close()
 	}
-}
-
-// CleanCloud removes what jobs that no longer run have left in the cloud, of all nodes: the
-// node whose journal has the record may never come back. It calls active, if something is in
-// the cloud, to learn which jobs run in the whole cluster.
-func CleanCloud(ctx context.Context, cfg config.Config, active func(context.Context) ([]slurm.RunID, error)) (cleaned []journal.ID, err error) {
-	if cfg.Backend.Type != config.BackendOpenStack {
-		return nil, nil
-	}
-	there, err := openstack.Open(ctx, settings(cfg.Backend))
-	if err != nil {
-		return nil, err
-	}
-	jobs, err := there.Jobs(ctx) // before Slurm is asked: a job that starts now is not among them
-	if err != nil || len(jobs) == 0 {
-		return nil, err
-	}
-	running, err := active(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range jobs {
-		id, bad := journal.ParseID(name)
-		if bad != nil || slices.ContainsFunc(running, func(r slurm.RunID) bool { return r.Job == id.Job }) {
-			continue
-		}
-		if failed := there.Delete(ctx, name); failed != nil {
-			err = errors.Join(err, failed)
-			continue
-		}
-		cleaned = append(cleaned, id)
-	}
-	return cleaned, err
-}
-
-// deleteServers removes everything of the job from the cloud.
-func (s store) deleteServers(ctx context.Context, job string) error {
-	there, err := openstack.Open(ctx, settings(s.backend))
-	if err != nil {
-		return err
-	}
-	return there.Delete(ctx, job)
 }

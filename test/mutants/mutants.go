@@ -68,6 +68,7 @@ var all = slices.Concat(
 	mpiMutants,
 	fabricSiteMutants,
 	fabricControllerMutants,
+	openstackMutants,
 	clusterMutants,
 )
 

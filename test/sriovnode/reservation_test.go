@@ -14,8 +14,8 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// reserve makes commands of Slurm in dir that know job 7 and its reservation of the VLAN
-// vlanOfVM. It returns what the configuration says about that.
+// reserve makes commands of Slurm in dir that know job 7, its reservation of the VLAN vlanOfVM,
+// and node n1, of which they forget what it tells them. It returns what the configuration says about that.
 func reserve(t *testing.T, dir string) (config string) {
 	t.Helper()
 	keyFile := filepath.Join(dir, "fabric.key")
@@ -28,6 +28,8 @@ func reserve(t *testing.T, dir string) (config string) {
 	})
 	err = errors.Join(err, keyErr, sealErr,
 		command(dir, "scontrol", `echo 'ClusterName             = lab'`),
+		command(dir, "sinfo", `for a; do case $a in --Format=*) end=${a##*comment:0};; esac; done
+printf 'n1|%s\n' "$end"`),
 		command(dir, "squeue", `for a; do case $a in --Format=*) end=${a##*admin_comment:0};; esac; done
 printf '%s%s\n' "7|7|N/A|0|RUNNING|1700000000|n1|`+letter.PutBlock("", text)+`" "$end"`))
 	if err != nil {

@@ -3,6 +3,7 @@ package hypervisor
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -45,6 +46,9 @@ func BoundLogs(ctx context.Context, logs string, log *slog.Logger) {
 // appending.
 func truncateBeyond(dir string, limit int64) (cut []string, failed error) {
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // the VMs are another program's, and so are the logs
+	}
 	if err != nil {
 		return nil, err
 	}

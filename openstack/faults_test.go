@@ -1,0 +1,158 @@
+package openstack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+)
+
+// A faultyNova is nova as far as servers go, with faults that a real one has seldom. Its
+// answers have the form of the recorded ones.
+type faultyNova struct {
+	mu          sync.Mutex
+	servers     []map[string]any
+	losePosts   int // so many answers to POST are lost, after it was carried out
+	loseDeletes int // so many DELETEs are forgotten, after 204
+	posts       int
+}
+
+func (f *faultyNova) client() nova {
+	provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: f}}
+	return nova{service{api: &gophercloud.ServiceClient{ProviderClient: provider, Endpoint: "http://nova/v2.1/"}}}
+}
+
+func (f *faultyNova) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := f.answer(r)
+	if answer != nil {
+		answer.Request = r
+	}
+	return answer, err
+}
+
+func (f *faultyNova) answer(r *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case r.Method == http.MethodPost:
+		return f.post(r)
+	case r.Method == http.MethodDelete:
+		return f.remove()
+	case strings.Contains(r.URL.RawQuery, "marker"):
+		return reply(200, map[string]any{"servers": []any{}})
+	}
+	return reply(200, map[string]any{"servers": append([]map[string]any{}, f.servers...)})
+}
+
+func (f *faultyNova) post(r *http.Request) (*http.Response, error) {
+	var body struct{ Server map[string]any }
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		return nil, err
+	}
+	f.posts++
+	f.servers = append(f.servers, map[string]any{"id": "1", "name": body.Server["name"], "status": "BUILD"})
+	if f.losePosts > 0 {
+		f.losePosts--
+		return nil, &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
+	}
+	return reply(202, map[string]any{"server": map[string]any{"id": "1"}})
+}
+
+func (f *faultyNova) remove() (*http.Response, error) {
+	if f.loseDeletes > 0 {
+		f.loseDeletes--
+	} else {
+		f.servers = nil
+	}
+	return reply(204, nil)
+}
+
+func reply(status int, body any) (*http.Response, error) {
+	text, err := json.Marshal(body)
+	return &http.Response{
+		StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(string(text))),
+	}, err
+}
+
+func TestALostAnswerMakesNoSecondServer(t *testing.T) {
+	for _, lost := range []int{0, 1} { // without a lost answer, the same fake counts one request, too
+		synctest.Test(t, func(t *testing.T) {
+			f := &faultyNova{losePosts: lost}
+			if err := f.client().createServer(t.Context(), "m", wanted{Server: Server{Name: "vm0", Host: "n1"}}); err != nil {
+				t.Error(err)
+			}
+			if f.posts != 1 || len(f.servers) != 1 {
+				t.Errorf("%d answers lost: %d requests, servers %v", lost, f.posts, f.servers)
+			}
+		})
+	}
+}
+
+func TestADeletingThatIsLostIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &faultyNova{loseDeletes: 2, servers: []map[string]any{{"id": "1", "name": "vm0", "status": "ACTIVE"}}}
+		began := time.Now()
+		ctx, cancel := withTimeout(t, 5*time.Minute)
+		defer cancel()
+		if err := f.client().deleteServers(ctx, "m"); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < 2*askAgain || took > 3*askAgain {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A server that nova never deletes is named in the error.
+func TestADeletingThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &faultyNova{loseDeletes: 1000, servers: []map[string]any{{"id": "1", "name": "vm0", "status": "ACTIVE"}}}
+		ctx, cancel := withTimeout(t, 2*time.Minute)
+		defer cancel()
+		err := f.client().deleteServers(ctx, "m")
+		if err == nil || !strings.Contains(err.Error(), "nova still has vm0 (ACTIVE)") {
+			t.Error(err)
+		}
+	})
+}
+
+func withTimeout(t *testing.T, limit time.Duration) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeoutCause(t.Context(), limit, errors.New("the test waits no longer"))
+}
+
+// Credentials that others can read, or that name another cloud, are refused.
+func TestOpenCredentials(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "clouds.yaml")
+	for name, tt := range map[string]struct {
+		mode  os.FileMode
+		cloud string
+		want  string // "" is taken
+	}{
+		"good":    {0o600, "slurmv", ""},
+		"open":    {0o644, "slurmv", "clouds.yaml"},
+		"another": {0o600, "other", `"other"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_ = os.Remove(path)
+			if err := os.WriteFile(path, []byte(replayed), tt.mode); err != nil {
+				t.Fatal(err)
+			}
+			_, err := OpenNames(Settings{CloudsFile: path, Cloud: tt.cloud, Label: "test"})
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package vmlaunch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/openstack"
+	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+)
+
+// inTheCloud is a site whose VMs nova makes, and the first of a job's two nodes.
+func inTheCloud(t *testing.T) *cloud {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Backend.Type = config.BackendOpenStack
+	cfg.Network["default"] = config.Network{Type: config.NetworkNeutron, Neutron: "guests", Subnet: "10.79.0.0/16"}
+	cfg.Images.Catalogue["demo"] = config.Image{Path: "/images/demo.qcow2"}
+	job := plan.Job{ID: journal.ID{Job: 7}, Node: "n1", Nodes: 2, Spec: jobspec.Spec{
+		VMsPerNode: 2, VCPUs: 1, MemoryMiB: 384, Image: "demo", Network: "default",
+	}}
+	p, err := plan.New(cfg, job, owner.Owner{}, inCloud(plan.Hardware{NUMA: -1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := func(context.Context) ([]string, error) { return []string{"n1", "n2"}, nil }
+	v := &VMs{Set: machine.NewSet(p, nil, nil), links: &network{plan: p, slurm: Slurmctld{Nodes: nodes}}}
+	return &cloud{VMs: v}
+}
+
+// The first node asks for the VMs of all nodes, each on its node and with its address.
+func TestTheFirstNodeAsksForAllVMs(t *testing.T) {
+	c := inTheCloud(t)
+	r, err := c.wanted(t.Context(), images.Info{VirtualBytes: 3 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range r.Servers {
+		got = append(got, s.Host+" "+s.Name[:len("slurmv-7.0-vm0")]+" "+s.MAC)
+	}
+	want := []string{
+		"n1 slurmv-7.0-vm0 02:00:00:01:c0:00", "n1 slurmv-7.0-vm1 02:00:00:01:c0:01",
+		"n2 slurmv-7.0-vm2 02:00:00:01:c0:02", "n2 slurmv-7.0-vm3 02:00:00:01:c0:03",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if r.DiskMiB != 3<<10 || r.MemoryMiB != 384 || r.Network != "guests" || r.VFNetwork != "" {
+		t.Errorf("%+v", r)
+	}
+	c.links.slurm.Nodes = func(context.Context) ([]string, error) { return []string{"n1"}, nil }
+	if _, err := c.wanted(t.Context(), images.Info{}); err == nil {
+		t.Error("Slurm knows one node and the step two, and nobody minds")
+	}
+}
+
+func TestWhatTheCloudRefuses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		network string
+		vf      jobspec.VF
+		want    string // "" is allowed
+	}{
+		"no network of VFs": {"", jobspec.VF{}, "backend.vf_network"},
+		"a rate":            {"vfs", jobspec.VF{MinMbps: 10}, "leave min and max out"},
+		"a VF":              {"vfs", jobspec.VF{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := inTheCloud(t)
+			c.Plan.Backend.VFNetwork, c.Plan.Job.Spec.SRIOV.VFs = tt.network, []jobspec.VF{tt.vf}
+			err := c.vfs(t.Context())
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestTheAddressIsNeutrons(t *testing.T) {
+	c := inTheCloud(t)
+	m := c.Machines[0]
+	if err := c.address(m, hypervisor.Instance{Addresses: []string{"10.99.0.5", "10.79.1.5"}}); err != nil {
+		t.Fatal(err)
+	}
+	if want := netip.MustParsePrefix("10.79.1.5/16"); m.Address() != want {
+		t.Errorf("%v instead of %v", m.Address(), want)
+	}
+	if err := c.address(c.Machines[1], hypervisor.Instance{Addresses: []string{"10.99.0.5"}}); err == nil {
+		t.Error("an address outside of the subnet is taken")
+	}
+	c.Plan.Network.Subnet = "" // neutron's DHCP gives addresses
+	if err := c.address(c.Machines[1], hypervisor.Instance{}); err != nil || c.Machines[1].Address().IsValid() {
+		t.Errorf("%v, %v", c.Machines[1].Address(), err)
+	}
+}
+
+// Whoever connects to the guest agent's socket before QEMU does is turned away.
+func TestOnlyQEMUGetsTheGuestAgentsPort(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "door")
+	door, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer door.Close()
+	callers := []net.Conn{dialUnix(t, path), dialUnix(t, path)}
+	for _, c := range callers {
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+	}
+	asked := 0
+	second := func(pid int) bool {
+		if pid != os.Getpid() {
+			t.Errorf("the caller is %d, not %d", pid, os.Getpid())
+		}
+		asked++
+		return asked == 2
+	}
+	conn, err := acceptFrom(t.Context(), door, second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := callers[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the stranger reads: %v", err)
+	}
+	_, _ = conn.Write([]byte("x"))
+	if n, err := callers[1].Read(make([]byte, 1)); n != 1 {
+		t.Errorf("QEMU reads nothing: %v", err)
+	}
+}
+
+func dialUnix(t *testing.T, path string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// fakeMarks is a cloud with things of these jobs.
+type fakeMarks struct{ jobs, deleted []string }
+
+func (f *fakeMarks) Jobs(context.Context) ([]string, error) { return f.jobs, nil }
+
+func (f *fakeMarks) Delete(_ context.Context, job string) error {
+	f.deleted = append(f.deleted, job)
+	if job == "5.0" {
+		return errors.New("it hangs")
+	}
+	return nil
+}
+
+// Clean removes what ended jobs left in the cloud, leaves running jobs and what is not a
+// job's alone, and goes on after a failure.
+func TestCleanOfTheCloud(t *testing.T) {
+	f := &fakeMarks{jobs: []string{"4.0", "5.0", "6.1", "7.0", "site"}}
+	running := func(context.Context) ([]slurm.RunID, error) { return []slurm.RunID{{Job: 6, Restart: 2}}, nil }
+	cleaned, err := cleanJobs(t.Context(), f, running)
+	if diff := cmp.Diff([]string{"4.0", "5.0", "7.0"}, f.deleted); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]journal.ID{{Job: 4}, {Job: 7}}, cleaned); diff != "" || err == nil {
+		t.Error(diff, err)
+	}
+	silent := func(context.Context) ([]slurm.RunID, error) { return nil, errors.New("slurmctld is down") }
+	f.deleted = nil
+	if _, err := cleanJobs(t.Context(), f, silent); err == nil || f.deleted != nil {
+		t.Errorf("Slurm does not answer: %v, %v", f.deleted, err)
+	}
+}
+
+var _ marked = (*openstack.Cloud)(nil)
