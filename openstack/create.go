@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
@@ -27,7 +28,7 @@ type Request struct {
 
 // A Server is one VM.
 type Server struct {
-	Name string // see [Names]
+	Name string // see [Names]; it begins with slurmv-JOB-
 	Host string // of nova, on which it runs
 	MAC  string
 	VFs  []string // MACs of its virtual functions
@@ -129,10 +130,15 @@ func (c *Cloud) prepare(ctx context.Context, m Mark, r Request) (image, flavor s
 	return image, flavor, networks, each.Wait()
 }
 
-// A Mark is what everything of a job carries in the cloud: a tag of servers and images, the
-// description of ports, the name of a flavor. It has neither comma nor slash, which nova's
-// tags must not have.
+// A Mark is what everything of a job carries in the cloud: metadata and a tag of servers, a tag
+// of images, the description of ports, the name of a flavor. It has neither comma nor slash,
+// which nova's tags must not have.
 type Mark string
+
+// markKey is the name of the mark in the metadata of servers.
+const markKey = "slurm-v"
+
+func (m Mark) job() string { return string(m[strings.LastIndexByte(string(m), ':')+1:]) }
 
 const markOfAll = "slurm-v"
 

@@ -61,7 +61,7 @@ func (f *faultyNova) post(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	f.posts++
-	f.servers = append(f.servers, map[string]any{"id": "1", "name": body.Server["name"], "status": "BUILD"})
+	f.servers = append(f.servers, map[string]any{"id": "1", "name": body.Server["name"], "status": "BUILD", "metadata": body.Server["metadata"]})
 	if f.losePosts > 0 {
 		f.losePosts--
 		return nil, &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
@@ -101,7 +101,7 @@ func TestALostAnswerMakesNoSecondServer(t *testing.T) {
 
 func TestADeletingThatIsLostIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &faultyNova{loseDeletes: 2, servers: []map[string]any{{"id": "1", "name": "vm0", "status": "ACTIVE"}}}
+		f := &faultyNova{loseDeletes: 2, servers: []map[string]any{{"id": "1", "name": "vm0", "status": "ACTIVE", "metadata": map[string]string{"slurm-v": "m"}}}}
 		began := time.Now()
 		ctx, cancel := withTimeout(t, 5*time.Minute)
 		defer cancel()
@@ -117,7 +117,7 @@ func TestADeletingThatIsLostIsAskedAgain(t *testing.T) {
 // A server that nova never deletes is named in the error.
 func TestADeletingThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &faultyNova{loseDeletes: 1000, servers: []map[string]any{{"id": "1", "name": "vm0", "status": "ACTIVE"}}}
+		f := &faultyNova{loseDeletes: 1000, servers: []map[string]any{{"id": "1", "name": "vm0", "status": "ACTIVE", "metadata": map[string]string{"slurm-v": "m"}}}}
 		ctx, cancel := withTimeout(t, 2*time.Minute)
 		defer cancel()
 		err := f.client().deleteServers(ctx, "m")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +29,7 @@ func (w wanted) body(m Mark) map[string]any {
 	server := map[string]any{
 		"name": w.Name, "imageRef": w.image, "flavorRef": w.flavor, "networks": networks,
 		"host": w.Host, "tags": []string{string(m)}, "config_drive": true,
-		"metadata": map[string]string{"slurm-v": string(m)},
+		"metadata": map[string]string{markKey: string(m)},
 	}
 	if w.zone != "" {
 		server["availability_zone"] = w.zone
@@ -63,14 +65,19 @@ func (n nova) hasServer(ctx context.Context, m Mark, name string) (bool, error) 
 	return false, err
 }
 
-// list returns the job's servers, in any state.
-func (n nova) list(ctx context.Context, m Mark) (all []servers.Server, err error) {
-	pages, err := servers.List(n.api, servers.ListOpts{Tags: string(m)}).AllPages(ctx)
+// list returns the job's servers, in any state. It does not ask for them by their tags: nova
+// leaves out servers that it has not begun to schedule then.
+func (n nova) list(ctx context.Context, m Mark) (its []servers.Server, err error) {
+	pages, err := servers.List(n.api, servers.ListOpts{Name: "^" + regexp.QuoteMeta(namePrefix(m.job()))}).AllPages(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return servers.ExtractServers(pages)
+	all, err := servers.ExtractServers(pages)
+	return slices.DeleteFunc(all, func(s servers.Server) bool { return s.Metadata[markKey] != string(m) }), err
 }
+
+// namePrefix is what the names of a job's servers begin with.
+func namePrefix(job string) string { return "slurmv-" + job + "-" }
 
 // pollEvery is the pause between two looks at a job's servers.
 const pollEvery = 500 * time.Millisecond
@@ -143,7 +150,7 @@ func (n nova) markedServers(ctx context.Context) (marks []string, err error) {
 	}
 	all, err := servers.ExtractServers(pages)
 	for _, s := range all {
-		marks = append(marks, s.Metadata["slurm-v"])
+		marks = append(marks, s.Metadata[markKey])
 	}
 	return marks, err
 }
