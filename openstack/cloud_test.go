@@ -224,3 +224,33 @@ func TestFailures(t *testing.T) {
 		})
 	}
 }
+
+// Virtual functions are ports of their own kind. If a node has too few, that is a sentence,
+// and the ports go, too. The recorded cloud has a compute host, f1, with one virtual function
+// (scripts/openstack up --pci).
+func TestVirtualFunctions(t *testing.T) {
+	withCloud(t, func(t *testing.T, c *Cloud) {
+		first := request("12.0", "f1")
+		first.VFNetwork, first.Servers[0].VFs = "guests", []string{"02:00:00:01:12:00"}
+		if err := begin(t, c, first); err != nil {
+			t.Fatal(err)
+		}
+		ports, err := c.neutron.portsOf(t.Context(), c.mark(first.Job))
+		if err != nil || len(ports) != 2 {
+			t.Errorf("ports %v, %v", ports, err)
+		}
+		second := request("13.0", "f1")
+		second.VFNetwork, second.Servers[0].VFs = "guests", []string{"02:00:00:01:13:00"}
+		if err := begin(t, c, second); err == nil || !strings.Contains(err.Error(), "No valid host was found.") {
+			t.Errorf("the second VF of a node with one: %v", err)
+		}
+		for _, job := range []string{first.Job, second.Job} {
+			if err := c.Delete(t.Context(), job); err != nil {
+				t.Error(err)
+			}
+		}
+		if jobs, err := c.Jobs(t.Context()); err != nil || len(jobs) != 0 {
+			t.Errorf("left in the cloud: %v, %v", jobs, err)
+		}
+	})
+}
