@@ -254,8 +254,11 @@ func TestAbort(t *testing.T) {
 	v := startVM(t, "vm0", server, out)
 	other := v.come(t, s, 0, out, client, "abort")
 	<-v.come(t, s, 1, out, client, "abort")
-	if heard := s.Heard(); !slices.Contains(heard, "1: cmd=abort exitcode=7") {
-		t.Errorf("Slurm heard %q, want rank 1's abort\n%s", heard, written(t, out))
+	// The rank has ended, and Slurm reads its last words when it gets to it.
+	for until := time.Now().Add(time.Minute); !slices.Contains(s.Heard(), "1: cmd=abort exitcode=7"); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("Slurm heard %q, want rank 1's abort\n%s", s.Heard(), written(t, out))
+		}
 	}
 	v.end(t) // as when Slurm has killed the ranks
 	if code := <-other; code == 0 {
