@@ -22,6 +22,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 // A cloud makes the VMs with OpenStack. The job's first node asks nova for all VMs of the
@@ -103,10 +104,22 @@ func (c *cloud) vfs(context.Context) error {
 
 // request asks the cloud for all VMs of the job, if this is the job's first node: one login
 // and one place that knows how far the cloud is, however many nodes the job has.
+//
+// It tells the user at once why the cloud refuses. This node's error comes when everything is
+// given back, and VMs of other nodes end before that: their nodes complain first.
 func (c *cloud) request(ctx context.Context, image images.Info) error {
 	if c.Plan.Job.Rank != 0 {
 		return nil
 	}
+	err := c.ask(ctx, image)
+	if err != nil && ctx.Err() == nil {
+		c.Progress(vmstep.Progress{Note: err.Error(), Millis: c.Clock.Now().Milliseconds()})
+	}
+	return err
+}
+
+// ask asks for the VMs, and returns when all of them run.
+func (c *cloud) ask(ctx context.Context, image images.Info) error {
 	if err := c.journal.Intend(recordServers, c.Plan.Job.ID.String(), nil); err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 // inTheCloud is a site whose VMs nova makes, and the first of a job's two nodes.
@@ -69,6 +70,28 @@ func TestTheFirstNodeAsksForAllVMs(t *testing.T) {
 	c.links.slurm.Nodes = func(context.Context) ([]string, error) { return []string{"n1"}, nil }
 	if _, err := c.wanted(t.Context(), images.Info{}); err == nil {
 		t.Error("Slurm knows one node and the step two, and nobody minds")
+	}
+}
+
+// The user reads at once why the cloud makes no VMs. Only the job's first node asks it.
+func TestTheCloudsRefusalIsTold(t *testing.T) {
+	for rank, want := range []string{"clouds.yaml", ""} {
+		c, told := inTheCloud(t), ""
+		c.Plan.Job.Rank, c.Plan.Backend.CloudsFile = rank, filepath.Join(t.TempDir(), "clouds.yaml")
+		c.Clock, c.Progress = machine.StartStopwatch(time.Time{}), func(p vmstep.Progress) { told += p.Note }
+		j, err := journal.Create(t.TempDir(), c.Plan.Job.ID, journal.Header{Node: "n1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer j.Close()
+		c.journal = j
+		err = c.request(t.Context(), images.Info{})
+		if (err == nil) != (want == "") || !strings.Contains(told, want) || want == "" && told != "" {
+			t.Errorf("rank %d: %q, %v", rank, told, err)
+		}
+		if held := len(j.Held()); held != 1-rank {
+			t.Errorf("rank %d: the journal has %d records", rank, held)
+		}
 	}
 }
 
