@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ type subnet struct {
 	silent  bool          // it answers nobody who wants a port removed
 	gives   int           // so many times it removes ports after all
 	asked   []fabric.GUID // the first port of each demand to remove some
+	hushed  func()        // it has fallen silent
 }
 
 func (s *subnet) Join(_ context.Context, pkey fabric.Tag, ports []fabric.GUID) error {
@@ -33,6 +35,9 @@ func (s *subnet) Join(_ context.Context, pkey fabric.Tag, ports []fabric.GUID) e
 func (s *subnet) Leave(ctx context.Context, pkey fabric.Tag, ports []fabric.GUID) error {
 	s.asked = append(s.asked, ports[0])
 	if s.gives--; s.silent && s.gives < 0 {
+		if s.hushed != nil {
+			s.hushed()
+		}
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -93,13 +98,38 @@ func shortly(t *testing.T) context.Context {
 	return ctx
 }
 
+// aDeadline is a context whose deadline has passed when over is closed.
+type aDeadline struct {
+	context.Context
+	over chan struct{}
+}
+
+func (p aDeadline) Done() <-chan struct{} { return p.over }
+
+func (p aDeadline) Err() error {
+	select {
+	case <-p.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// untilSilent is a context whose deadline passes when the manager falls silent, however long
+// everything before that takes.
+func (s *subnet) untilSilent(t *testing.T) context.Context {
+	p := aDeadline{t.Context(), make(chan struct{})}
+	s.hushed = sync.OnceFunc(func() { close(p.over) })
+	return p
+}
+
 func TestASilentManagerIsAskedOnceASweep(t *testing.T) {
 	b := newBench(t)
 	s := manyPKeys(b, 7, 8, 9)
 	s.silent = true
 	for range 4 {
 		b.now = b.now.Add(time.Minute)
-		if _, err := b.sweepManagers(shortly(t)); !errors.Is(err, context.DeadlineExceeded) { // the nodes may take longer
+		if _, err := b.sweepManagers(s.untilSilent(t)); !errors.Is(err, context.DeadlineExceeded) { // the nodes may take longer
 			t.Errorf("error %v", err)
 		}
 	}
@@ -151,7 +181,7 @@ func TestPortsThatHaveLeftAreNotAskedAgain(t *testing.T) {
 	b.mustStart(run(7, 0), "pkey:1,vms:32,vfs:16") // 1024 ports on two nodes
 	b.end(run(7, 0))
 	s.silent, s.gives = true, 1
-	if _, err := b.Sweep(shortly(t)); err == nil {
+	if _, err := b.Sweep(s.untilSilent(t)); err == nil {
 		t.Error("no error, and the subnet manager is silent")
 	}
 	if e := b.entries(); len(e) != 1 || !e[0].Manager || e[0].Gone != portsAtOnce {
