@@ -97,7 +97,7 @@ func (c *Cloud) Await(ctx context.Context, job string, want int) error {
 func (c *Cloud) HasImage(ctx context.Context, name string) (bool, error) {
 	var found []images.Image
 	err := try(ctx, func() (err error) {
-		found, err = c.glance.images(ctx, images.ListOpts{Name: name, Status: images.ImageStatusActive})
+		found, err = c.glance.usable(ctx, images.ListOpts{Name: name, Status: images.ImageStatusActive})
 		return err
 	})
 	return len(found) > 0, explain("look for image "+name, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imagedata"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
@@ -22,7 +23,7 @@ func (g glance) getImage(ctx context.Context, m Mark, i Image) (id string, err e
 		return id, explain("upload the image", err)
 	}
 	err = try(ctx, func() error {
-		found, err := g.images(ctx, images.ListOpts{Name: i.Name, Status: images.ImageStatusActive, Sort: "created_at:desc"})
+		found, err := g.usable(ctx, images.ListOpts{Name: i.Name, Status: images.ImageStatusActive, Sort: "created_at:desc"})
 		if err == nil && len(found) == 0 {
 			err = noImage{i.Name}
 		}
@@ -46,6 +47,15 @@ func (g glance) upload(ctx context.Context, m Mark, i Image) (id string, err err
 		return "", err
 	}
 	return made.ID, imagedata.Upload(ctx, g.api, made.ID, i.File).ExtractErr()
+}
+
+// usable returns the images that are public or the site's project's. An administrator sees those
+// of every project, and anybody could call an image like one of the site's.
+func (g glance) usable(ctx context.Context, which images.ListOpts) ([]images.Image, error) {
+	all, err := g.images(ctx, which)
+	return slices.DeleteFunc(all, func(i images.Image) bool {
+		return i.Visibility != images.ImageVisibilityPublic && i.Owner != g.project
+	}), err
 }
 
 func (g glance) images(ctx context.Context, which images.ListOpts) ([]images.Image, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
@@ -21,6 +22,8 @@ func (n neutron) findNetwork(ctx context.Context, nameOrID string) (id string, e
 			if err != nil {
 				return err
 			}
+			// An administrator sees the networks of every project.
+			found = slices.DeleteFunc(found, func(network networks.Network) bool { return !network.Shared && network.ProjectID != n.project })
 			if len(found) == 1 {
 				id = found[0].ID
 				return nil
@@ -88,7 +91,8 @@ func (n neutron) portsOf(ctx context.Context, m Mark) ([]ports.Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ports.ExtractPorts(pages)
+	all, err := ports.ExtractPorts(pages)
+	return slices.DeleteFunc(all, func(p ports.Port) bool { return p.ProjectID != n.project }), err
 }
 
 func (n neutron) deletePorts(ctx context.Context, m Mark) error {

@@ -83,4 +83,22 @@ var openstackMutants = []Mutant{
 		Package: "images",
 		Test:    "TestWholeSendsWhatItChecked",
 	},
+	{
+		Name:    "images-of-other-projects",
+		Defence: "An image of another project, called like one of the site's, is not booted.",
+		File:    "openstack/images.go",
+		Old:     "i.Visibility != images.ImageVisibilityPublic && i.Owner != g.project",
+		New:     "i.Visibility != images.ImageVisibilityPublic && i.Owner == \"\"",
+		Package: "openstack",
+		Test:    "TestOtherProjectsAreLeftAlone",
+	},
+	{
+		Name:    "ports-of-other-projects",
+		Defence: "A port of another project, described like a job's, is not deleted.",
+		File:    "openstack/ports.go",
+		Old:     "return p.ProjectID != n.project",
+		New:     "return p.ProjectID == \"\"",
+		Package: "openstack",
+		Test:    "TestOtherProjectsAreLeftAlone",
+	},
 }
