@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,11 +38,8 @@ func TestWholeSendsWhatItChecked(t *testing.T) {
 func TestWholeRefusesImagesOfSeveralFiles(t *testing.T) {
 	dir := t.TempDir()
 	base, top := filepath.Join(dir, "base"), filepath.Join(dir, "top")
-	for _, args := range [][]string{{"create", "-f", "qcow2", base, "1M"}, {"create", "-f", "qcow2", "-b", base, "-F", "qcow2", top}} {
-		if out, err := exec.Command("qemu-img", args...).CombinedOutput(); err != nil {
-			t.Skipf("no qemu-img: %v: %s", err, out)
-		}
-	}
+	qemuImg(t, "create", "-f", "qcow2", base, "1M")
+	qemuImg(t, "create", "-f", "qcow2", "-b", base, "-F", "qcow2", top)
 	site := config.Images{Directories: []string{"/"}}
 	if w, err := OpenWhole(t.Context(), site, base, me); err != nil || w.Format != QCOW2 {
 		t.Errorf("the base: %v", err)

@@ -20,6 +20,19 @@ func (c *Cloud) Delete(ctx context.Context, job string) error {
 		explain("delete the image of job "+job, c.glance.deleteImages(ctx, m)))
 }
 
+// removeAll lists what a job has of one kind, and removes each.
+func removeAll[T any](ctx context.Context, list func() ([]T, error), remove func(T) error) error {
+	var its []T
+	err := try(ctx, func() (err error) {
+		its, err = list()
+		return err
+	})
+	for _, one := range its {
+		err = errors.Join(err, gone(ctx, func() error { return remove(one) }))
+	}
+	return err
+}
+
 // gone removes something that another process may remove, too.
 func gone(ctx context.Context, remove func() error) error {
 	return try(ctx, func() error {

@@ -2,7 +2,6 @@ package openstack
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
@@ -77,15 +76,8 @@ func (n nova) flavorsOf(ctx context.Context, m Mark) (its []flavors.Flavor, err 
 }
 
 func (n nova) deleteFlavors(ctx context.Context, m Mark) error {
-	var its []flavors.Flavor
-	err := try(ctx, func() (err error) {
-		its, err = n.flavorsOf(ctx, m)
-		return err
-	})
-	for _, f := range its {
-		err = errors.Join(err, gone(ctx, func() error { return flavors.Delete(ctx, n.api, f.ID).ExtractErr() }))
-	}
-	return err
+	return removeAll(ctx, func() ([]flavors.Flavor, error) { return n.flavorsOf(ctx, m) },
+		func(f flavors.Flavor) error { return flavors.Delete(ctx, n.api, f.ID).ExtractErr() })
 }
 
 func (n nova) markedFlavors(ctx context.Context) (marks []string, err error) {

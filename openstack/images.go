@@ -2,7 +2,6 @@ package openstack
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -67,15 +66,8 @@ func (g glance) images(ctx context.Context, which images.ListOpts) ([]images.Ima
 }
 
 func (g glance) deleteImages(ctx context.Context, m Mark) error {
-	var its []images.Image
-	err := try(ctx, func() (err error) {
-		its, err = g.images(ctx, images.ListOpts{Tags: []string{string(m)}})
-		return err
-	})
-	for _, i := range its {
-		err = errors.Join(err, gone(ctx, func() error { return images.Delete(ctx, g.api, i.ID).ExtractErr() }))
-	}
-	return err
+	return removeAll(ctx, func() ([]images.Image, error) { return g.images(ctx, images.ListOpts{Tags: []string{string(m)}}) },
+		func(i images.Image) error { return images.Delete(ctx, g.api, i.ID).ExtractErr() })
 }
 
 func (g glance) markedImages(ctx context.Context) (marks []string, err error) {

@@ -2,7 +2,6 @@ package openstack
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -96,15 +95,8 @@ func (n neutron) portsOf(ctx context.Context, m Mark) ([]ports.Port, error) {
 }
 
 func (n neutron) deletePorts(ctx context.Context, m Mark) error {
-	var its []ports.Port
-	err := try(ctx, func() (err error) {
-		its, err = n.portsOf(ctx, m)
-		return err
-	})
-	for _, p := range its {
-		err = errors.Join(err, gone(ctx, func() error { return ports.Delete(ctx, n.api, p.ID).ExtractErr() }))
-	}
-	return err
+	return removeAll(ctx, func() ([]ports.Port, error) { return n.portsOf(ctx, m) },
+		func(p ports.Port) error { return ports.Delete(ctx, n.api, p.ID).ExtractErr() })
 }
 
 func (n neutron) markedPorts(ctx context.Context) (marks []string, err error) {

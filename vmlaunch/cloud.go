@@ -11,12 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/process"
 	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/openstack"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
@@ -310,25 +309,11 @@ func acceptFrom(ctx context.Context, door *net.UnixListener, isQEMU func(pid int
 		if err != nil {
 			return nil, errors.Join(context.Cause(ctx), err)
 		}
-		if isQEMU(peerOf(conn)) {
+		if peer, err := process.Peer(conn); err == nil && isQEMU(int(peer.Pid)) {
 			return conn, nil
 		}
 		_ = conn.Close()
 	}
-}
-
-// peerOf is the process at the other end; 0 if the kernel does not say.
-func peerOf(conn *net.UnixConn) (pid int) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	_ = raw.Control(func(fd uintptr) {
-		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-			pid = int(peer.Pid)
-		}
-	})
-	return pid
 }
 
 func (c *cloud) plug(m *machine.Machine, r ivshmem.Region) error {

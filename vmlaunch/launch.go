@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric/node"
 	"github.com/slurm-v/slurm-v/images"
@@ -21,7 +23,6 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmstep"
-	"golang.org/x/sync/errgroup"
 )
 
 // The kinds of records in a job's journal, each undone by [Reclaim].

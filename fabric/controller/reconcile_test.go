@@ -17,17 +17,24 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-func TestANewSlurmctldReconciles(t *testing.T) {
-	b := newBench(t)
+// startBesideAnOldCopy starts job 7, and job 8 with the tag 1025, of which the ledger does not
+// know: an older copy of it was put back.
+func (b *bench) startBesideAnOldCopy(t *testing.T) {
+	t.Helper()
 	b.mustStart(run(7, 0), "vni:1")
 	old, err := os.ReadFile(b.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.mustStart(run(8, 0), "vni:1") // 1025
+	b.mustStart(run(8, 0), "vni:1")
 	if err := os.WriteFile(b.Path(), old, 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestANewSlurmctldReconciles(t *testing.T) {
+	b := newBench(t)
+	b.startBesideAnOldCopy(t)
 	b.change(func(w *world) { delete(w.Jobs, 7) })
 	b.Instance = "boot 2 2"
 	b.mustStart(run(9, 0), "vni:1")
@@ -47,15 +54,7 @@ func TestANewSlurmctldReconciles(t *testing.T) {
 // An administrator puts an old copy back, and slurmctld goes on running.
 func TestAnOldCopyUnderTheSameSlurmctld(t *testing.T) {
 	b := newBench(t)
-	b.mustStart(run(7, 0), "vni:1")
-	old, err := os.ReadFile(b.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.mustStart(run(8, 0), "vni:1") // 1025
-	if err := os.WriteFile(b.Path(), old, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	b.startBesideAnOldCopy(t)
 	b.mustStart(run(9, 0), "vni:1")
 	told, _, err := b.comment(run(9, 0))
 	if err != nil || !slices.Equal(vnis(told), []fabric.Tag{1026}) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/internal/process"
 	"github.com/slurm-v/slurm-v/slurm/cgroup"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
@@ -154,7 +155,7 @@ func (d *door) pause(ctx context.Context, err error) {
 
 // admit lets a caller in or closes the connection.
 func (d *door) admit(conn *net.UnixConn) *caller {
-	peer, err := peerOf(conn)
+	peer, err := process.Peer(conn)
 	if err == nil && peer.Uid == 0 {
 		return &caller{UnixConn: conn, root: true, leave: func() {}}
 	}
@@ -234,19 +235,4 @@ func freeDescriptors() (int, error) {
 	}
 	open, err := os.ReadDir("/proc/self/fd")
 	return int(min(limit.Cur, 1<<30)) - len(open), err
-}
-
-// peerOf asks the kernel which process is at the other end.
-func peerOf(conn *net.UnixConn) (cred *unix.Ucred, err error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	control := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if control != nil {
-		return nil, control
-	}
-	return cred, err
 }
