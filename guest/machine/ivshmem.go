@@ -17,9 +17,6 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 )
 
-// ivshmemPatience is how long the kernel may take to find and place the devices.
-const ivshmemPatience = 30 * time.Second
-
 // ivshmemDevices finds the devices through which VMs share memory.
 type ivshmemDevices struct{ *system }
 
@@ -81,7 +78,7 @@ func (s ivshmemDevices) give(d pciDevice, name string, u guest.User) error {
 // has to lay that bridge out anew. awaitIVShmem also makes the kernel look for new devices,
 // in case it does not notice them itself.
 func (s ivshmemDevices) awaitIVShmem(ctx context.Context, want guest.IVShmem) ([]pciDevice, error) {
-	timeout := time.After(ivshmemPatience)
+	timeout := time.After(devicePatience)
 	for pause := time.Duration(0); ; pause = min(max(2*pause, 50*time.Millisecond), time.Second) {
 		devices, err := s.pciDevices()
 		if err != nil {

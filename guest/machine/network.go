@@ -16,9 +16,9 @@ import (
 	"github.com/slurm-v/slurm-v/internal/netdump"
 )
 
-// nicPatience is how long an interface may take to appear: its driver may be loaded late in
-// the boot.
-const nicPatience = 30 * time.Second
+// devicePatience is how long a device may take until it can be used: the kernel may load its
+// driver late in the boot, and on a busy node a VM has little of a CPU.
+const devicePatience = 2 * time.Minute
 
 // A nic is an interface with an address.
 type nic struct {
@@ -166,7 +166,7 @@ func (n *nics4) find(ctx context.Context, address, driver string) (netlink.Link,
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, nicPatience,
+	ctx, cancel := context.WithTimeoutCause(ctx, devicePatience,
 		fmt.Errorf("the VM has no such interface; the image may lack its driver (%s)", driver))
 	defer cancel()
 	for {
