@@ -62,11 +62,23 @@ func (s sight) checkPeers(t *testing.T) {
 
 const fourVMs = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --time=30 "
 
+// whileRun waits, in a script, until a command succeeds. It ends the script if a run, known by its process, ends
+// before.
+const whileRun = `
+while_run() { # PID COMMAND...
+	local run=$1; shift
+	until "$@"; do
+		kill -0 $run || { wait $run; echo "the run ended with $? before: $*"; exit 1; }
+		sleep 0.2
+	done
+}
+`
+
 // EASJ: one run after the other. None waits for the one before, and each finds the
 // device empty.
 func TestTenRunsOneAfterAnother(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, fourVMs+"--ivshmem=1:1M", probe(t)+`
+	j := alice.submit(t, fourVMs+"--ivshmem=1:1M", probe(t)+whileRun+`
 for i in $(seq 10); do
 	touch run$i.go
 	slurm-v-run --no-wait -Q -n 4 --ntasks-per-node=2 ./probe run$i; echo "status $i: $?"
@@ -74,7 +86,7 @@ done
 slurm-v-run -Q --launcher=ssh sh -c 'echo "mpirun finds $SLURMV_IVSHMEM of $SLURMV_IVSHMEM_SIZE"'
 claims() { squeue -h -s -j $SLURM_JOB_ID -o %j | grep -cx slurmv; }
 slurm-v-run -Q --no-wait -n 1 sh -c 'echo the device is free; until [ -e counted ]; do sleep 0.2; done' & run=$!
-until grep -q "device is free" out; do sleep 0.2; done
+while_run $run grep -q "device is free" out
 echo "claims of one run: $(claims)"; touch counted; wait $run
 for i in $(seq 20); do
 	left=$(claims)
@@ -105,16 +117,16 @@ echo "claims left: $left"
 // EACJ: two runs at once in the same VMs, a third that has to wait.
 func TestTwoRunsAtOnce(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, fourVMs+"--ivshmem=2:1M", probe(t)+`
+	j := alice.submit(t, fourVMs+"--ivshmem=2:1M", probe(t)+whileRun+`
 slurm-v-run --start
-started() { until [ $(grep -c "^$1: rank" out) = $2 ]; do sleep 0.2; done; }
+started() { [ $(grep -c "^$1: rank" out) = 2 ]; }
 slurm-v-run -Q -n 2 --ntasks-per-node=1 ./probe A & a=$!
-started A 2
+while_run $a started A
 slurm-v-run -Q -n 2 --ntasks-per-node=1 ./probe B & b=$!
-started B 2
+while_run $b started B
 slurm-v-run --no-wait -n 4 ./probe N 2> no-wait.err; echo "no wait: $?"
 slurm-v-run -n 4 --ntasks-per-node=2 ./probe C 2> wait.err & c=$!
-until grep -q waiting wait.err; do sleep 0.2; done
+while_run $c grep -q waiting wait.err
 sleep 2
 echo "before: $(grep -c '^C: rank' out)"
 touch C.go A.go; wait $a; echo "A: $?"
@@ -201,7 +213,8 @@ func TestAKilledRunFreesItsDevice(t *testing.T) {
 			kill -9 \$(mine 'slurmv-agent exec .*probe A$i') 2> /dev/null; true"`,
 		"kill -9 $(mine 'slurmv-agent claim')",
 	}
-	script := probe(t) + `
+	script := probe(t) + whileRun + `
+started() { [ $(grep -c "^$1: rank" out) = 4 ]; }
 mine() { # processes of this job: its user has others
 	for p in $(pgrep -u $(id -u) -f "^/[^ ]*/$1"); do
 		if grep -qzx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/$p/environ; then echo $p; fi
@@ -211,7 +224,7 @@ mine() { # processes of this job: its user has others
 		script += fmt.Sprintf(`
 i=%d
 slurm-v-run -Q -n 4 --ntasks-per-node=2 ./probe A$i leave & run=$!
-until [ $(grep -c "^A$i: rank" out) = 4 ]; do sleep 0.2; done
+while_run $run started A$i
 slurm-v-run -Q --no-wait -n 1 true; echo "meanwhile $i: $?"
 %s
 touch B$i.go

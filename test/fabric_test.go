@@ -158,9 +158,9 @@ srun sh -c 'echo "tags: <$SLINGSHOT_VNIS$SLURMV_VLAN>"'`)
 // Those of two jobs do not, although their VFs are on one bridge.
 func TestJobsHaveVLANsOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	const options, tell = withVF + "--sriov=1:pf=vf0 --nodelist=n1 ", "echo vlan: $SLURMV_VLAN; ping -c 3 -W 5 "
+	const options, tell = withVF + "--sriov=1:pf=vf0 --nodelist=n1 ", "echo vlan: $SLURMV_VLAN; ping -c 3 "
 	first := alice.submit(t, options+"--vm-per-node=2", `
-slurm-v-run -Q -n 1 sh -c 'getent hosts vm1-vf0 | sed "s/^/address: /"; `+tell+`vm1-vf0 > /dev/null && echo the own one answers'
+slurm-v-run -Q -n 1 sh -c 'getent hosts vm1-vf0 | sed "s/^/address: /"; `+tell+`-w 60 vm1-vf0 > /dev/null && echo the own one answers'
 until [ -e seen ]; do sleep 0.5; done`)
 	first.awaitOutput("the own one answers")
 	address := regexp.MustCompile(`address: (\S+)`).FindStringSubmatch(first.output())
@@ -168,7 +168,7 @@ until [ -e seen ]; do sleep 0.5; done`)
 		t.Fatalf("vm1 has no address:\n%s", first.output())
 	}
 	second := bob.submit(t, options+"--vm-per-node=1", `
-slurm-v-run -Q -n 1 sh -c '`+tell+address[1]+` && echo the other one answers || echo nobody answers'`)
+slurm-v-run -Q -n 1 sh -c '`+tell+`-W 5 `+address[1]+` && echo the other one answers || echo nobody answers'`)
 	contains(t, second.completes(), "nobody answers")
 	vlan := regexp.MustCompile(`vlan: (2[0-9]{3})`)
 	a, b := vlan.FindStringSubmatch(first.output()), vlan.FindStringSubmatch(second.output())

@@ -48,7 +48,7 @@ func TestMpirunOfTheUsersOwn(t *testing.T) {
 // other; and an mpirun that is killed leaves no task in any VM.
 func TestMpirunAfterALogin(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=30", `
+	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=30", whileRun+`
 slurm-v-run -Q -n 2 true
 slurmv ssh /vm1 -- hostname
 slurm-v-run --launcher=ssh sh -c '$SLURMV_SSH vm1 echo reached'
@@ -56,12 +56,12 @@ slurm-v-run --launcher=ssh sh -c 'kill -TERM $$'; echo "signal: $?"
 slurm-v-run --launcher=ssh ./no-such-mpirun; echo "missing: $?"
 slurmv ssh /vm0 -- hostname
 
-tasks() { slurm-v-run -Q -n 2 sh -c 'pgrep -x sleep' | wc -l; }
-slurm-v-run --launcher=ssh mpirun -n 2 sleep 300 &
-until [ $(tasks) = 2 ]; do :; done
+tasks() { [ $(slurm-v-run -Q -n 2 sh -c 'pgrep -x sleep' | wc -l) = $1 ]; }
+slurm-v-run --launcher=ssh mpirun -n 2 sleep 300 & run=$!
+while_run $run tasks 2
 scancel $(squeue -h -s -j $SLURM_JOB_ID -o '%i %j' | awk '$2 == "mpirun" { print $1 }')
-wait $!; echo "cancelled: $?"
-until [ $(tasks) = 0 ]; do :; done
+wait $run; echo "cancelled: $?"
+until tasks 0; do :; done
 echo no task is left`)
 	contains(t, j.completes(), "vm1\nreached\n", "signal: 143\n", "No such file or directory", "missing: 2\n", "vm0\n", "cancelled: 137\n", "no task is left")
 }

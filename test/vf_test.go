@@ -19,7 +19,7 @@ func TestVMsHaveVFs(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, withVF+"--vm-per-node=2 --sriov=1:min=10g,pf=vf0+1:max=5g,pf=vf1", `
 slurm-v-run -Q -n 2 sh -c 'for i in /sys/class/net/*/address; do ! grep -q "^0[6a]:" $i || echo VF of $(hostname): $(cat $i); done'
-slurm-v-run -Q -n 1 ping -c 3 -W 5 vm1-vf0 > /dev/null && echo the VF answers
+slurm-v-run -Q -n 1 ping -c 3 -w 60 vm1-vf0 > /dev/null && echo the VF answers
 until [ -e seen ]; do sleep 0.5; done`)
 	j.awaitOutput("the VF answers")
 	contains(t, j.output(), "VF of vm0: 06:", "VF of vm0: 0a:", "VF of vm1: 06:", "VF of vm1: 0a:")

@@ -59,7 +59,7 @@ func TestWarmClonesAreDifferentMachines(t *testing.T) {
 	j := alice.submit(t, "--nodes=2 --vm-per-node=2 --ivshmem=1:1M --vm-start=warm --vm-image="+image+warmShape, `
 until [ -e who ]; do sleep 0.3; done
 slurm-v-run -Q -n 4 sh ./who
-slurm-v-run -Q -n 1 sh -c 'for vm in 0 1 2 3; do ping -c 1 -W 5 vm$vm > /dev/null && echo vm$vm answers; done; ls -l /dev/slurmv/ivshmem0'
+slurm-v-run -Q -n 1 sh -c 'for vm in 0 1 2 3; do ping -c 1 -w 60 vm$vm > /dev/null && echo vm$vm answers; done; ls -l /dev/slurmv/ivshmem0'
 `+hello(t, alice, 4))
 	alice.writeFile(t, j.dir+"/who", askWho)
 	out := j.completes()
@@ -71,7 +71,7 @@ slurm-v-run -Q -n 1 sh -c 'for vm in 0 1 2 3; do ping -c 1 -W 5 vm$vm > /dev/nul
 	}
 
 	withVFs := alice.submit(t, "--nodes=1 --nodelist=n1 --vm-per-node=2 --sriov=2 --vm-start=warm --vm-image="+image+warmShape,
-		"slurm-v-run -Q -n 1 sh -c 'ping -c 2 -W 5 vm1-vf0 > /dev/null && ping -c 2 -W 5 vm1-vf1 > /dev/null && echo VFs answer'")
+		"slurm-v-run -Q -n 1 sh -c 'ping -c 2 -w 60 vm1-vf0 > /dev/null && ping -c 2 -w 60 vm1-vf1 > /dev/null && echo VFs answer'")
 	contains(t, withVFs.completes(), "VFs answer")
 
 	alice.must(t, "chmod 644 "+image+" && chmod a+x ~")

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric"
@@ -24,7 +25,7 @@ import (
 
 // A desk is node n1 of the cluster c1, with the cards of a fake libcxi and commands of
 // Slurm that answer from files: admin, restart and words are about job 4217, comment is the
-// node's, and down, forgotten and deaf are what slurmctld is.
+// node's, and down, forgotten and deaf are what slurmctld is. It leaves unheard when it was asked in vain.
 type desk struct {
 	*Node
 	t    *testing.T
@@ -42,7 +43,7 @@ printf '%s%s\n' "$(cat number)|4217|$(cat het)|$(cat restart)|$(cat state)|17000
 printf '%s%s\n' "n1|$(cat comment)" "$end"`
 	fakeScontrol = `case "$*" in
 'show config') echo 'ClusterName             = c1'; if test -e switch; then echo "SwitchType              = $(cat switch)"; fi ;;
-'update nodename=n1 comment='*) test ! -e deaf || exit 1; echo told >> told; printf '%s' "${3#comment=}" > comment ;;
+'update nodename=n1 comment='*) if test -e deaf; then : > unheard; exit 1; fi; echo told >> told; printf '%s' "${3#comment=}" > comment ;;
 *) echo "scontrol $*" >&2; exit 1 ;;
 esac`
 )
@@ -51,7 +52,7 @@ func newDesk(t *testing.T, settings ...string) *desk {
 	t.Helper()
 	d := &desk{t: t, dir: t.TempDir(), fake: cxitest.New(t, settings...)}
 	for name, script := range map[string]string{"squeue": fakeSqueue, "sinfo": fakeSinfo, "scontrol": fakeScontrol} {
-		text := fmt.Sprintf("#!/bin/sh\ncd '%s'\nif test -e down; then echo 'Unable to contact slurm controller' >&2; exit 1; fi\n%s\n", d.dir, script)
+		text := fmt.Sprintf("#!/bin/sh\ncd '%s'\nif test -e down; then : > unheard; echo 'Unable to contact slurm controller' >&2; exit 1; fi\n%s\n", d.dir, script)
 		filetest.Write(t, filepath.Join(d.dir, name), text)
 		if err := os.Chmod(filepath.Join(d.dir, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -92,6 +93,18 @@ func (d *desk) unset(file string) {
 	if err := os.Remove(filepath.Join(d.dir, file)); err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+// whileUnheard is a context that ends once slurmctld was asked in vain.
+func (d *desk) whileUnheard() context.Context {
+	ctx, end := context.WithCancel(d.t.Context())
+	go func() {
+		defer end()
+		for ctx.Err() == nil && !d.has("unheard") {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return ctx
 }
 
 func (d *desk) has(file string) bool {

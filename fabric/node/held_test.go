@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -70,9 +69,7 @@ func TestSlurmctldKnowsTheBootBeforeTagsAreMade(t *testing.T) {
 	d := newDesk(t)
 	d.reserve(reservation(), "c1", id)
 	d.set("deaf", "")
-	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := d.Up(short, job); err == nil || len(d.services()) > 0 || d.records.holds(id) {
+	if _, err := d.Up(d.whileUnheard(), job); err == nil || len(d.services()) > 0 || d.records.holds(id) {
 		t.Errorf("error %v, and slurmctld does not know the boot; services %v", err, d.services())
 	}
 	d.unset("deaf")

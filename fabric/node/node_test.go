@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -260,9 +259,7 @@ func TestALostConfirmationIsRepeated(t *testing.T) {
 	d := newDesk(t)
 	d.up()
 	d.set("down", "")
-	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := d.Down(short, id, 0, nothingLeft); err == nil {
+	if err := d.Down(d.whileUnheard(), id, 0, nothingLeft); err == nil {
 		t.Error("a slurmctld that does not answer is told")
 	}
 	if len(d.services()) > 0 || d.confirmed() != nil {

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -173,9 +172,7 @@ func TestLingerConfirmsWhatEndCouldNotTell(t *testing.T) {
 	d := newDesk(t)
 	d.up()
 	d.set("down", "")
-	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := d.End(short, 4217, true, nothingLeft); err == nil {
+	if err := d.End(d.whileUnheard(), 4217, true, nothingLeft); err == nil {
 		t.Error("a slurmctld that does not answer is told")
 	}
 	if d.records.holds(id) {

@@ -192,7 +192,7 @@ func testAJobsPartition(t *testing.T, c *Client, d *double) {
 
 func mustNotConfirm(t *testing.T, confirm func(context.Context, fabric.Tag, []fabric.GUID) error, guids []fabric.GUID) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("enough"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 500*time.Millisecond, errors.New("enough"))
 	defer cancel()
 	if err := confirm(ctx, 0x1004, guids); err == nil || !strings.Contains(err.Error(), "the P_Key 0x9004") || !strings.Contains(err.Error(), "enough") {
 		t.Errorf("error = %v", err)

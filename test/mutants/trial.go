@@ -147,7 +147,7 @@ type tester struct {
 }
 
 func newTester(t tree, m Mutant) *tester {
-	e := &tester{tree: t, pkg: m.Package, end: func() {}, patience: "3m"}
+	e := &tester{tree: t, pkg: m.Package, end: func() {}, patience: "10m"}
 	if m.kind() == Cluster {
 		e.onCluster()
 	}
