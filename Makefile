@@ -79,7 +79,7 @@ $(BUILD)/slurmv.so: $(SHIM) $(BUILD)/settings
 
 # Images may have an older glibc than this machine, whose dlsym is in libdl. Only the functions in
 # front of the C library's are seen by programs.
-$(BUILD)/libslurmv-mpi.so: $(wildcard ivshmem/mpi/*.[ch] ivshmem/mpi/*.map) Makefile
+$(BUILD)/libslurmv-mpi.so: $(wildcard ivshmem/mpi/*.[ch] ivshmem/mpi/*.map) internal/pmix/abi.h Makefile
 	$(CC) -O2 -std=gnu11 -Wall -Wextra -Werror -fPIC -shared -Wl,--version-script=ivshmem/mpi/functions.map \
 	  -o $@ $(wildcard ivshmem/mpi/*.c) -Wl,--no-as-needed -l:libdl.so.2
 
@@ -173,13 +173,18 @@ mutants:
 
 # Tests that take long. The cycles have their own cluster.
 .PHONY: soak soak-cycles
-soak: soak-cycles
+soak: soak-cycles soak-mpi
 	$(GO) test -tags $(TAGS),soak -count 1 -timeout 2h ./fabric/ledger ./vfpool/lease
 	$(GO) test -tags $(TAGS),soak -count 1 -timeout 5h ./vmlaunch/hostdir
 	$(MAKE) sriov TAGS=$(TAGS),soak
 
 soak-cycles:
 	scripts/soak
+
+# Messages of MPI by shared memory for ten minutes with each library, and 200 kills of its runs.
+.PHONY: soak-mpi
+soak-mpi: packages
+	scripts/soak mpi
 
 # Measures how fast VMs start: docs/benchmarks.md. The machine should have nothing else to do.
 .PHONY: bench
