@@ -29,7 +29,8 @@ func (j *job) reports(file string) string {
 	return j.file(file)
 }
 
-// The VMs of a job on a node have the same memory, all of it and nothing beyond; and
+// The VMs of a job on a node have the same memory, all of it and nothing beyond; what both add to
+// a number in it at the same time is all in its sum; and
 // a job of another user, on the same node at the same time or later, has none of it.
 func TestSharedMemoryIsTheJobsAlone(t *testing.T) {
 	t.Parallel()
@@ -37,9 +38,15 @@ func TestSharedMemoryIsTheJobsAlone(t *testing.T) {
 if [ $(hostname) = vm0 ]; then
 	./shm count ivshmem0 0 > zero.new; ./shm beyond ivshmem0 > beyond.new; ./shm fill ivshmem0 0xa5; touch filled
 	mv beyond.new beyond; mv zero.new zero
+	until [ -e ready ]; do pause; done
+	./shm fill ivshmem0 0; touch go
+	./shm add ivshmem0 20000000; until [ -e added ]; do pause; done
+	./shm sum ivshmem0 0 > sum.new; mv sum.new sum; ./shm fill ivshmem0 0xa5; touch restored
 else
 	until [ -e filled ]; do pause; done
 	./shm count ivshmem0 0xa5 > seen.new; mv seen.new seen
+	touch ready; until [ -e go ]; do pause; done
+	./shm add ivshmem0 20000000; touch added
 fi
 sleep 1000`
 	const reader = `
@@ -53,6 +60,10 @@ fi`
 	if got := first.reports("seen"); got != "all" {
 		t.Errorf("of what one VM wrote the other sees %s", got)
 	}
+	if got := first.reports("sum"); got != "40000000" {
+		t.Errorf("two VMs have added 20 million each, and the sum is %s", got)
+	}
+	first.eventually("has filled it again", func() bool { return first.exists("restored") })
 	beyond := first.reports("beyond")
 	if n := strings.Count(beyond, ": invalid argument"); n != 3 || !strings.Contains(beyond, "true bytes") {
 		t.Errorf("mapping beyond the device:\n%s", beyond)

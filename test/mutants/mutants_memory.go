@@ -3,6 +3,15 @@ package main
 // The memory that VMs share.
 var memoryMutants = []Mutant{
 	{
+		Name:    "emulated-vms-lock-what-they-share",
+		Defence: "Emulated VMs that add to the same number in shared memory lose no addition.",
+		File:    "vmlaunch/plan/topology.go",
+		Old:     "return max(p.Job.Spec.VCPUs, 2)",
+		New:     "return max(p.Job.Spec.VCPUs, 1)",
+		Package: "vmlaunch/hypervisor",
+		Test:    "TestVMsThatShareMemoryCanHaveTwoVCPUs",
+	},
+	{
 		Name:    "huge-pages-are-promised-once",
 		Defence: "Huge pages that one job's VMs are promised are not another job's.",
 		File:    "vmlaunch/hugepages.go",

@@ -1,6 +1,8 @@
 // Command shm does to a shared-memory device of a VM what a test asks for.
 //
 //	shm fill DEVICE BYTE    fills it
+//	shm add DEVICE N        adds 1 to its first eight bytes N times, each time in one locked instruction
+//	shm sum DEVICE 0        prints these bytes as a number
 //	shm count DEVICE BYTE   prints how much of it has that byte: "all", "none" or a number
 //	shm beyond DEVICE       tries to map more than there is, and prints how that ended
 //
@@ -12,7 +14,9 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"syscall"
+	"unsafe"
 
 	"github.com/slurm-v/slurm-v/ivshmem/shm"
 )
@@ -32,6 +36,9 @@ func run(args []string) error {
 	if args[0] == "beyond" {
 		return beyond(args[1], len(m.Bytes()))
 	}
+	if args[0] == "add" || args[0] == "sum" {
+		return add((*atomic.Uint64)(unsafe.Pointer(&m.Bytes()[0])), args[2])
+	}
 	b, err := strconv.ParseUint(args[2], 0, 8)
 	if err != nil {
 		return err
@@ -43,6 +50,16 @@ func run(args []string) error {
 	}
 	fmt.Println(amount(bytes.Count(m.Bytes(), []byte{byte(b)}), len(m.Bytes())))
 	return nil
+}
+
+// add adds 1 so many times, and prints the sum.
+func add(sum *atomic.Uint64, times string) error {
+	n, err := strconv.Atoi(times)
+	for range n {
+		sum.Add(1)
+	}
+	fmt.Println(sum.Load())
+	return err
 }
 
 func amount(n, all int) string {

@@ -27,7 +27,7 @@ func (p describer) domain(vm plan.VM, vfs []vfpool.Grant) *libvirtxml.Domain {
 		Name:   vm.Domain,
 		UUID:   vm.UUID,
 		Memory: &libvirtxml.DomainMemory{Value: uint(p.Job.Spec.MemoryMiB), Unit: "MiB"},
-		VCPU:   &libvirtxml.DomainVCPU{Value: uint(p.Job.Spec.VCPUs)},
+		VCPU:   &libvirtxml.DomainVCPU{Value: uint(p.PossibleVCPUs()), Current: uint(p.Job.Spec.VCPUs)},
 		OS: &libvirtxml.DomainOS{
 			Type:        &libvirtxml.DomainOSType{Arch: "x86_64", Machine: p.QEMU.Machine, Type: "hvm"},
 			BootDevices: []libvirtxml.DomainBootDevice{{Dev: "hd"}},

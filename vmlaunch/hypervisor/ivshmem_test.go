@@ -43,6 +43,37 @@ func TestDomainHasRoomForSharedMemory(t *testing.T) {
 	}
 }
 
+// See [plan.Plan.PossibleVCPUs].
+func TestVMsThatShareMemoryCanHaveTwoVCPUs(t *testing.T) {
+	tests := map[string]struct {
+		accel  config.Accel
+		shared jobspec.IVShmem
+		vcpus  int
+		want   libvirtxml.DomainVCPU
+	}{
+		"emulated, with shared memory":    {config.AccelTCG, jobspec.IVShmem{Devices: 1, SizeMiB: 16}, 1, libvirtxml.DomainVCPU{Current: 1, Value: 2}},
+		"emulated, with three vCPUs":      {config.AccelTCG, jobspec.IVShmem{Devices: 1, SizeMiB: 16}, 3, libvirtxml.DomainVCPU{Current: 3, Value: 3}},
+		"emulated, without shared memory": {config.AccelTCG, jobspec.IVShmem{}, 1, libvirtxml.DomainVCPU{Current: 1, Value: 1}},
+		"with KVM":                        {config.AccelKVM, jobspec.IVShmem{Devices: 1, SizeMiB: 16}, 1, libvirtxml.DomainVCPU{Current: 1, Value: 1}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := plantest.Job()
+			job.Spec.VMsPerNode, job.Spec.VCPUs, job.CPUs, job.Spec.IVShmem = 1, tt.vcpus, tt.vcpus, tt.shared
+			for _, cpus := range [][]plan.CPU{nil, plantest.CPUs(1, tt.vcpus)} {
+				p := plantest.New(t, config.Default(), job, plan.Hardware{Accel: tt.accel, NUMA: -1, CPUs: cpus})
+				d := Describe(p, p.VMs[0], nil)
+				if *d.VCPU != tt.want {
+					t.Errorf("%+v, want %+v", *d.VCPU, tt.want)
+				}
+				if lies := d.CPU.Topology; uint(lies.Sockets*lies.Cores*lies.Threads) != tt.want.Value {
+					t.Errorf("%d vCPUs with the topology %+v", tt.want.Value, *lies)
+				}
+			}
+		})
+	}
+}
+
 func pciControllers(t *testing.T, text string) (controllers []string) {
 	t.Helper()
 	var d libvirtxml.Domain

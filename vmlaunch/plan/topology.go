@@ -8,7 +8,7 @@ import (
 )
 
 // A Topology says how a VM's vCPUs lie in sockets, cores and hyper-threads. Sockets ×
-// Cores × Threads is the number of vCPUs.
+// Cores × Threads is the number of vCPUs that the VM can have, see [Plan.PossibleVCPUs].
 type Topology struct{ Sockets, Cores, Threads int }
 
 // MostAPICIDs is how many APIC ids an x86 machine has without interrupt remapping: they are
@@ -28,7 +28,7 @@ func (t Topology) APICIDs() int {
 // and its MPI library know which vCPUs share a core. Other VMs have one socket of cores, and
 // so do emulated VMs whose topology needs more APIC ids than there are without remapping.
 func (p Plan) Topology(vm VM) Topology {
-	all := Topology{Sockets: 1, Cores: p.Job.Spec.VCPUs, Threads: 1}
+	all := Topology{Sockets: 1, Cores: p.PossibleVCPUs(), Threads: 1}
 	cells := vm.Pinning.Cells
 	if len(cells) == 0 {
 		return all
@@ -44,6 +44,17 @@ func (p Plan) Topology(vm VM) Topology {
 		return all
 	}
 	return lies
+}
+
+// PossibleVCPUs is how many vCPUs a VM can have. It has as many as the job asked for. QEMU without
+// KVM emulates locked instructions as plain ones in a VM that can have only one vCPU, because
+// nobody else could see the difference. VMs that share memory do see it: they lose what the others
+// write. So they can have a second one, which they never get.
+func (p Plan) PossibleVCPUs() int {
+	if p.Hardware.Accel == config.AccelTCG && p.Job.Spec.IVShmem.Devices > 0 {
+		return max(p.Job.Spec.VCPUs, 2)
+	}
+	return p.Job.Spec.VCPUs
 }
 
 // threadsOfEachCore returns how many CPUs the VM has of each core; 1 if it has not as many
