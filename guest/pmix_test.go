@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -108,6 +109,35 @@ func TestRanksOfARunShareAServer(t *testing.T) {
 				if n := strings.Count(got.stderr, "/nowhere.so"); n != 1 {
 					t.Errorf("rank %d: %d processes have got its LD_PRELOAD\n%s", rank, n, got.stderr)
 				}
+			}
+		})
+	}
+}
+
+// A program whose MPI may use shared memory has a descriptor of its PMI, and knows which one.
+func TestRankThatMayUseSharedMemoryHasPMI(t *testing.T) {
+	path, _ := pmixtest.Build(t, "..")
+	v := pmixVM(t, testCgroups(t), path)
+	const script = `if [ "$SLURMV_PMI_FD" = 4 ]; then echo cmd=mine >&4; stat -Lc %i /proc/self/fd/4; echo "$SLURMV_PMI_SOCKET"; fi; ls /proc/self/fd | tr '\n' ' '`
+	for name, tt := range map[string]struct {
+		env  []string
+		has  bool
+		open string // descriptors; ls has one of its own
+	}{
+		"that may":     {[]string{"SLURMV_MPI_SHM=/dev/slurmv/ivshmem0:x:0:0"}, true, "0 1 2 3 4 "},
+		"that may not": {nil, false, "0 1 2 3 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := v.run("1", 1)
+			cmd := shell(script)
+			cmd.Env = append(cmd.Env, tt.env...)
+			got := results(t, r.start(t, 0, cmd))[0]
+			lines := strings.Split(got.stdout, "\n")
+			if open := lines[len(lines)-1]; open != tt.open {
+				t.Errorf("it has the descriptors %s, want %s: %+v", open, tt.open, got)
+			}
+			if told := slices.Contains(r.Heard(), "0: cmd=mine"); told != tt.has || tt.has && (len(lines) != 3 || lines[0] != lines[1]) {
+				t.Errorf("Slurm has heard %q, and the program says %q", r.Heard(), got.stdout)
 			}
 		})
 	}

@@ -127,6 +127,7 @@ func (l *startup) execute() int {
 	}
 	if err == nil && cmd.PMIx {
 		env, err = awaitServer(path, env)
+		env = keepPMI(env)
 	}
 	// exec resets caught signals to their default, but leaves ignored signals ignored.
 	// Whatever started the agent may have ignored these two. Go catches all others anyway.

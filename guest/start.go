@@ -20,6 +20,8 @@ const (
 	// Without PMIx, PMI, which stays open for the program. With it, a socket on which the run's
 	// PMIx server sends environment variables. In that server, the socket to the agent.
 	pmiFD = 4
+	// With PMIx, PMI, which the run's PMIx server speaks for the program; see [keepPMI].
+	serversPMI = 5
 )
 
 // A startup tells a program's process how to become the program.
@@ -105,16 +107,16 @@ func (p *program) connect(theirs *ends) (err error) {
 	return err
 }
 
-// byServer takes PMI from the child for the PMIx server, and connects the child with that.
+// byServer gives PMI to the PMIx server, too, and connects the child with that.
 func (e *ends) byServer() error {
 	last := len(e.extra) - 1
-	e.server, e.extra = e.extra[last:], e.extra[:last:last]
+	pmi := e.extra[last]
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("make a socket pair: %w", err)
 	}
-	e.server = append(e.server, os.NewFile(uintptr(fds[0]), "server's"))
-	e.extra = append(e.extra, os.NewFile(uintptr(fds[1]), "child's"))
+	e.server = []*os.File{pmi, os.NewFile(uintptr(fds[0]), "server's")}
+	e.extra = append(e.extra[:last], os.NewFile(uintptr(fds[1]), "child's"), pmi)
 	return nil
 }
 

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// exchange puts the program of testdata/exchange.c into alice's job.
-func exchange(t *testing.T) string {
+// exchange puts the program of testdata/exchange.c into alice's job, built by that compiler.
+func exchange(t *testing.T, compiler string) string {
 	t.Helper()
 	source, err := os.ReadFile("testdata/exchange.c")
 	if err != nil {
 		t.Fatal(err)
 	}
 	alice.writeFile(t, "~/exchange.c", string(source))
-	return "mpicc -O2 -o exchange ~/exchange.c\n"
+	return compiler + " -O2 -o exchange ~/exchange.c\n"
 }
 
 const throughMemory = "slurm-v: MPI talks through shared memory between the 2 VMs of "
@@ -25,7 +25,7 @@ const throughMemory = "slurm-v: MPI talks through shared memory between the 2 VM
 // a node share, and says so. With the network instead, it comes to the same result.
 func TestMPIThroughSharedMemory(t *testing.T) {
 	t.Parallel()
-	out := alice.submit(t, twoByTwo+" --ivshmem=1:16M --ntasks=4", exchange(t)+`
+	out := alice.submit(t, twoByTwo+" --ivshmem=1:16M --ntasks=4", exchange(t, "mpicc")+`
 slurm-v-run ./exchange
 echo == off
 slurm-v-run -n 2 -N 1 --mpi-shm=off ./exchange
@@ -47,11 +47,41 @@ slurm-v-run -n 2 -N 1 sh -c './exchange; ls /dev/shm'`).completes()
 	}
 }
 
+// So does an unmodified Open MPI. Its windows reach the ranks of a node only.
+func TestOpenMPIThroughSharedMemory(t *testing.T) {
+	t.Parallel()
+	image := output(t, "../scripts/guest-image", "--open-mpi", "--guest", clusterDir()+"/usr/libexec/slurm-v/slurmv-guest")
+	out := alice.submit(t, twoByTwo+" --ivshmem=1:16M --ntasks=4 --vm-image="+image, exchange(t, "mpicc.openmpi")+`
+start="slurm-v-run --mpi=pmix"
+$start --mpi-shm=on ./exchange messages; echo "status $?"
+echo == window
+$start -n 2 -N 1 --mpi-shm=on ./exchange; echo "status $?"
+echo == off
+$start -n 2 -N 1 --mpi-shm=off ./exchange messages
+echo == by the user
+OMPI_MCA_btl=tcp,self $start -n 2 -N 1 ./exchange messages
+echo == another run
+$start -n 2 -N 1 sh -c './exchange; ls /dev/shm'`).completes()
+
+	parts := strings.Split(out, "== ")
+	contains(t, parts[0], throughMemory+"n1 (Open MPI)", throughMemory+"n2 (Open MPI)", "4 ranks, 2 of them neighbours, 0 wrong", "status 0\n")
+	contains(t, parts[1], throughMemory+"n1 (Open MPI)", "2 ranks, 2 of them neighbours, 0 wrong", "status 0\n")
+	contains(t, parts[2], "2 ranks, 1 of them neighbours, 0 wrong")
+	contains(t, parts[3], "2 ranks, 2 of them neighbours, 0 wrong", "slurm-v: MPI talked between the 2 VMs of ", " by the network, not through shared memory: its transport is none that Slurm-V knows")
+	contains(t, parts[4], throughMemory+"n1 (Open MPI)", "2 ranks, 2 of them neighbours, 0 wrong")
+	if strings.Contains(parts[2], "shared memory") {
+		t.Errorf("with --mpi-shm=off:\n%s", parts[2])
+	}
+	if strings.Contains(out, "vader_segment") || strings.Contains(out, "sm_segment") {
+		t.Errorf("files of Open MPI's in a VM's own /dev/shm:\n%s", out)
+	}
+}
+
 // A device that is too small for MPI is named, with the size that is needed.
 func TestMPIWithTooLittleSharedMemory(t *testing.T) {
 	t.Parallel()
 	const need = "the IVShmem device has 4 MiB, and MPI needs more for 2 ranks on a node: submit the job with --ivshmem=1:16M"
-	out := alice.submit(t, "--nodes=1 --vm-per-node=2 --memory-per-vm=384M --time=30 --ntasks=2 --ivshmem=1:4M", exchange(t)+`
+	out := alice.submit(t, "--nodes=1 --vm-per-node=2 --memory-per-vm=384M --time=30 --ntasks=2 --ivshmem=1:4M", exchange(t, "mpicc")+`
 slurm-v-run ./exchange
 echo == on
 slurm-v-run --mpi-shm=on ./exchange; echo "status $?"`).completes()

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -32,6 +33,8 @@ type MPIMemory struct {
 	Size  int64  // bytes of the device
 	Ranks int    // the most that a node has
 	VM    int    // number of the rank's VM in the job
+
+	Neighbours []int // the ranks of the node, for a program that asks PMIx for them; else nil
 }
 
 // ForPrograms is how many bytes at the device's beginning are left for programs that use it
@@ -57,15 +60,18 @@ func (m MPIMemory) Check() error {
 }
 
 // Env returns what a program gets for it, after the variables that it has already: those of
-// UCX that the user has set stay.
+// UCX and Open MPI that the user has set stay.
 func (m MPIMemory) Env(env []string) []string {
 	added := []string{
 		fmt.Sprintf("SLURMV_MPI_SHM=/dev/slurmv/ivshmem%d:%s:%d:%d", m.Claim, m.machine(), m.VM, m.ForPrograms()),
 		preload(env),
 	}
-	for _, entry := range ucx {
+	if m.Neighbours != nil {
+		added = append(added, "SLURMV_MPI_RANKS="+commas(m.Neighbours))
+	}
+	for _, entry := range slices.Concat(ucx, openMPI) {
 		name, _, _ := strings.Cut(entry, "=")
-		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+		if !guest.HasVariable(env, name) {
 			added = append(added, entry)
 		}
 	}
@@ -87,6 +93,22 @@ func preload(env []string) string {
 		}
 	}
 	return "LD_PRELOAD=" + guest.MPIDir + "/" + guest.MPILibrary + users
+}
+
+// commas lists ranks as PMIx does.
+func commas(ranks []int) string {
+	texts := make([]string, len(ranks))
+	for i, rank := range ranks {
+		texts[i] = strconv.Itoa(rank)
+	}
+	return strings.Join(texts, ",")
+}
+
+// openMPI are the variables by which Open MPI does not read the memory of other processes, which
+// works only between processes of one kernel: those of its versions 4 and 5.
+var openMPI = []string{
+	"OMPI_MCA_btl_vader_single_copy_mechanism=none",
+	"OMPI_MCA_smsc=^cma,knem,xpmem",
 }
 
 // ucx are the variables by which UCX does not try what works only between processes of one

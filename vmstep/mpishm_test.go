@@ -44,6 +44,13 @@ func TestMPIMemoryEnv(t *testing.T) {
 	if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "UCX_TLS=") }) {
 		t.Errorf("the user's UCX_TLS is not the last: %q", env)
 	}
+	if slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "SLURMV_MPI_RANKS=") }) {
+		t.Errorf("a program that does not use PMIx is told its neighbours: %q", env)
+	}
+	m.Neighbours = []int{2, 3, 10}
+	if pmix := m.Env(nil); !slices.Contains(pmix, "SLURMV_MPI_RANKS=2,3,10") {
+		t.Errorf("a program that uses PMIx is not told its neighbours: %q", pmix)
+	}
 	if want := "SLURMV_MPI_SHM=/dev/slurmv/ivshmem1:"; !strings.HasPrefix(env[0], want) || !strings.HasSuffix(env[0], ":3:55574528") {
 		t.Errorf("%s, want %s…:3:55574528", env[0], want)
 	}

@@ -236,8 +236,6 @@ func (c CommandLine) check() error {
 		return usagef("--start only starts the VMs: leave out %q, or leave out --start", c.Program[0])
 	case c.MPIShared == MPISharedOn && (c.Launcher == "ssh" || c.given["mpi"] == "none"):
 		return usagef("--mpi-shm=on: only ranks that slurm-v-run starts with PMI share memory, so leave out --launcher=ssh and --mpi=none")
-	case c.MPIShared == MPISharedOn && c.PMIx:
-		return usagef("--mpi-shm=on: MPI libraries that start by PMIx do not share memory between VMs yet, so leave out --mpi-shm=on, or start the program with --mpi=pmi2")
 	case c.ListMPI && (c.Start || c.Launcher == "ssh" || len(c.Program) > 0):
 		return usagef("--list-mpi comes alone: it runs no program and needs no launcher")
 	case !c.Start && !c.ListMPI && len(c.Program) == 0:

@@ -85,7 +85,6 @@ func TestSplitRefuses(t *testing.T) {
 		"shared memory without MPI":  {"--mpi-shm=on --mpi=none ./app", "leave out --launcher=ssh and --mpi=none"},
 		"libraries by ssh":           {"--list-mpi --launcher=ssh", "--list-mpi comes alone"},
 		"a PMIx of no version":       {"--mpi=pmix_v ./app", "only pmi2 (the default), pmix and none"},
-		"shared memory by PMIx":      {"--mpi=pmix_v4 --mpi-shm=on ./app", "leave out --mpi-shm=on, or start the program with --mpi=pmi2"},
 		"PMI-1":                      {"--mpi=pmi1 ./app", "only pmi2 (the default), pmix and none"},
 		"a heterogeneous job":        {"--het-group=1 ./app", "heterogeneous"},
 		"a terminal":                 {"--pty bash", "slurmv exec -t"},

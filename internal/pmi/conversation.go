@@ -57,7 +57,8 @@ func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
 		return nil, nil, nil
 	}
 	if cmd, _ := field(PMI1, msg, "cmd"); cmd == pmixCommand {
-		return nil, c.ofPMIx(msg), nil
+		answer, err = c.ofPMIx(msg)
+		return nil, answer, err
 	}
 	if c.dialect == 0 {
 		return c.begin(msg)
@@ -84,7 +85,7 @@ func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
 
 // begin takes the client's first message, which says in which dialect the next ones are.
 func (c *conversation) begin(msg []byte) (forward, answer []byte, err error) {
-	if !c.layout.Shared.admit() {
+	if !c.layout.PMIx && !c.layout.Shared.admit() {
 		return nil, nil, ErrNotShared
 	}
 	c.dialect = PMI1
@@ -109,14 +110,16 @@ func (c *conversation) follow(msg []byte) {
 }
 
 // ofPMIx takes a message of slurmv-pmix and returns its answer.
-func (c *conversation) ofPMIx(msg []byte) []byte {
-	joined, _ := field(PMI1, msg, "joined")
-	if joined == "1" {
-		c.layout.Member.join(PMI1)
-		return nil
+func (c *conversation) ofPMIx(msg []byte) ([]byte, error) {
+	if joined, _ := field(PMI1, msg, "joined"); joined != "1" {
+		c.layout.Member.leave()
+		return []byte("cmd=" + pmixCommand + " rc=0\n"), nil
 	}
-	c.layout.Member.leave()
-	return []byte("cmd=" + pmixCommand + " rc=0\n")
+	c.layout.Member.join(PMI1)
+	if !c.layout.Shared.admit() {
+		return nil, ErrNotShared
+	}
+	return nil, nil
 }
 
 // refuseSpawn answers a PMI-1 spawn request. The request may have several messages; the
@@ -164,7 +167,7 @@ func (c *conversation) mapping(d Dialect, msg []byte, value string) []byte {
 	if err != nil {
 		return notFound(d)
 	}
-	if !c.layout.Shared.Ready() {
+	if c.layout.PMIx || !c.layout.Shared.Ready() {
 		m = m.ToVMs(c.layout.Ranks, c.layout.VMsPerNode, c.layout.Distribution)
 	}
 	for _, short := range []Mapping{m, m.Wrapped(c.layout.Ranks)} {

@@ -3,6 +3,7 @@ package pmi
 import (
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -72,6 +73,7 @@ func (s *Shared) hear(d Dialect, msg []byte) {
 		s.ready = true
 	}
 	peer, met := field(d, msg, "peer")
+	peer = strings.ReplaceAll(peer, "_", " ")
 	met = met && !slices.Contains(s.met, peer) && len(s.met) < 8
 	if met {
 		s.met = append(s.met, peer)

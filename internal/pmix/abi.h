@@ -16,6 +16,7 @@
 typedef int pmix_status_t;
 typedef uint32_t pmix_rank_t;
 typedef char pmix_nspace_t[256];
+typedef uint8_t pmix_scope_t;
 
 enum {
 	PMIX_SUCCESS = 0,
@@ -23,6 +24,12 @@ enum {
 	PMIX_ERR_NOT_SUPPORTED = -47,
 	PMIX_ERROR = -1,
 	PMIX_OPERATION_SUCCEEDED = -157,
+};
+
+/* Who may get what a rank puts: those of its node, or all. */
+enum {
+	PMIX_LOCAL = 1,
+	PMIX_GLOBAL = 3,
 };
 
 #define PMIX_RANK_WILDCARD (UINT32_MAX - 1)

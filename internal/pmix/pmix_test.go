@@ -21,6 +21,9 @@ import (
 type vm struct {
 	server *exec.Cmd
 	agent  *net.UnixConn // the guest agent's end
+
+	// prepare is called for each program, with its end of PMI; it may be nil.
+	prepare func(program *exec.Cmd, pmi *os.File)
 }
 
 // asUser makes processes with one user, whoever runs the test.
@@ -42,7 +45,7 @@ func startVM(t *testing.T, name, server string, out *os.File) *vm {
 		t.Fatal(err)
 	}
 	_ = theirs.Close()
-	v := &vm{c, agent}
+	v := &vm{server: c, agent: agent}
 	t.Cleanup(func() { v.end(t) })
 	return v
 }
@@ -52,7 +55,7 @@ func (v *vm) end(t *testing.T) int {
 	t.Helper()
 	_ = v.agent.Close()
 	if v.server.ProcessState == nil {
-		kill := time.AfterFunc(10*time.Second, func() { _ = v.server.Process.Kill() })
+		kill := time.AfterFunc(time.Minute, func() { _ = v.server.Process.Kill() })
 		_ = v.server.Wait()
 		if !kill.Stop() {
 			t.Error("the server did not end with the agent's socket")
@@ -89,19 +92,23 @@ func (v *vm) come(t *testing.T, s *pmixtest.Slurm, rank int, out *os.File, words
 	if _, _, err := v.agent.WriteMsgUnix(message, syscall.UnixRights(int(theirs.Fd()), int(process.Fd())), nil); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = theirs.Close(), process.Close()
+	_ = process.Close()
 	code := make(chan int, 1)
 	go func() {
+		defer theirs.Close()
 		text, _ := io.ReadAll(answer)
 		given, whole := strings.CutSuffix(string(text), "\x00\x00")
 		if !whole {
 			code <- -1
 			return
 		}
-		c := exec.Command(words[0], words[1:]...)
+		c := exec.CommandContext(t.Context(), words[0], words[1:]...)
 		c.Stdout, c.Stderr = out, out
 		c.Env = append(os.Environ(), strings.Split(given, "\x00")...)
 		c.SysProcAttr = asUser(0)
+		if v.prepare != nil {
+			v.prepare(c, theirs)
+		}
 		_ = c.Run()
 		code <- c.ProcessState.ExitCode()
 	}()
@@ -144,7 +151,7 @@ func run(t *testing.T, s *pmixtest.Slurm, server string, words ...string) (strin
 	for rank, code := range ended {
 		codes[rank] = <-code
 	}
-	for deadline := time.Now().Add(10 * time.Second); len(s.Heard()) < s.Ranks && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); len(s.Heard()) < s.Ranks && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond) // a relay hears that its program has connected a moment after the program
 	}
 	for _, v := range vms {
@@ -292,7 +299,7 @@ func TestServersThatCannotServe(t *testing.T) {
 			for _, rank := range tt.ranks {
 				v.come(t, tt.slurm, rank, out, client)
 			}
-			kill := time.AfterFunc(20*time.Second, func() { _ = v.server.Process.Kill() })
+			kill := time.AfterFunc(time.Minute, func() { _ = v.server.Process.Kill() })
 			_ = v.server.Wait()
 			kill.Stop()
 			if text := written(t, out); !strings.Contains(text, tt.want) || v.server.ProcessState.ExitCode() != 1 {

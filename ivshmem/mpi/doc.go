@@ -7,7 +7,8 @@
 // before the C library's functions about files, files.c knows the descriptors and mappings of
 // this process, and region.c keeps names and room in the device itself. Locks there cannot
 // sleep in the kernel, so locks.c keeps them; machine.c lets the VMs of a node look like one
-// machine; report.c tells the relay of the rank, which then tells MPI that the ranks of the
-// node are neighbours (internal/pmi). settings.c reads what vmstep.MPIMemory has written. What MPI
-// libraries do that makes all this necessary is in docs/mpi.md.
+// machine, and pmix.c tells Open MPI, which asks PMIx, that the ranks of the node are neighbours;
+// report.c tells the relay of the rank, which says the same to an MPI that uses PMI (internal/pmi).
+// settings.c reads what vmstep.MPIMemory has written. What MPI libraries do that makes all this
+// necessary is in docs/mpi.md.
 package mpi

@@ -12,10 +12,12 @@
 #error "the system call of this architecture is not written yet"
 #endif
 
-/* dlsym came into glibc's libc.so with 2.34, and its old name is there too: images may have
+/* These came into glibc's libc.so with 2.34, and their old names are there too: images may have
  * an older glibc than the one that this is built with. */
 __asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
 __asm__(".symver dlvsym, dlvsym@GLIBC_2.2.5");
+__asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
+__asm__(".symver dladdr, dladdr@GLIBC_2.2.5");
 
 /*
  * glibc has condition variables of two kinds, which must not be mixed; programs use those of
@@ -27,6 +29,23 @@ void *real_function(const char *name)
 	void *found = strncmp(name, "pthread_cond_", 13) ? NULL : dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
 
 	return found ? found : dlsym(RTLD_NEXT, name);
+}
+
+/* A library that the program has loaded for itself is not behind ours, but has its name. */
+void *real_function_of(const char *library, const char *name)
+{
+	void *found = real_function(name), *loaded;
+
+	if (!found && (loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD)))
+		found = dlsym(loaded, name);
+	return found;
+}
+
+const char *real_library(const void *address)
+{
+	Dl_info about;
+
+	return dladdr(address, &about) ? about.dli_fname : NULL;
 }
 
 long raw_call(long number, long a, long b, long c, long d, long e, long f)

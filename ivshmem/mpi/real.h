@@ -17,6 +17,13 @@
 
 void *real_function(const char *name);
 
+/* The same for a function of a library that the program has, or may load later for itself. NULL if it has
+ * none. */
+void *real_function_of(const char *library, const char *name);
+
+/* The path of the library or program in which an address is. NULL if it is in none. */
+const char *real_library(const void *address);
+
 /* The system call, which nobody else has changed. Returns -1 with errno. */
 long raw_call(long number, long a, long b, long c, long d, long e, long f);
 #define raw(...) RAW_SEVEN(__VA_ARGS__, 0, 0, 0, 0, 0, 0)

@@ -58,14 +58,25 @@ void report_init(int fd, const void *message, size_t n)
 	framed = memmem(message, n, "pmi_version=2", 13) != NULL;
 }
 
+/* The guest agent has left the program a descriptor of the socket that its PMIx server uses. */
+void report_pmix(void)
+{
+	const char *fd = getenv("SLURMV_PMI_FD");
+
+	if (server >= 0 || !fd || !is_server(atoi(fd)))
+		return;
+	server = atoi(fd);
+	tell("ready=1");
+}
+
 void report_peer(const char *name)
 {
 	static const struct {
 		const char *prefix, *by;
-	} transports[] = {
+	} transports[] = { /* a space would end the name */
 		{"/dev/shm/ucx_", "UCX"},
-		{"/dev/shm/vader_", "Open MPI"},
-		{"/dev/shm/sm_segment", "Open MPI"},
+		{"/dev/shm/vader_", "Open_MPI"},
+		{"/dev/shm/sm_segment", "Open_MPI"},
 		{"/dev/shm/mpich_", "MPICH"},
 	};
 	static atomic_bool told[sizeof(transports) / sizeof(*transports)];

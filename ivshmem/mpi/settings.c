@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 
 static struct settings here;
@@ -27,6 +28,7 @@ static void read_settings(void)
 		return;
 	}
 	here.programs = bytes;
+	here.ranks = getenv("SLURMV_MPI_RANKS") ? strdup(getenv("SLURMV_MPI_RANKS")) : NULL;
 	here.debug = getenv("SLURMV_MPI_SHM_DEBUG") != NULL;
 	state = READ;
 }

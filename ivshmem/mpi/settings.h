@@ -10,6 +10,7 @@ struct settings {
 	char machine[40];  /* the boot id that all VMs of the job on this node tell MPI */
 	unsigned vm;       /* number of this VM in the job */
 	uint64_t programs; /* bytes at the device's beginning that are the program's if it wants them */
+	const char *ranks; /* of the node, for PMIx: 0,1,2,3; NULL without PMIx */
 	bool debug;
 };
 

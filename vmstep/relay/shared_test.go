@@ -18,6 +18,8 @@ func TestWhatMPIDoesWithSharedMemory(t *testing.T) {
 		hello   = "cmd=init pmi_version=1\n"
 		ready   = "cmd=slurmv-shm ready=1\n"
 		peer    = "cmd=slurmv-shm peer=UCX\n"
+		joined  = "cmd=slurmv-pmix joined=1\n"
+		vader   = "cmd=slurmv-shm peer=Open_MPI\n"
 	)
 	tests := map[string]struct {
 		shared *SharedMemory
@@ -40,12 +42,16 @@ func TestWhatMPIDoesWithSharedMemory(t *testing.T) {
 		"it must, another task says it":       {&SharedMemory{}, true, []string{ready, hello}, "", ""},
 		"it must, a static program":           {&SharedMemory{}, true, []string{hello}, "", must + static},
 		"it must, and the program has no MPI": {&SharedMemory{Speaks: true}, true, nil, "", ""},
+		"by PMIx":                             {&SharedMemory{Speaks: true}, true, []string{hello, ready, joined, vader}, "slurm-v: MPI talks through shared memory between the 2 VMs of n1 (Open MPI)\n", ""},
+		"by PMIx, a static program":           {&SharedMemory{Speaks: true}, false, []string{hello, joined}, network + static + "\n", ""},
+		"by PMIx, it must, a static program":  {&SharedMemory{}, true, []string{hello, joined}, "", must + static},
+		"by PMIx, and the program has no MPI": {&SharedMemory{Speaks: true}, true, []string{hello}, "", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var words strings.Builder
-			task := &Task{Stderr: &words, Shared: tt.shared}
-			task.Rank = pmi.Layout{Ranks: 2, VMsPerNode: 2, Member: &task.member}
+			task := &Task{Stderr: &words, Shared: tt.shared, PMIx: strings.HasPrefix(name, "by PMIx")}
+			task.Rank = pmi.Layout{Ranks: 2, VMsPerNode: 2, Member: &task.member, PMIx: task.PMIx}
 			if tt.shared != nil {
 				tt.shared.Node, tt.shared.VMs, tt.shared.PMI.Must = "n1", 2, tt.must
 			}

@@ -3,6 +3,7 @@ package task
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
@@ -36,7 +37,7 @@ func (e Exec) shareMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply
 // mpiMemory returns the memory of the run's device, or nil if its ranks have nobody to share it
 // with.
 func (e Exec) mpiMemory(reply nodeagent.Reply, withPMI bool) (*vmstep.MPIMemory, error) {
-	if e.MPIShared == vmstep.MPISharedOff || e.Claim == "" || e.PMIx || !withPMI {
+	if e.MPIShared == vmstep.MPISharedOff || e.Claim == "" || !withPMI {
 		return nil, nil
 	}
 	memory, err := e.memoryOf(reply)
@@ -58,11 +59,21 @@ func (e Exec) memoryOf(reply nodeagent.Reply) (vmstep.MPIMemory, error) {
 		return vmstep.MPIMemory{}, err
 	}
 	ranks, err := slurm.MostTasksOnNode(os.Getenv)
+	if err != nil {
+		return vmstep.MPIMemory{}, err
+	}
+	var neighbours []int
+	if e.PMIx {
+		neighbours, err = slurm.RanksHere(os.Getenv)
+		slices.Sort(neighbours)
+	}
 	return vmstep.MPIMemory{
 		Job:   fmt.Sprint(os.Getenv(slurm.EnvJobID), reply.Node.Node, e.Claim),
 		Claim: claim.Device,
 		Size:  reply.IVShmemSize,
 		Ranks: ranks,
 		VM:    reply.VM.Number,
+
+		Neighbours: neighbours,
 	}, err
 }
