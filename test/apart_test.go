@@ -103,7 +103,7 @@ func (p *party) checkHeard(vm int) {
 	}
 }
 
-const apartOptions = "--memory-per-vm=384M --time=30 --vm-image="
+const apartOptions = "--memory-per-vm=384M --time=90 --vm-image="
 
 // On the same two nodes, at the same time.
 func TestNetworksOfJobsAreApart(t *testing.T) {

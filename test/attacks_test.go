@@ -242,7 +242,7 @@ func TestAttackOnThePortOfVXLAN(t *testing.T) {
 	if taken := bob.attack(t, "n1", probe+" bind-udp "+port); !strings.HasPrefix(taken.said, "got nothing:") {
 		t.Errorf("bob: %s", taken.said)
 	}
-	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=30", "slurm-v-run -Q -n 2 sh -c 'ping -c 1 -w 30 vm0 >/dev/null && ping -c 1 -w 30 vm1 >/dev/null && echo both answer'")
+	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=90", "slurm-v-run -Q -n 2 sh -c 'ping -c 1 -w 30 vm0 >/dev/null && ping -c 1 -w 30 vm1 >/dev/null && echo both answer'")
 	if out := j.completes(); strings.Count(out, "both answer") != 2 {
 		t.Errorf("the VMs do not reach each other:\n%s", out)
 	}

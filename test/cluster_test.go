@@ -120,6 +120,16 @@ func (u user) must(t *testing.T, script string, options ...string) string {
 	return strings.TrimSpace(o.stdout)
 }
 
+// source returns, for a job's script, what puts a program's source from testdata into the job's directory.
+func source(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "cat > " + name + " << 'END OF SOURCE'\n" + string(text) + "END OF SOURCE\n"
+}
+
 // A job is one that a test submitted.
 type job struct {
 	t    *testing.T
@@ -139,7 +149,7 @@ pause() { read -rt 0.3 -u 9 || :; }
 const rest = `while :; do sleep 1000 & wait $!; done`
 
 // small is a VM job that starts quickly: one VM on one node.
-const small = "--nodes=1 --vm-per-node=1 --memory-per-vm=384M --time=30"
+const small = "--nodes=1 --vm-per-node=1 --memory-per-vm=384M --time=90"
 
 // submit submits a batch script in a directory of its own; options are sbatch's. The job
 // has the test's name, for squeue and sacct. When the test ends the job is cancelled and the
@@ -252,23 +262,34 @@ func (j *job) awaitOutput(text string) {
 	j.eventually("prints "+text, func() bool { return strings.Contains(j.output(), text) })
 }
 
-// eventually waits for what a job that is not over yet will do.
+// eventually waits for what a job that is not over yet will do. A job that goes on has time: whatever it
+// prints gives it the whole patience again.
 func (j *job) eventually(what string, done func() bool) {
 	j.t.Helper()
 	state := ""
-	if !poll(func() bool { state = j.state(); return done() || isOver(state) }) || isOver(state) && !done() {
+	end := func() bool { state = j.state(); return done() || isOver(state) }
+	if !pollWhile(func() string { return state + j.output() }, end) || isOver(state) && !done() {
 		j.t.Fatalf("job %s never %s\nstate: %s, and now %s\noutput: %s", j.id, what, state, j.state(), j.output())
 	}
 }
 
 // poll waits until done, and reports whether that came in time.
 func poll(done func() bool) bool {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
-		if done() {
-			return true
+	return pollWhile(func() string { return "" }, done)
+}
+
+// pollWhile is poll for what shows progress by another text: it has the whole patience again then.
+func pollWhile(progress func() string, done func() bool) bool {
+	var end time.Time
+	for last := "none yet"; !done(); time.Sleep(300 * time.Millisecond) {
+		if now := progress(); now != last {
+			last, end = now, time.Now().Add(patience)
+		}
+		if time.Now().After(end) {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // output is what the batch script has printed so far.

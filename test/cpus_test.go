@@ -73,7 +73,7 @@ func TestABurningVMLeavesOtherJobsAlone(t *testing.T) {
 	j.awaitOutput("burning")
 	own := value(j.output(), "script")
 
-	other := bob.submit(t, "--nodes=1 --ntasks=1 --time=30", `
+	other := bob.submit(t, "--nodes=1 --ntasks=1 --time=90", `
 echo "script: $(grep Cpus_allowed_list /proc/self/status | cut -f2)"
 TIMEFORMAT='%R %U %S'
 time timeout 20 sh -c 'while :; do :; done'
@@ -148,7 +148,7 @@ func TestVMsOnImaginedCPUsAreNotPinned(t *testing.T) {
 // sacct reports the time that VMs have computed, although libvirt has started them.
 func TestSacctReportsTheTimeOfVMs(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small+" --time=30", `
+	j := alice.submit(t, small+" --time=90", `
 slurm-v-run -Q `+burn+`
 echo burnt
 until [ -e on ]; do sleep 0.3; done`)
@@ -202,7 +202,7 @@ func cpuTime(line string) (seconds float64) {
 // keeps VMs from that, so the job's limit is lowered while it runs.
 func TestAVMBeyondTheMemoryOfItsJob(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, "--nodes=1 --vm-per-node=1 --memory-per-vm=640M --time=30", `
+	j := alice.submit(t, "--nodes=1 --vm-per-node=1 --memory-per-vm=640M --time=90", `
 slurm-v-run -Q sh -c 'echo up; until [ -e go ]; do sleep 0.3; done; head -c 450M /dev/zero | tail | wc -c; sleep 300'`)
 	j.awaitOutput("up")
 	j.onNode(`

@@ -95,7 +95,7 @@ func TestForgedFramesReachNobody(t *testing.T) {
 	t.Parallel()
 	image := rootImage(t)
 	submit := func(u user, vms int, script string) *job {
-		options := fmt.Sprintf("--nodes=2 --vm-per-node=%d --memory-per-vm=384M --time=30 --vm-image=%s", vms, image)
+		options := fmt.Sprintf("--nodes=2 --vm-per-node=%d --memory-per-vm=384M --time=90 --vm-image=%s", vms, image)
 		j := u.submit(t, options, "until [ -e frames ]; do sleep 0.2; done\nslurm-v-run -n "+fmt.Sprint(2*vms)+" bash ./guest")
 		u.writeFile(t, j.dir+"/guest", script)
 		output(t, "env", "CGO_ENABLED=0", "go", "build", "-o", j.dir+"/frames", "./frames")

@@ -25,7 +25,7 @@ func TestImageWithCloudInit(t *testing.T) {
 	dir := alice.must(t, "mktemp -d ~/cloud-XXXXXX")
 	defer alice.run(t, "rm -rf "+dir)
 	alice.writeFile(t, dir+"/user-data", userData)
-	j := alice.submit(t, "--nodes=1 --vm-per-node=1 --memory-per-vm=640M --time=30 --vm-image="+image+" --vm-user-data="+dir+"/user-data", `
+	j := alice.submit(t, "--nodes=1 --vm-per-node=1 --memory-per-vm=640M --time=90 --vm-image="+image+" --vm-user-data="+dir+"/user-data", `
 slurm-v-run sh -c 'hostname; id -un; pwd; cat /proc/1/comm
 for i in $(seq 100); do [ -e /etc/sudoers.d/me ] && break; sleep 1; done
 sudo -n sh -c "echo I am \$(id -un)"; sudo -n poweroff; sleep 1000'`)
@@ -96,7 +96,7 @@ slurm-v-run -Q sh -c 'ls -d /sys/firmware/efi; test -w /dev/slurmv/ivshmem0 && e
 // On a network of the site the addresses come from the site's DHCP server.
 func TestSiteNetwork(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=30 --vm-network=site", `
+	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=90 --vm-network=site", `
 slurm-v-run -n 2 -Q sh -c 'ip -4 -o addr show scope global; getent hosts vm0 vm1; ping -c 1 -w 30 vm0 >/dev/null && ping -c 1 -w 30 vm1 >/dev/null && echo both answer'`)
 	out := j.completes()
 	if n := strings.Count(out, "both answer"); n != 2 {

@@ -71,7 +71,7 @@ func TestForgedVariablesMakeNoVMJob(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			j := alice.submit(t, "--nodes=1 --time=30", "export "+tt.forge+"\n"+tt.command)
+			j := alice.submit(t, "--nodes=1 --time=90", "export "+tt.forge+"\n"+tt.command)
 			contains(t, j.ends("FAILED", "1:0"), tt.want)
 		})
 	}
@@ -82,7 +82,7 @@ func TestForgedVariablesMakeNoVMJob(t *testing.T) {
 func TestRequestOfAnotherJob(t *testing.T) {
 	t.Parallel()
 	spec := strings.TrimSpace(alice.submit(t, small, `echo "$SLURM_SPANK_SLURMV_SPEC"`).completes())
-	j := alice.submit(t, "--nodes=1 --mem=300M --time=30", "export SLURM_SPANK_SLURMV_SPEC='"+spec+"'\nslurm-v-run hostname")
+	j := alice.submit(t, "--nodes=1 --mem=300M --time=90", "export SLURM_SPANK_SLURMV_SPEC='"+spec+"'\nslurm-v-run hostname")
 	contains(t, j.ends("FAILED", "1:0"), "the job has 300 on node")
 }
 
@@ -103,7 +103,7 @@ sleep 300`)
 	contains(t, first.output(), "at home\nstatus: 0\n")
 	node := field(alice.must(t, "scontrol show job "+first.id), "NodeList")
 	for name, options := range map[string]string{"another job of the user": "", "another job with VMs": "--vm-per-node=1 --memory-per-vm=384M"} {
-		second := alice.submit(t, "--nodes=1 --time=30 --nodelist="+node+" "+options, runInVM+`
+		second := alice.submit(t, "--nodes=1 --time=90 --nodelist="+node+" "+options, runInVM+`
 srun --overlap -n1 env SLURM_JOB_ID=`+first.id+` SLURM_JOBID=`+first.id+` $agent exec --vm=0 -- echo intruder; echo "status: $?"`)
 		out := second.completes()
 		if strings.Contains(out, "intruder\n") || strings.Contains(out, "status: 0") {

@@ -9,7 +9,7 @@ import (
 )
 
 // sharing is a job of two VMs with a device of shared memory, on a certain node.
-const sharing = "--nodes=1 --nodelist=n1 --vm-per-node=2 --memory-per-vm=384M --ivshmem=1:16M --time=30"
+const sharing = "--nodes=1 --nodelist=n1 --vm-per-node=2 --memory-per-vm=384M --ivshmem=1:16M --time=90"
 
 // shareMemory submits such a job, which runs the script in both VMs. In its directory
 // is the program shm.

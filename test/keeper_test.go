@@ -90,7 +90,7 @@ slurm-v-run echo the VMs are alive`)
 // only when there is somebody to hear it.
 func TestSignalBeforeTheTimeLimit(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small+" --time=30 --signal=USR1@240", `
+	j := alice.submit(t, small+" --time=90 --signal=USR1@240", `
 slurm-v-run bash -c 'trap "echo program got USR1; exit 0" USR1; touch /tmp/here; echo running; `+rest+`'
 slurm-v-run sh -c '[ -e /tmp/here ] && echo the VM is the same'`)
 	j.awaitOutput("running")

@@ -39,7 +39,7 @@ func checkHello(t *testing.T, out string, want int) {
 	}
 }
 
-const twoByTwo = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --time=30"
+const twoByTwo = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --time=90"
 
 func TestBatchJobOfTwoUsersAtOnce(t *testing.T) {
 	t.Parallel()
@@ -93,7 +93,7 @@ slurm-v-run -Q --list-mpi`)
 // mpichScript ends runs of MPICH, through shared memory and by the network. Two devices: the runs that count and kill
 // have one, too.
 const mpichScript = runsEnd + `
-mpicc -O2 -o world ~/world.c || exit 1
+mpicc -O2 -o world world.c || exit 1
 start="slurm-v-run -Q"
 say exit $start -n 2 ./world exit
 say leave $start -n 2 ./world leave
@@ -109,12 +109,7 @@ say again $start -n 2 ./world
 // Slurm's mpi/pmi2 does nothing when a rank dies, and the others would wait for it for ever.
 func TestAKilledRankEndsItsRun(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("testdata/world.c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	alice.writeFile(t, "~/world.c", string(source))
-	said := parts(alice.submit(t, "--nodes=1 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --ivshmem=2:16M --ntasks=4 --time=30", mpichScript).completes())
+	said := parts(alice.submit(t, "--nodes=1 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --ivshmem=2:16M --ntasks=4 --time=90", source(t, "world.c")+mpichScript).completes())
 
 	contains(t, said["exit"], "Exited with exit code 5\n")
 	contains(t, said["leave"], "slurm-v: the program has ended without MPI_Finalize", "Exited with exit code 1\n")

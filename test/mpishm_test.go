@@ -3,20 +3,14 @@
 package test
 
 import (
-	"os"
 	"strings"
 	"testing"
 )
 
-// exchange puts the program of testdata/exchange.c into alice's job, built by that compiler.
+// exchange builds the program of testdata/exchange.c in a job.
 func exchange(t *testing.T, compiler string) string {
 	t.Helper()
-	source, err := os.ReadFile("testdata/exchange.c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	alice.writeFile(t, "~/exchange.c", string(source))
-	return compiler + " -O2 -o exchange ~/exchange.c\n"
+	return source(t, "exchange.c") + compiler + " -O2 -o exchange exchange.c\n"
 }
 
 const throughMemory = "slurm-v: MPI talks through shared memory between the 2 VMs of "
@@ -50,8 +44,7 @@ slurm-v-run -n 2 -N 1 sh -c './exchange; ls /dev/shm'`).completes()
 // So does an unmodified Open MPI. Its windows reach the ranks of a node only.
 func TestOpenMPIThroughSharedMemory(t *testing.T) {
 	t.Parallel()
-	image := output(t, "../scripts/guest-image", "--open-mpi", "--guest", clusterDir()+"/usr/libexec/slurm-v/slurmv-guest")
-	out := alice.submit(t, twoByTwo+" --ivshmem=1:16M --ntasks=4 --vm-image="+image, exchange(t, "mpicc.openmpi")+`
+	out := alice.submit(t, twoByTwo+" --ivshmem=1:16M --ntasks=4 --vm-image="+openMPIImage(t), exchange(t, "mpicc.openmpi")+`
 start="slurm-v-run --mpi=pmix"
 $start --mpi-shm=on ./exchange messages; echo "status $?"
 echo == window
@@ -81,7 +74,7 @@ $start -n 2 -N 1 sh -c './exchange; ls /dev/shm'`).completes()
 func TestMPIWithTooLittleSharedMemory(t *testing.T) {
 	t.Parallel()
 	const need = "the IVShmem device has 4 MiB, and MPI needs more for 2 ranks on a node: submit the job with --ivshmem=1:16M"
-	out := alice.submit(t, "--nodes=1 --vm-per-node=2 --memory-per-vm=384M --time=30 --ntasks=2 --ivshmem=1:4M", exchange(t, "mpicc")+`
+	out := alice.submit(t, "--nodes=1 --vm-per-node=2 --memory-per-vm=384M --time=90 --ntasks=2 --ivshmem=1:4M", exchange(t, "mpicc")+`
 slurm-v-run ./exchange
 echo == on
 slurm-v-run --mpi-shm=on ./exchange; echo "status $?"`).completes()

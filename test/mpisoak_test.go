@@ -5,7 +5,6 @@ package test
 import (
 	"flag"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -23,32 +22,17 @@ type mpi struct{ compiler, start, image string }
 // mpis returns the libraries that talk through shared memory.
 func mpis(t *testing.T) map[string]mpi {
 	t.Helper()
-	openMPI := output(t, "../scripts/guest-image", "--open-mpi", "--guest", clusterDir()+"/usr/libexec/slurm-v/slurmv-guest")
 	return map[string]mpi{
 		"MPICH":    {"mpicc.mpich", "slurm-v-run --mpi-shm=on", ""},
-		"Open MPI": {"mpicc.openmpi", "slurm-v-run --mpi=pmix --mpi-shm=on", " --vm-image=" + openMPI},
+		"Open MPI": {"mpicc.openmpi", "slurm-v-run --mpi=pmix --mpi-shm=on", " --vm-image=" + openMPIImage(t)},
 	}
 }
 
 // submitStress submits a job of four VMs on two nodes that builds stress.c and runs the script. Its ranks start with $start.
 func (m mpi) submitStress(t *testing.T, script string) *job {
 	t.Helper()
-	source, err := os.ReadFile("testdata/stress.c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	alice.writeFile(t, "~/stress.c", string(source))
 	options := "--nodes=2 --vm-per-node=2 --memory-per-vm=512M --ivshmem=1:64M --ntasks=4 --time=1440" + m.image
-	return alice.submit(t, options, m.compiler+" -O2 -o stress ~/stress.c || exit 1\nstart='"+m.start+"'\n"+script)
-}
-
-// completesLater waits as long as the job takes: go test -timeout bounds it.
-func (j *job) completesLater() string {
-	j.t.Helper()
-	for !isOver(j.state()) {
-		time.Sleep(time.Second)
-	}
-	return j.completes()
+	return alice.submit(t, options, source(t, "stress.c")+m.compiler+" -O2 -o stress stress.c || exit 1\nstart='"+m.start+"'\n"+script)
 }
 
 var stressed = regexp.MustCompile(`[1-9][0-9]* rounds of 4 ranks, 0 wrong\n`)
@@ -58,7 +42,7 @@ func TestMPIStress(t *testing.T) {
 	for name, m := range mpis(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out := m.submitStress(t, fmt.Sprintf(`$start -n 4 ./stress %d $SLURM_JOB_ID; echo "status $?"`, int(mpiStress.Seconds()))).completesLater()
+			out := m.submitStress(t, fmt.Sprintf(`$start -n 4 ./stress %d $SLURM_JOB_ID; echo "status $?"`, int(mpiStress.Seconds()))).completes()
 			t.Log(out)
 			if !stressed.MatchString(out) || !strings.Contains(out, "status 0\n") {
 				t.Error("bytes are wrong")
@@ -69,20 +53,15 @@ func TestMPIStress(t *testing.T) {
 
 // killsScript kills a rank, a relay, a PMIx server or srun at a random moment, until the run has ended. Then nothing of it is left
 // in the VMs, and the next run is right.
-const killsScript = `
+const killsScript = relayOf + `
 ways=(rank relay step srun)
 case $start in *pmix*) ways+=(server) ;; esac
-relay() {
-	for p in $(pgrep -u $(id -u) -f '^/[^ ]*/slurmv-agent exec .*stress 600'); do
-		if grep -qzx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/$p/environ; then echo $p; return; fi
-	done 2> /dev/null
-}
 in_vm() { slurm-v-run -Q --mpi=none "$@"; }
 strike() {
 	case $1 in
 	rank) in_vm -n 1 -N 1 pkill -9 -x stress ;;
 	server) in_vm -n 1 -N 1 pkill -9 -x slurmv-pmix ;;
-	relay) kill -9 $(relay) ;;
+	relay) kill -9 $(relay_of stress 600) ;;
 	step) scancel $(squeue -h -s -j $SLURM_JOB_ID -o '%i %j' | awk '$2 == "stress" { print $1 }') ;;
 	srun) kill -9 $run ;;
 	esac
@@ -112,7 +91,7 @@ func TestMPIKills(t *testing.T) {
 	for name, m := range mpis(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out := m.submitStress(t, fmt.Sprintf("kills=%d\n", *mpiKills)+killsScript).completesLater()
+			out := m.submitStress(t, fmt.Sprintf("kills=%d\n", *mpiKills)+killsScript).completes()
 			t.Log(out)
 			if n := len(right.FindAllString(out, -1)); n != *mpiKills || strings.Contains(out, "ends well") {
 				t.Errorf("after %d of %d kills all was well", n, *mpiKills)

@@ -4,21 +4,30 @@ package test
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-// runsEnd is a part of scripts that end a run of world in different ways: $start is how it starts.
-const runsEnd = `
-say() { echo "== $1"; shift; "$@" 2>&1; echo "status $?"; }
-relay() {
-	for p in $(pgrep -u $(id -u) -f '^/[^ ]*/slurmv-agent exec .*world wait'); do
+// relayOf prints, in a script, the process of a relay of the job's own run of a program with these words.
+const relayOf = `
+relay_of() {
+	for p in $(pgrep -u $(id -u) -f "^/[^ ]*/slurmv-agent exec .*$*"); do
 		if grep -qzx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/$p/environ; then echo $p; return; fi
-	done
+	done 2> /dev/null
 }
+`
+
+// openMPIImage returns an image that has Open MPI.
+func openMPIImage(t *testing.T) string {
+	t.Helper()
+	return output(t, "../scripts/guest-image", "--open-mpi", "--guest", clusterDir()+"/usr/libexec/slurm-v/slurmv-guest")
+}
+
+// runsEnd is a part of scripts that end a run of world in different ways: $start is how it starts.
+const runsEnd = relayOf + `
+say() { echo "== $1"; shift; "$@" 2>&1; echo "status $?"; }
 count() { slurm-v-run -Q -n 2 --mpi=none sh -c 'pgrep -x world; pgrep -x slurmv-pmix; :' | wc -l; }
 step() { squeue -h -s -j $SLURM_JOB_ID -o '%i %j' | awk '$2 == "world" { print $1 }'; }
 ends() {
@@ -35,12 +44,12 @@ ends() {
 }
 killrank='slurm-v-run -Q -n 1 -N 1 --mpi=none pkill -9 -x world'
 killserver='slurm-v-run -Q -n 1 -N 1 --mpi=none pkill -9 -x slurmv-pmix'
-killrelay='kill -9 $(relay)'
+killrelay='kill -9 $(relay_of world wait)'
 `
 
 // openMPIScript is what a user does with Debian's Open MPI, right and wrong, in the VMs of one job.
 const openMPIScript = runsEnd + `
-mpicc.openmpi -O2 -o world ~/world.c && cc -static -o static -xc - <<< 'int puts(const char *); int main(void) { puts("static"); }' || exit 1
+mpicc.openmpi -O2 -o world world.c && cc -static -o static -xc - <<< 'int puts(const char *); int main(void) { puts("static"); }' || exit 1
 start="slurm-v-run -Q --mpi=pmix"
 say list slurm-v-run -Q --list-mpi
 say world $start -n 8 ./world
@@ -68,13 +77,7 @@ say files slurm-v-run -Q -n 4 --mpi=none sh -c 'ls /dev/shm | sed s/^/left:/'
 // TestOpenMPI runs Debian's Open MPI in four VMs on two nodes.
 func TestOpenMPI(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("testdata/world.c")
-	if err != nil {
-		t.Fatal(err)
-	}
-	alice.writeFile(t, "~/world.c", string(source))
-	image := output(t, "../scripts/guest-image", "--open-mpi", "--guest", clusterDir()+"/usr/libexec/slurm-v/slurmv-guest")
-	out := alice.submit(t, twoByTwo+" --vm-image="+image, openMPIScript).completes()
+	out := alice.submit(t, twoByTwo+" --vm-image="+openMPIImage(t), source(t, "world.c")+openMPIScript).completes()
 
 	said := parts(out)
 	// Open MPI 4 refuses to compute alone, and 5 does so; the last line is Slurm-V's.

@@ -11,7 +11,7 @@ import (
 // of the jobs is left on the node when it is back and has been cleaned, as its health check
 // does.
 func TestNodeGoesDown(t *testing.T) {
-	const onBothNodes = "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=30 --no-requeue"
+	const onBothNodes = "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=90 --no-requeue"
 	ends := alice.submit(t, onBothNodes, "slurm-v-run sh -c 'echo up; sleep 300'")
 	goesOn := alice.submit(t, onBothNodes+" --no-kill", `
 slurm-v-run sh -c 'echo up'

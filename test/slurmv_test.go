@@ -12,7 +12,7 @@ import (
 // What people see and do with slurmv while a job runs and after it.
 func TestSlurmv(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=30"+cold, "slurm-v-run -n 2 sh -c 'echo up; sleep 300'")
+	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=90"+cold, "slurm-v-run -n 2 sh -c 'echo up; sleep 300'")
 	j.awaitOutput("up")
 
 	var vms []struct {

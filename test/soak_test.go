@@ -80,7 +80,7 @@ type cycle struct {
 func soakCycle(i int) cycle {
 	nodes, perNode := 1+i%7/6, 1+i%3/2
 	c := cycle{ending: endings[i%len(endings)], user: []user{alice, bob}[i/len(endings)%2], started: nodes * perNode}
-	c.vms = fmt.Sprintf("--nodes=%d --vm-per-node=%d --memory-per-vm=256M --vm-ready-timeout=900 --time=30", nodes, perNode)
+	c.vms = fmt.Sprintf("--nodes=%d --vm-per-node=%d --memory-per-vm=256M --vm-ready-timeout=900 --time=90", nodes, perNode)
 	if i%3 != 0 {
 		c.vms += " --ivshmem=1:2M"
 	}

@@ -48,7 +48,7 @@ func TestMpirunOfTheUsersOwn(t *testing.T) {
 // other; and an mpirun that is killed leaves no task in any VM.
 func TestMpirunAfterALogin(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=30", whileRun+`
+	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=90", whileRun+`
 slurm-v-run -Q -n 2 true
 slurmv ssh /vm1 -- hostname
 slurm-v-run --launcher=ssh sh -c '$SLURMV_SSH vm1 echo reached'

@@ -11,7 +11,7 @@ import (
 
 // VMs without the plugin: three steps of the script's own. The plugin of this
 // cluster has no part in it, and its epilog none before the job is over.
-const taskOptions = "--nodes=2 --mincpus=4 --mem=1700M --time=30"
+const taskOptions = "--nodes=2 --mincpus=4 --mem=1700M --time=90"
 
 // taskScript runs eight ranks in four VMs, ends these, and waits.
 const taskScript = `

@@ -33,7 +33,7 @@ func makeTemplates() error {
 }
 
 func (u user) makeTemplate(shape string) error {
-	script := "mkdir -p ~/templates && cd ~/templates && salloc --quiet --nodes=2 --vm-per-node=1 --time=30 " + shape + " slurmv image warm"
+	script := "mkdir -p ~/templates && cd ~/templates && salloc --quiet --nodes=2 --vm-per-node=1 --time=90 " + shape + " slurmv image warm"
 	out, err := u.command(context.Background(), script).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w\n%s\n%s", u, script, err, out, u.keep("templates/"+string(u), "~/templates"))

@@ -11,7 +11,7 @@ import (
 // The cluster's nodes have two bridges each that stand for cards, vf0 and vf1, with
 // 8 VFs and 100 Gb/s each.
 
-const withVF = "--nodes=1 --memory-per-vm=384M --time=30 "
+const withVF = "--nodes=1 --memory-per-vm=384M --time=90 "
 
 // VMs see their VFs, reach each other over them by name, and the node says who has
 // them.

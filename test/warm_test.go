@@ -14,7 +14,7 @@ import (
 
 // warmShape is a shape of VM that no other test has, so that templates of it are these
 // tests' own.
-const warmShape = " --vcpu-per-vm=1 --memory-per-vm=416M --time=30 "
+const warmShape = " --vcpu-per-vm=1 --memory-per-vm=416M --time=90 "
 
 // ownImage puts a copy of the image that VMs have by default where u alone can read it.
 func ownImage(t *testing.T, u user) string {
@@ -167,7 +167,7 @@ func TestTemplatesByCommand(t *testing.T) {
 	contains(t, made, "/templates/site/")
 	contains(t, root.must(t, "slurmv image templates -N n1", "--node", "n1"), "site", "352M")
 	for _, u := range []user{alice, bob} {
-		j := u.submit(t, "--nodes=1 --nodelist=n1 --vm-per-node=1 --time=30 --vm-image=demo"+size, "slurm-v-run -Q cat /etc/machine-id; slurm-v-run -Q hostname")
+		j := u.submit(t, "--nodes=1 --nodelist=n1 --vm-per-node=1 --time=90 --vm-image=demo"+size, "slurm-v-run -Q cat /etc/machine-id; slurm-v-run -Q hostname")
 		contains(t, j.completes(), "vm0")
 		contains(t, j.reason(), "VMs are restored", "/templates/"+u.must(t, "id -u")+"/")
 	}
@@ -177,7 +177,7 @@ func TestTemplatesByCommand(t *testing.T) {
 	}
 
 	image := ownImage(t, alice)
-	o := alice.run(t, "cd ~ && salloc --nodes=1 --nodelist=n2 --vm-per-node=1 --time=30 --vm-image="+image+size+" slurmv image warm")
+	o := alice.run(t, "cd ~ && salloc --nodes=1 --nodelist=n2 --vm-per-node=1 --time=90 --vm-image="+image+size+" slurmv image warm")
 	if o.code != 0 {
 		t.Errorf("exit status %d\n%s", o.code, o.stderr)
 	}

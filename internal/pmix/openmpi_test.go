@@ -48,41 +48,14 @@ func (n node) programs(t *testing.T, vm int) func(*exec.Cmd, *os.File) {
 func newNode(t *testing.T) (n node, program string) {
 	t.Helper()
 	dir := filetest.PassableDir(t)
-	n = node{library: filepath.Join(dir, "libslurmv-mpi.so"), device: aDevice(t)}
+	n = node{library: filepath.Join(dir, "libslurmv-mpi.so"), device: filetest.Device(t, 32<<20)}
 	program = filepath.Join(dir, "exchange")
-	// What a test opens itself decides whether its cached result still holds.
 	sources, _ := filepath.Glob("../../ivshmem/mpi/*.[chm]*")
-	for _, file := range append(sources, "../../test/testdata/exchange.c") {
-		if _, err := os.ReadFile(file); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, c := range [][]string{
-		{"make", "-s", "-C", "../..", "BUILD=" + dir, n.library},
-		{"mpicc.openmpi", "-O2", "-o", program, "../../test/testdata/exchange.c"},
-	} {
-		if out, err := exec.CommandContext(t.Context(), c[0], c[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v\n%s", c, err, out)
-		}
-	}
+	const exchange = "../../test/testdata/exchange.c"
+	filetest.Build(t, append(sources, exchange, "../../Makefile"),
+		[]string{"make", "-s", "-C", "../..", "BUILD=" + dir, n.library},
+		[]string{"mpicc.openmpi", "-O2", "-o", program, exchange})
 	return n, program
-}
-
-// aDevice is a file like that with which the kernel shows a device's memory. Its name is as short as a device's.
-func aDevice(t *testing.T) string {
-	t.Helper()
-	file, err := os.CreateTemp("", "ivshmem")
-	if err == nil {
-		t.Cleanup(func() { _ = os.Remove(file.Name()) })
-		err = file.Truncate(32 << 20)
-	}
-	if err == nil {
-		err = file.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file.Name()
 }
 
 // Open MPI finds its neighbours in other VMs, and talks to them through the memory that the VMs share. The

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/slurm-v/slurm-v/internal/filetest"
 )
 
 const (
@@ -21,35 +23,11 @@ func build(t *testing.T) (library, program string) {
 	t.Helper()
 	dir := t.TempDir()
 	library, program = filepath.Join(dir, "libslurmv-mpi.so"), filepath.Join(dir, "shared")
-	// What a test opens itself decides whether its cached result still holds.
 	sources, _ := filepath.Glob("*.[chm]*")
-	for _, file := range append(sources, "testdata/shared.c", "testdata/oldglibc.c", "testdata/oldglibc.map", "../../Makefile") {
-		if _, err := os.ReadFile(file); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, c := range [][]string{
-		{"make", "-s", "-C", "../..", "BUILD=" + dir, library},
-		{"cc", "-O1", "-o", program, "testdata/shared.c", "-pthread"},
-	} {
-		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v\n%s", c, err, out)
-		}
-	}
+	filetest.Build(t, append(sources, "testdata/shared.c", "../../Makefile"),
+		[]string{"make", "-s", "-C", "../..", "BUILD=" + dir, library},
+		[]string{"cc", "-O1", "-o", program, "testdata/shared.c", "-pthread"})
 	return library, program
-}
-
-// aDevice is a file like that with which the kernel shows a device's memory.
-func aDevice(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "ivshmem0")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, deviceSize); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // in is a program in a VM.
@@ -74,7 +52,7 @@ func TestFilesOfMPI(t *testing.T) {
 	for _, part := range []string{"files", "pieces", "descriptors", "stale", "threads", "children", "robust", "clocks", "calls"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
-			if out := run(t, in(0, library, aDevice(t), program, part)); out != "" {
+			if out := run(t, in(0, library, filetest.Device(t, deviceSize), program, part)); out != "" {
 				t.Errorf("it says %s", out)
 			}
 		})
@@ -85,7 +63,7 @@ func TestFilesOfMPI(t *testing.T) {
 // already, the program is told what to do.
 func TestProgramsOfTheDevice(t *testing.T) {
 	library, program := build(t)
-	device, other := aDevice(t), aDevice(t)
+	device, other := filetest.Device(t, deviceSize), filetest.Device(t, deviceSize)
 	run(t, in(0, library, device, program, "device", device, strconv.Itoa(programs)))
 	out := run(t, in(0, library, other, program, "taken", other))
 	if want := "run this program with --mpi-shm=off"; !strings.Contains(out, want) {
@@ -96,7 +74,7 @@ func TestProgramsOfTheDevice(t *testing.T) {
 // Locks hold between processes of two VMs, whose threads may have the same numbers.
 func TestLocksBetweenVMs(t *testing.T) {
 	library, program := build(t)
-	device := aDevice(t)
+	device := filetest.Device(t, deviceSize)
 	run(t, in(0, library, device, program, "make-locks"))
 	var both sync.WaitGroup
 	for vm := range 2 {
@@ -109,10 +87,9 @@ func TestLocksBetweenVMs(t *testing.T) {
 func TestConditionVariablesOfOldImages(t *testing.T) {
 	library, program := build(t)
 	old := filepath.Join(t.TempDir(), "old.so")
-	if out, err := exec.Command("cc", "-shared", "-fPIC", "-Wl,--version-script=testdata/oldglibc.map", "-o", old, "testdata/oldglibc.c").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	if out := run(t, in(0, library+":"+old, aDevice(t), program, "conditions")); out != "" {
+	filetest.Build(t, []string{"testdata/oldglibc.c", "testdata/oldglibc.map"},
+		[]string{"cc", "-shared", "-fPIC", "-Wl,--version-script=testdata/oldglibc.map", "-o", old, "testdata/oldglibc.c"})
+	if out := run(t, in(0, library+":"+old, filetest.Device(t, deviceSize), program, "conditions")); out != "" {
 		t.Errorf("it says %s", out)
 	}
 }

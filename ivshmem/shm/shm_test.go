@@ -9,20 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/slurm-v/slurm-v/internal/filetest"
 )
 
-// aDevice makes a file like that with which the kernel shows a device's memory.
-func aDevice(t *testing.T, size int64) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "resource2")
-	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, size)); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func TestWhatOneWritesAnotherReads(t *testing.T) {
-	path := aDevice(t, 1<<16)
+	path := filetest.Device(t, 1<<16)
 	t.Setenv(EnvDevice, path)
 	one, err := Open()
 	if err != nil {
@@ -149,7 +141,7 @@ func testClient(t *testing.T, program string) {
 	run("none", EnvDevice, "", "open")
 	run("failed", EnvDevice, "/dev/slurmv/ivshmem99", "open")
 
-	path := aDevice(t, 1<<16)
+	path := filetest.Device(t, 1<<16)
 	m, err := OpenDevice(path)
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,21 +23,10 @@ func Build(t *testing.T, root string) (server, client string) {
 	dir := filetest.PassableDir(t)
 	server, client = filepath.Join(dir, "slurmv-pmix"), filepath.Join(dir, "client")
 	source := filepath.Join(root, "internal/pmix/testdata/client.c")
-	// What a test opens itself decides whether its cached result still holds.
 	sources, _ := filepath.Glob(filepath.Join(root, "internal/pmix/*.[ch]"))
-	for _, file := range append(sources, source, filepath.Join(root, "Makefile")) {
-		if _, err := os.ReadFile(file); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, c := range []string{
-		"make -s -C " + root + " BUILD=" + dir + " " + server,
-		"cc -o " + client + " " + source + " $(pkg-config --cflags --libs pmix)",
-	} {
-		if out, err := exec.CommandContext(t.Context(), "sh", "-c", c).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", c, err, out)
-		}
-	}
+	filetest.Build(t, append(sources, source, filepath.Join(root, "Makefile")),
+		[]string{"make", "-s", "-C", root, "BUILD=" + dir, server},
+		[]string{"sh", "-c", "cc -o " + client + " " + source + " $(pkg-config --cflags --libs pmix)"})
 	return server, client
 }
 
