@@ -212,6 +212,11 @@ scenarios: packages
 test-matrix:
 	test/matrix $(if $(RUN),'$(RUN)')
 
+# The part of it about MPI: each library, with Debian 12 and 13.
+.PHONY: test-mpi
+test-mpi:
+	test/matrix mpi
+
 demo: packages
 	scripts/cluster up
 	scripts/demo
