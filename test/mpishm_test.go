@@ -19,20 +19,25 @@ const throughMemory = "slurm-v: MPI talks through shared memory between the 2 VM
 // a node share, and says so. With the network instead, it comes to the same result.
 func TestMPIThroughSharedMemory(t *testing.T) {
 	t.Parallel()
-	out := alice.submit(t, twoByTwo+" --ivshmem=1:16M --ntasks=4", exchange(t, "mpicc")+`
+	out := alice.submit(t, twoByTwo+" --ivshmem=2:16M --ntasks=4", exchange(t, "mpicc")+`
 slurm-v-run ./exchange
 echo == off
 slurm-v-run -n 2 -N 1 --mpi-shm=off ./exchange
 echo == by the user
 UCX_TLS=tcp slurm-v-run -n 2 -N 1 ./exchange
-echo == another run
-slurm-v-run -n 2 -N 1 sh -c './exchange; ls /dev/shm'`).completes()
+echo == two runs at once
+slurm-v-run -n 2 -N 1 ./exchange > other 2>&1 & other=$!
+slurm-v-run -n 2 -N 1 sh -c './exchange; ls /dev/shm'; wait $other; cat other`).completes()
 
 	parts := strings.Split(out, "== ")
 	contains(t, parts[0], throughMemory+"n1 (UCX)", throughMemory+"n2 (UCX)", "4 ranks, 2 of them neighbours, 0 wrong")
 	contains(t, parts[1], "2 ranks, 1 of them neighbours, 0 wrong")
 	contains(t, parts[2], "2 ranks, ", " 0 wrong", "slurm-v: MPI talked between the 2 VMs of ", " by the network, not through shared memory")
-	contains(t, parts[3], throughMemory+"n1 (UCX)", "2 ranks, 2 of them neighbours, 0 wrong")
+	for _, want := range []string{throughMemory, "2 ranks, 2 of them neighbours, 0 wrong\n"} {
+		if n := strings.Count(parts[3], want); n != 2 {
+			t.Errorf("%d of 2 runs at once say %q:\n%s", n, want, parts[3])
+		}
+	}
 	if strings.Contains(parts[1], "shared memory") {
 		t.Errorf("with --mpi-shm=off:\n%s", parts[1])
 	}
