@@ -37,6 +37,7 @@ const microversion = "2.74"
 // goroutines. They try again while the cloud does not answer, until their context ends.
 type Cloud struct {
 	label   string
+	catalog catalog
 	nova    nova
 	neutron neutron
 	glance  glance
@@ -58,9 +59,10 @@ func (s service) post(ctx context.Context, what string, body, answer any) error 
 }
 
 type (
-	nova    struct{ service }
-	neutron struct{ service }
-	glance  struct{ service }
+	nova      struct{ service }
+	neutron   struct{ service }
+	glance    struct{ service }
+	placement struct{ service }
 )
 
 // Open logs in. A token that expires later is renewed.
@@ -110,24 +112,36 @@ func newCloud(label string, provider *gophercloud.ProviderClient, endpoints goph
 	if err != nil {
 		return nil, err
 	}
-	c := &Cloud{label: label}
-	for _, find := range []struct {
+	c := &Cloud{label: label, catalog: catalog{provider, endpoints, project}}
+	for _, of := range []struct {
 		name string
 		to   *service
-		api  func(*gophercloud.ProviderClient, gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error)
+		api  newAPI
 	}{
 		{"nova", &c.nova.service, openstack.NewComputeV2},
 		{"neutron", &c.neutron.service, openstack.NewNetworkV2},
 		{"glance", &c.glance.service, openstack.NewImageV2},
 	} {
-		api, err := find.api(provider, endpoints)
-		if err != nil {
-			return nil, explain("find "+find.name+" in keystone's catalogue", err)
+		if *of.to, err = c.catalog.find(of.name, of.api); err != nil {
+			return nil, err
 		}
-		*find.to = service{api, project}
 	}
 	c.nova.api.Microversion = microversion
 	return c, nil
+}
+
+// A catalog is keystone's list of the services that a project has.
+type catalog struct {
+	provider  *gophercloud.ProviderClient
+	endpoints gophercloud.EndpointOpts
+	project   string
+}
+
+type newAPI func(*gophercloud.ProviderClient, gophercloud.EndpointOpts) (*gophercloud.ServiceClient, error)
+
+func (c catalog) find(name string, api newAPI) (service, error) {
+	client, err := api(c.provider, c.endpoints)
+	return service{client, c.project}, explain("find "+name+" in keystone's catalogue", err)
 }
 
 // projectOf is the project that the credentials are for.

@@ -195,6 +195,19 @@ func TestAJobComesAndGoes(t *testing.T) {
 	})
 }
 
+// What nova may give to VMs is compared with what Slurm gives to jobs.
+func TestCapacity(t *testing.T) {
+	withCloud(t, func(t *testing.T, c *Cloud) {
+		has, err := c.Capacity(t.Context(), "n1")
+		if err != nil || has.CPUs < 1 || has.MemoryMiB < 512 {
+			t.Errorf("%+v, %v", has, err)
+		}
+		if _, err := c.Capacity(t.Context(), "n9"); err == nil || !strings.Contains(err.Error(), "nova has no compute host n9") {
+			t.Errorf("of a host that is not there: %v", err)
+		}
+	})
+}
+
 // Each failure that the API has is one sentence, and leaves nothing.
 func TestFailures(t *testing.T) {
 	for name, tt := range map[string]struct {

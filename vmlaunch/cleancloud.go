@@ -25,6 +25,15 @@ func CleanCloud(ctx context.Context, cfg config.Config, active func(context.Cont
 	return cleanJobs(ctx, there, active)
 }
 
+// CloudCapacity asks the site's OpenStack what it may give to VMs on a node.
+func CloudCapacity(ctx context.Context, cfg config.Config, node string) (openstack.Capacity, error) {
+	there, err := openstack.Open(ctx, settings(cfg.Backend))
+	if err != nil {
+		return openstack.Capacity{}, err
+	}
+	return there.Capacity(ctx, node)
+}
+
 // marked is what carries the marks of jobs in the cloud.
 type marked interface {
 	Jobs(context.Context) ([]string, error)

@@ -84,7 +84,7 @@ type inspection struct {
 // checks are in the order of the report.
 var checks = []func(context.Context, *inspection) []Result{
 	configuration, directories, programs,
-	account, libvirt, qemu, uefi, driver, kvm, networks, vxlanPorts,
+	account, libvirt, qemu, uefi, driver, kvm, networks, vxlanPorts, cloud,
 	limits, hugepages, sharedMemory, vfs,
 	plugin, restarted, slurmSettings, resourceScript, fabricTags,
 }

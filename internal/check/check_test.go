@@ -188,6 +188,17 @@ func (n *node) probe(json string) {
 	n.programs["/lib/slurmv-agent probe --config /conf --node-name n1"] = json
 }
 
+// countNode is how Slurm is asked for what it gives to jobs on the node.
+const countNode = "sinfo --noheader --nodes=n1 --format=%c %m"
+
+// cloud lets OpenStack make the node's VMs. Slurm gives jobs 16 CPUs and 4000 MiB there.
+func (n *node) cloud(t *testing.T, said string) {
+	t.Helper()
+	n.write(t, "conf", "[backend]\ntype = \"openstack\"\n[network.default]\ntype = \"neutron\"\nneutron = \"guests\"\n", 0o644)
+	n.probe(`{"libvirt": "9.0.0", "cloud": ` + said + `}`)
+	n.programs[countNode] = "16 4000\n"
+}
+
 func (n *node) run(_ context.Context, program string, args ...string) (string, error) {
 	line := strings.Join(append([]string{program}, args...), " ")
 	answer, known := n.programs[line]
@@ -290,6 +301,19 @@ func TestCheck(t *testing.T) {
 		"an underlay where nobody looks for the node": {func(_ *testing.T, m *node) {
 			m.probe(`{"underlay": "10.9.0.1", "peers_error": "node n1 is said to be at 10.9.0.1"}`)
 		}, []string{"error networks", "skipped SR-IOV"}, ""},
+		"a cloud that gives what Slurm gives": {func(t *testing.T, m *node) {
+			m.cloud(t, `{"cpus": 16, "memory_mib": 4000}`)
+		}, []string{"skipped SR-IOV"}, ""},
+		"a cloud that gives more": {func(t *testing.T, m *node) {
+			m.cloud(t, `{"cpus": 256, "memory_mib": 4000}`)
+		}, []string{"warning OpenStack", "skipped SR-IOV"}, ""},
+		"a cloud that does not answer": {func(t *testing.T, m *node) {
+			m.cloud(t, `{"error": "log in: no route to host"}`)
+		}, []string{"error OpenStack", "skipped SR-IOV"}, ""},
+		"a cloud, and Slurm does not say what the node has": {func(t *testing.T, m *node) {
+			m.cloud(t, `{"cpus": 16, "memory_mib": 4000}`)
+			delete(m.programs, countNode)
+		}, []string{"skipped OpenStack", "skipped SR-IOV"}, ""},
 		"few descriptors": {func(t *testing.T, m *node) { m.limits(t, "unlimited", "1024") },
 			[]string{"warning limits", "skipped SR-IOV"}, ""},
 		"no shared memory": {func(t *testing.T, m *node) { m.write(t, "proc/mounts", "/dev/vda / ext4 rw 0 0\n", 0o644) },

@@ -1,6 +1,9 @@
 package check
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 const ext4 = 0xef53
 
@@ -80,6 +83,28 @@ func TestQEMUAccount(t *testing.T) {
 			m.write(t, "etc/os-release", tt.release, 0o644)
 			if got := qemuAccount(m.root); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestJudgeCloud(t *testing.T) {
+	slurm := Cloud{CPUs: 16, MemoryMiB: 4000}
+	tests := map[string]struct {
+		nova   Cloud
+		want   Status
+		advice string
+	}{
+		"the same":    {slurm, OK, ""},
+		"more CPUs":   {Cloud{CPUs: 256, MemoryMiB: 4000}, Warning, "set cpu_allocation_ratio=1.0 and reserved_host_cpus in nova.conf: "},
+		"more memory": {Cloud{CPUs: 16, MemoryMiB: 6000}, Warning, "set ram_allocation_ratio=1.0 and reserved_host_memory_mb in nova.conf: "},
+		"fewer CPUs":  {Cloud{CPUs: 8, MemoryMiB: 4000}, Warning, "lower CPUs or RealMemory"},
+		"less memory": {Cloud{CPUs: 16, MemoryMiB: 3000}, Warning, "lower CPUs or RealMemory"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := judgeCloud(tt.nova, slurm); got.Status != tt.want || !strings.Contains(got.Advice, tt.advice) {
+				t.Errorf("%+v, want %s, advice %q", got, tt.want, tt.advice)
 			}
 		})
 	}

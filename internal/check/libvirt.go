@@ -164,6 +164,8 @@ type Probe struct {
 	PeersError       string `json:"peers_error"` // why other nodes would not accept that address as this node's
 
 	PortHolders map[string]string `json:"port_holders"` // program that has a network's VXLAN port, by the network's name
+
+	Cloud *Cloud `json:"cloud"` // nil if the node makes its VMs itself
 }
 
 var errNotRoot = errors.New("only root can try it")

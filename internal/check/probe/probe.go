@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -36,7 +37,20 @@ func Run(ctx context.Context, cfg config.Config, node string) check.Probe {
 	p.Underlay, p.UnderlayError = probeUnderlay(cfg.Network["default"])
 	p.PeersError = text(probePeers(ctx, slurm.Client{Bin: cfg.Slurm.Bin}, cfg.Network["default"], node, p.Underlay))
 	p.PortHolders = probePorts(cfg.Network)
+	if cfg.Backend.Type == config.BackendOpenStack {
+		p.Cloud = probeCloud(ctx, cfg, node)
+	}
 	return p
+}
+
+// cloudPatience bounds how long the check waits for a cloud that does not answer.
+const cloudPatience = 20 * time.Second
+
+func probeCloud(ctx context.Context, cfg config.Config, node string) *check.Cloud {
+	ctx, cancel := context.WithTimeout(ctx, cloudPatience)
+	defer cancel()
+	has, err := vmlaunch.CloudCapacity(ctx, cfg, node)
+	return &check.Cloud{CPUs: has.CPUs, MemoryMiB: has.MemoryMiB, Error: text(err)}
 }
 
 // probePeers checks that other nodes would accept address as this node's. If slurmctld

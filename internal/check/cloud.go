@@ -1,0 +1,65 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/slurm-v/slurm-v/config"
+)
+
+// A Cloud is what OpenStack says about this node.
+type Cloud struct {
+	CPUs      int    `json:"cpus"` // that VMs may have, all together
+	MemoryMiB int64  `json:"memory_mib"`
+	Error     string `json:"error"`
+}
+
+// cloud compares what nova gives to VMs on this node with what Slurm gives to jobs: QEMU runs
+// outside of the jobs' cgroups, so only nova keeps VMs within what Slurm has counted.
+func cloud(ctx context.Context, i *inspection) []Result {
+	const name = "OpenStack"
+	switch {
+	case i.cfgErr != nil || i.cfg.Backend.Type != config.BackendOpenStack:
+		return nil
+	case i.probeErr != nil:
+		return unprobed(name, i.probeErr)
+	case i.probe.Cloud == nil:
+		return []Result{skipped(name, "slurmv-agent has not asked it", "install Slurm-V's programs on this node anew")}
+	case i.probe.Cloud.Error != "":
+		return []Result{wrong(name, i.probe.Cloud.Error, "correct [backend] or its clouds_file, or look at nova on this node: openstack compute service list")}
+	}
+	counts, err := i.counted(ctx)
+	if err != nil {
+		return []Result{skipped(name, "Slurm does not say what this node has: "+err.Error(), "")}
+	}
+	return []Result{judgeCloud(*i.probe.Cloud, counts)}
+}
+
+// counted asks slurmctld how many CPUs and MiB of memory it gives to jobs on this node.
+func (i *inspection) counted(ctx context.Context) (has Cloud, err error) {
+	text, err := i.Run(ctx, "sinfo", "--noheader", "--nodes="+i.Name, "--format=%c %m")
+	if err == nil {
+		_, err = fmt.Sscan(text, &has.CPUs, &has.MemoryMiB)
+	}
+	return has, err
+}
+
+func judgeCloud(nova, slurm Cloud) Result {
+	const name = "OpenStack"
+	seen := fmt.Sprintf("nova gives VMs %d CPUs and %d MiB, Slurm gives jobs %d CPUs and %d MiB", nova.CPUs, nova.MemoryMiB, slurm.CPUs, slurm.MemoryMiB)
+	var advice []string
+	if nova.CPUs > slurm.CPUs {
+		advice = append(advice, "set cpu_allocation_ratio=1.0 and reserved_host_cpus in nova.conf")
+	}
+	if nova.MemoryMiB > slurm.MemoryMiB {
+		advice = append(advice, "set ram_allocation_ratio=1.0 and reserved_host_memory_mb in nova.conf")
+	}
+	switch {
+	case advice != nil:
+		return warning(name, seen, strings.Join(advice, ", and ")+": servers of other projects would take what Slurm has given to jobs")
+	case nova.CPUs < slurm.CPUs || nova.MemoryMiB < slurm.MemoryMiB:
+		return warning(name, seen, "VMs that need more than nova has there fail with \"No valid host was found\": lower CPUs or RealMemory of this node in slurm.conf, or what nova keeps for the host")
+	}
+	return ok(name, seen)
+}

@@ -1,0 +1,52 @@
+package openstack
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/placement/v1/resourceproviders"
+)
+
+// A Capacity is what VMs may have on a host, all together.
+type Capacity struct {
+	CPUs      int
+	MemoryMiB int64
+}
+
+// Capacity asks placement what nova may give to VMs on the compute host of that name: of each
+// resource (total − reserved) × allocation_ratio, as in the documentation of placement's
+// inventories.
+func (c *Cloud) Capacity(ctx context.Context, host string) (has Capacity, err error) {
+	err = try(ctx, func() error {
+		there, err := c.catalog.find("placement", openstack.NewPlacementV1)
+		if err == nil {
+			has, err = placement{there}.capacity(ctx, host)
+		}
+		return err
+	})
+	return has, explain("ask placement for the compute host "+host, err)
+}
+
+func (p placement) capacity(ctx context.Context, host string) (Capacity, error) {
+	pages, err := resourceproviders.List(p.api, resourceproviders.ListOpts{Name: host}).AllPages(ctx)
+	if err != nil {
+		return Capacity{}, err
+	}
+	found, err := resourceproviders.ExtractResourceProviders(pages)
+	if err != nil {
+		return Capacity{}, err
+	}
+	if len(found) == 0 {
+		return Capacity{}, fmt.Errorf("nova has no compute host %s", host)
+	}
+	all, err := resourceproviders.GetInventories(ctx, p.api, found[0].UUID).Extract()
+	if err != nil {
+		return Capacity{}, err
+	}
+	return Capacity{CPUs: int(amount(all.Inventories["VCPU"])), MemoryMiB: amount(all.Inventories["MEMORY_MB"])}, nil
+}
+
+func amount(i resourceproviders.Inventory) int64 {
+	return int64(float32(i.Total-i.Reserved) * i.AllocationRatio)
+}
