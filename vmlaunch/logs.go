@@ -35,18 +35,19 @@ const (
 
 // saveLogs copies the job's logs and consoles to a place where they outlive the job:
 // slurmv-<job>/<node> in the directory that the job was submitted from, written with the
-// owner's rights. If that fails, the place is the node's state directory.
+// owner's rights. If that fails, or no job has made the logs, the place is the node's state directory.
 func (s store) saveLogs(ctx context.Context, h journal.Header, dir string) {
 	archive, err := archiveLogs(dir)
 	if err != nil || archive.Len() == 0 {
 		return
 	}
-	copied := bytes.NewReader(archive.Bytes())
-	if err = saveAsOwner(ctx, h, copied); err == nil {
-		return
-	}
-	slog.Warn("logs stay on the node", "job", h.ID(), "error", err)
 	kept := filepath.Join(s.state, "logs")
+	if h.ID() != siteWork {
+		if err = saveAsOwner(ctx, h, bytes.NewReader(archive.Bytes())); err == nil {
+			return
+		}
+		slog.Warn("logs stay on the node", "job", h.ID(), "directory", kept, "error", err)
+	}
 	err = os.MkdirAll(kept, 0o711)
 	if err == nil {
 		err = ExtractLogs(kept, h.ID().String(), archive)

@@ -98,12 +98,20 @@ func TestLogsAreSavedAsTheOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("becomes another user: run as root")
 	}
-	for name, mine := range map[string]bool{"a directory of the owner's": true, "one of root's": false} {
+	for name, tt := range map[string]struct {
+		job   uint32
+		mine  bool // the directory is the owner's
+		saved bool // in the directory, not on the node
+	}{
+		"a directory of the owner's":       {7, true, true},
+		"one of root's":                    {7, false, false},
+		"of a template, which is no job's": {0, true, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config.Default()
 			cfg.Paths.State = t.TempDir()
 			work, job := filetest.PassableDir(t), t.TempDir()
-			if mine {
+			if tt.mine {
 				if err := os.Chown(work, 54321, 54321); err != nil {
 					t.Fatal(err)
 				}
@@ -111,10 +119,11 @@ func TestLogsAreSavedAsTheOwner(t *testing.T) {
 			if err := os.WriteFile(job+"/agent.log", []byte("text"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			openStore(cfg, "n1").saveLogs(context.Background(), journal.Header{Version: 1, Job: 7, UID: 54321, GID: 54321, Node: "n1", WorkDir: work}, job)
-			saved, kept := work+"/slurmv-7/n1/agent.log", cfg.StateDir("n1")+"/logs/7.0/agent.log"
+			openStore(cfg, "n1").saveLogs(context.Background(), journal.Header{Version: 1, Job: tt.job, UID: 54321, GID: 54321, Node: "n1", WorkDir: work}, job)
+			id := journal.ID{Job: tt.job}
+			saved, kept := filepath.Join(work, LogDir(id, "n1"), "agent.log"), filepath.Join(cfg.StateDir("n1"), "logs", id.String(), "agent.log")
 			path, want, not := saved, uint32(54321), kept
-			if !mine {
+			if !tt.saved {
 				path, want, not = kept, 0, saved
 			}
 			info, err := os.Stat(path)
