@@ -113,8 +113,8 @@ func (e Exec) lostIn(reply nodeagent.Reply, err error) error {
 
 // causeTimeout bounds how long to wait until libvirt reports a guest's end. A guest that
 // powers itself off ends its guest agent first, and may then take long to end everything
-// else.
-const causeTimeout = time.Minute
+// else: an emulated one with systemd on a busy node took 61 s.
+const causeTimeout = 3 * time.Minute
 
 // causeOfLoss asks the agent why a VM was lost. libvirt tells the agent of the guest's end
 // a moment after the channel has broken, so causeOfLoss asks until there is an answer.
