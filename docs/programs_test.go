@@ -11,12 +11,7 @@ import (
 
 // Every program of the packages is in the administrators' table of what goes on which host.
 func TestAdministratorsReadWhereEachProgramGoes(t *testing.T) {
-	text, err := os.ReadFile("admin.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(text), "## What goes where\n")
-	table, _, _ = strings.Cut(table, "\n## ")
+	table := section(t, "admin.md", "## What goes where")
 	lists, err := filepath.Glob("../packaging/debian/*.install")
 	if err != nil || len(lists) == 0 {
 		t.Fatal("no lists of the packages' files", err)

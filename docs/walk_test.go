@@ -15,13 +15,7 @@ const mostHops = 24
 var hop = regexp.MustCompile("(?m)^[0-9]+\\. `([^`]+)` \\(`([^`]+)`\\)")
 
 func TestTheWalkOfARequestIsTrue(t *testing.T) {
-	text, err := os.ReadFile("architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, walk, _ := strings.Cut(string(text), "### The walk of one request\n")
-	walk, _, _ = strings.Cut(walk, "\n## ")
-	hops := hop.FindAllStringSubmatch(walk, -1)
+	hops := hop.FindAllStringSubmatch(section(t, "architecture.md", "### The walk of one request"), -1)
 	if len(hops) == 0 || len(hops) > mostHops {
 		t.Errorf("the walk has %d hops, want 1 to %d", len(hops), mostHops)
 	}
@@ -35,6 +29,18 @@ func TestTheWalkOfARequestIsTrue(t *testing.T) {
 			t.Errorf("%s has no function %s", h[2], h[1])
 		}
 	}
+}
+
+// section returns what a document has from a heading to the next one of the second level.
+func section(t *testing.T, document, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, found, _ := strings.Cut(string(text), heading+"\n")
+	found, _, _ = strings.Cut(found, "\n## ")
+	return found
 }
 
 // definition matches the line that begins the function, in a file with that extension.

@@ -33,7 +33,7 @@ slurm-v-run -n 2 -N 1 sh -c './exchange; ls /dev/shm'; wait $other; cat other`).
 	contains(t, parts[0], throughMemory+"n1 (UCX)", throughMemory+"n2 (UCX)", "4 ranks, 2 of them neighbours, 0 wrong")
 	contains(t, parts[1], "2 ranks, 1 of them neighbours, 0 wrong")
 	contains(t, parts[2], "2 ranks, ", " 0 wrong", "slurm-v: MPI talked between the 2 VMs of ", " by the network, not through shared memory")
-	for _, want := range []string{throughMemory, "2 ranks, 2 of them neighbours, 0 wrong\n"} {
+	for _, want := range []string{throughMemory, " (UCX)\n", "2 ranks, 2 of them neighbours, 0 wrong\n"} {
 		if n := strings.Count(parts[3], want); n != 2 {
 			t.Errorf("%d of 2 runs at once say %q:\n%s", n, want, parts[3])
 		}

@@ -53,7 +53,7 @@ mpicc.openmpi -O2 -o world world.c && cc -static -o static -xc - <<< 'int puts(c
 start="slurm-v-run -Q --mpi=pmix"
 say list slurm-v-run -Q --list-mpi
 say world $start -n 8 ./world
-OMPI_MCA_btl=vader,self say neighbours $start -n 4 -N 1 ./world neighbours
+OMPI_MCA_btl=vader,self say neighbours $start -n 8 ./world neighbours
 say variable env SLURM_MPI_TYPE=pmix_v4 slurm-v-run -Q -n 2 ./world
 say ssh slurm-v-run -Q --launcher=ssh mpirun --map-by node -n 2 ./world
 say return $start -n 1 ./world return
@@ -67,7 +67,9 @@ say wrong slurm-v-run -Q -n 2 ./world
 SLURMV_LIBPMIX=/nowhere.so say library $start -n 2 ./world
 say kill-a-rank ends rank "$killrank"
 say kill-a-server ends server "$killserver"
+say kill-a-relay ends relay "$killrelay"
 say scancel ends scancel 'scancel $(step)'
+say term ends term 'scancel -s TERM $(step)'
 say again $start -n 2 ./world
 say files slurm-v-run -Q -n 4 --mpi=none sh -c 'ls /dev/shm | sed s/^/left:/'
 `
@@ -100,8 +102,8 @@ func TestOpenMPI(t *testing.T) {
 	checkWorld(t, said["world"], 8, 2)
 	checkWorld(t, said["variable"], 2, 1)
 	checkWorld(t, said["ssh"], 2, 1)
-	if n := strings.Count(said["neighbours"], "2 ranks add up to 1, 0 wrong\n"); n != 2 || !strings.Contains(said["neighbours"], "status 0\n") {
-		t.Errorf("the ranks of %d VMs talk through shared memory, want 2:\n%s", n, said["neighbours"])
+	if n := strings.Count(said["neighbours"], "2 ranks add up to 1, 0 wrong\n"); n != 4 || !strings.Contains(said["neighbours"], "status 0\n") {
+		t.Errorf("the ranks of %d VMs talk through shared memory, want 4:\n%s", n, said["neighbours"])
 	}
 	checkWorld(t, said["again"], 2, 1)
 	// The status is the failed rank's or that of one which was ended because of it.
@@ -111,7 +113,7 @@ func TestOpenMPI(t *testing.T) {
 		}
 	}
 	contains(t, said["kill-a-server"], "slurm-v: --mpi=pmix: the PMIx server of this VM has ended (signal: killed)")
-	for _, name := range []string{"kill-a-rank", "kill-a-server", "scancel"} {
+	for _, name := range []string{"kill-a-rank", "kill-a-server", "kill-a-relay", "scancel", "term"} {
 		checkEnd(t, name, said[name], "before: 4\n")
 	}
 	if strings.Contains(said["files"], "left:vader") || strings.Contains(said["files"], "left:sm_") {
