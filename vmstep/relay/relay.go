@@ -68,7 +68,7 @@ func (t *Task) Run(p *guest.Process) (guest.Exit, error) {
 	go t.pass(p, done)
 	t.listen()
 	said := t.talk(p)
-	go t.warn(p, done)
+	go t.warn(p, t.patience(), done)
 	var output sync.WaitGroup
 	output.Go(func() { drain(t.Stdout, p.Stdout) })
 	output.Go(func() { drain(t.Stderr, p.Stderr) })
@@ -155,14 +155,14 @@ func (t *Task) talk(p *guest.Process) <-chan error {
 func (t *Task) alone() bool { return t.PMI != nil && !t.member.Joined() }
 
 // wrongStart is the sentence about a program that uses an MPI library and is one of several
-// tasks, but knows nothing of the others; "" if it is none.
-func (t *Task) wrongStart(p *guest.Process) string {
+// tasks, but knows nothing of the others; "" if it is none. link joins what is known and what follows.
+func (t *Task) wrongStart(p *guest.Process, link string) string {
 	library := p.MPI()
 	if t.Rank.Ranks < 2 || library == "" || !t.alone() {
 		return ""
 	}
-	return fmt.Sprintf("the program uses %s, which has not asked %s for the other ranks: each of the %d tasks computes alone. %s (if that is meant: --mpi=none)",
-		library, t.asked(), t.Rank.Ranks, t.rightStart(library))
+	return fmt.Sprintf("the program uses %s, which has not asked %s for the other ranks", library, t.asked()) + link +
+		fmt.Sprintf("each of the %d tasks computes alone. %s (if that is meant: --mpi=none)", t.Rank.Ranks, t.rightStart(library))
 }
 
 // asked is whom the program could have asked.
@@ -202,13 +202,16 @@ const (
 	pmixPatience = 2 * time.Minute
 )
 
-// warn warns of a wrong start while the program runs. It ends nothing, because a program may
-// read its input before it starts MPI.
-func (t *Task) warn(p *guest.Process, done <-chan struct{}) {
-	patience := initPatience
+func (t *Task) patience() time.Duration {
 	if t.PMIx {
-		patience = pmixPatience
+		return pmixPatience
 	}
+	return initPatience
+}
+
+// warn warns of what may be a wrong start while the program runs. It ends nothing: the program may read its input
+// before it starts MPI, or be slow.
+func (t *Task) warn(p *guest.Process, patience time.Duration, done <-chan struct{}) {
 	for {
 		select {
 		case <-done:
@@ -218,7 +221,7 @@ func (t *Task) warn(p *guest.Process, done <-chan struct{}) {
 		if !t.alone() {
 			return
 		}
-		if sentence := t.wrongStart(p); sentence != "" {
+		if sentence := t.wrongStart(p, fmt.Sprintf(" in %s. If it is past MPI_Init, ", patience)); sentence != "" {
 			fmt.Fprintln(t.Stderr, "slurm-v: warning:", sentence)
 			return
 		}
@@ -245,7 +248,7 @@ func (t *Task) judge(exit guest.Exit, p *guest.Process) guest.Exit {
 
 // complaint says what is wrong with a program that has ended well; "" if nothing is.
 func (t *Task) complaint(p *guest.Process) string {
-	if sentence := t.wrongStart(p); sentence != "" {
+	if sentence := t.wrongStart(p, ": "); sentence != "" {
 		return "wrong start: " + sentence
 	}
 	if t.unfinished() {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -274,6 +275,20 @@ func TestWrongStart(t *testing.T) {
 				t.Errorf("it says %q, want %q", said, tt.want)
 			}
 		})
+	}
+}
+
+// A program that runs may be slow, or wait for its input, and still ask for the other ranks.
+func TestAWarningIsNoVerdict(t *testing.T) {
+	p := newVM(t).startProgram(t, true, filetest.MPIProgram(t, t.TempDir(), "libmpi.so.40"))
+	server, ours := wire(t)
+	defer server.Close()
+	var stderr bytes.Buffer
+	task := Task{Stderr: &stderr, PMI: ours, PMIx: true, Rank: pmi.Layout{Ranks: 2}}
+	task.warn(p, time.Millisecond, nil)
+	const want = "slurm-v: warning: the program uses libmpi.so.40, which has not asked PMIx for the other ranks in 1ms. If it is past MPI_Init, each of the 2 tasks computes alone. Open MPI starts"
+	if !strings.HasPrefix(stderr.String(), want) {
+		t.Errorf("it says %q, want %q", stderr.String(), want)
 	}
 }
 
