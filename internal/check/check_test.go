@@ -314,6 +314,10 @@ func TestCheck(t *testing.T) {
 			m.cloud(t, `{"cpus": 16, "memory_mib": 4000}`)
 			delete(m.programs, countNode)
 		}, []string{"skipped OpenStack", "skipped SR-IOV"}, ""},
+		"a cloud, and a card whose VFs neutron gives": {func(t *testing.T, m *node) {
+			m.cards(t, sriovtest.Card{Name: "eth1", Driver: "igb", VFs: 7})
+			m.cloud(t, `{"cpus": 16, "memory_mib": 4000}`)
+		}, []string{"skipped SR-IOV"}, "VFs that neutron gives them"},
 		"few descriptors": {func(t *testing.T, m *node) { m.limits(t, "unlimited", "1024") },
 			[]string{"warning limits", "skipped SR-IOV"}, ""},
 		"no shared memory": {func(t *testing.T, m *node) { m.write(t, "proc/mounts", "/dev/vda / ext4 rw 0 0\n", 0o644) },

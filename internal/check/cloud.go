@@ -15,12 +15,17 @@ type Cloud struct {
 	Error     string `json:"error"`
 }
 
+// onCloud reports whether OpenStack makes the node's VMs.
+func (i *inspection) onCloud() bool {
+	return i.cfgErr == nil && i.cfg.Backend.Type == config.BackendOpenStack
+}
+
 // cloud compares what nova gives to VMs on this node with what Slurm gives to jobs: QEMU runs
 // outside of the jobs' cgroups, so only nova keeps VMs within what Slurm has counted.
 func cloud(ctx context.Context, i *inspection) []Result {
 	const name = "OpenStack"
 	switch {
-	case i.cfgErr != nil || i.cfg.Backend.Type != config.BackendOpenStack:
+	case !i.onCloud():
 		return nil
 	case i.probeErr != nil:
 		return unprobed(name, i.probeErr)

@@ -24,6 +24,7 @@ func findPFs(root string) ([]device.PF, []sriov.Finding) {
 const (
 	vfsName = "SR-IOV"
 	noVFs   = "no network device here has it, and the configuration has no [vf.software]: --sriov is refused on this node"
+	cloudVF = "VMs of OpenStack have VFs that neutron gives them, and none of Slurm-V's pool"
 )
 
 // WithoutVFs returns why --sriov is refused on a node with these results, or "".
@@ -36,6 +37,9 @@ func WithoutVFs(results []Result) string {
 
 // vfs reports no errors, since VMs work without VFs.
 func vfs(_ context.Context, i *inspection) []Result {
+	if i.onCloud() {
+		return []Result{skipped(vfsName, cloudVF, "")}
+	}
 	results := append(cards(i.pfs, i.findings), bridges(i)...)
 	if len(results) == 0 {
 		return []Result{skipped(vfsName, noVFs, "")}
