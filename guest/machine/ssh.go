@@ -140,6 +140,8 @@ func (v *sshServer) write(s guest.SSH) error {
 	return writeFile(v.path(sshDir, "sshd_config"), sshdConfig(s, v.path(sshDir)), 0o600)
 }
 
+// sshdConfig gives a login a quarter of an hour. By default sshd closes a connection that is not authenticated after
+// two minutes, and a VM of a busy node has needed longer. It would also refuse some of more than ten at a time.
 func sshdConfig(s guest.SSH, dir string) string {
 	var b strings.Builder
 	for _, a := range s.Listen {
@@ -151,6 +153,8 @@ PidFile none
 AllowUsers "%[2]s"
 PermitRootLogin %[3]s
 AuthenticationMethods publickey
+LoginGraceTime 900
+MaxStartups 100
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 UsePAM no

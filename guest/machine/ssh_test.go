@@ -37,7 +37,7 @@ func TestStartSSH(t *testing.T) {
 		t.Errorf("host key: %v, %v", info, err)
 	}
 	config := d.text(t, sshDir+"/sshd_config")
-	for _, line := range []string{"ListenAddress 172.30.0.1\n", "AllowUsers \"alice\"\n", "PermitRootLogin no\n", "PasswordAuthentication no\n"} {
+	for _, line := range []string{"ListenAddress 172.30.0.1\n", "AllowUsers \"alice\"\n", "PermitRootLogin no\n", "PasswordAuthentication no\n", "LoginGraceTime 900\n", "MaxStartups 100\n"} {
 		if !strings.Contains(config, line) {
 			t.Errorf("sshd_config lacks %q:\n%s", line, config)
 		}

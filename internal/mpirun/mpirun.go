@@ -85,7 +85,8 @@ func (f Files) knownHosts() string {
 
 // config makes ssh ask no questions and use none of the user's own keys. ssh also
 // retries: a VM on a busy node may be slow to answer, and Hydra waits for ever for a task
-// whose ssh has failed.
+// whose ssh has failed. ConnectTimeout bounds each attempt with sshd's first line, INFO is
+// the lowest level at which ssh says that sshd has closed the connection.
 func (f Files) config() string {
 	return fmt.Sprintf(`IdentityFile %[1]s/key
 IdentitiesOnly yes
@@ -96,10 +97,10 @@ GlobalKnownHostsFile /dev/null
 StrictHostKeyChecking yes
 UpdateHostKeys no
 BatchMode yes
-ConnectionAttempts 10
-ConnectTimeout 60
+ConnectionAttempts 5
+ConnectTimeout 150
 ForwardX11 no
-LogLevel ERROR
+LogLevel INFO
 `, f.Dir)
 }
 

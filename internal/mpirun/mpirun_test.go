@@ -1,6 +1,7 @@
 package mpirun
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,5 +158,32 @@ func TestEnv(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A VM that closes the connection, as an overloaded sshd does, must not look as if the command had printed nothing.
+func TestALostConnectionIsSaid(t *testing.T) {
+	if _, err := exec.LookPath("ssh"); err != nil {
+		t.Skip("no ssh: install openssh-client")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			_, _ = conn.Write([]byte("SSH-2.0-OpenSSH_9.2\r\n"))
+			_ = conn.Close()
+		}
+	}()
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/config", []byte(Files{Dir: dir}.config()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	out, err := exec.CommandContext(t.Context(), "ssh", "-F", dir+"/config", "-p", port, "127.0.0.1", "true").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "127.0.0.1 port "+port) {
+		t.Errorf("ssh says %q, %v", out, err)
 	}
 }
