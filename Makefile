@@ -37,7 +37,7 @@ GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*' -not -path './b
 SHIM       := $(wildcard spank/*.c spank/*.h) spank/spank.map Makefile
 LUA        := $(BUILD)/job_submit.lua $(BUILD)/cli_filter.lua
 GUEST_PKG ?= ./cmd/slurmv-guest
-PROGRAMS   := slurm-v-run slurmv slurmv-agent slurmv-ledger
+PROGRAMS   := slurm-v-run slurmv slurmv-agent slurmv-relay slurmv-ledger
 STATIC     := slurmv-guest slurmv-workload
 HOOKS      := prolog-slurmctld epilog-slurmctld
 
@@ -97,7 +97,7 @@ install: build
 	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(LIBEXECDIR) $(DESTDIR)$(SYSCONFDIR)/slurm-v $(DESTDIR)$(DATADIR)/slurm-v
 	install -m 755 $(BUILD)/slurm-v-run $(BUILD)/slurmv $(DESTDIR)$(BINDIR)
 	install -m 755 $(BUILD)/slurmv-fabric $(BUILD)/slurmv-ledger $(HOOKS:%=$(BUILD)/%) $(DESTDIR)$(LIBEXECDIR)
-	install -m 755 $(BUILD)/slurmv-agent $(STATIC:%=$(BUILD)/%) $(DESTDIR)$(LIBEXECDIR)
+	install -m 755 $(BUILD)/slurmv-agent $(BUILD)/slurmv-relay $(STATIC:%=$(BUILD)/%) $(DESTDIR)$(LIBEXECDIR)
 	install -m 755 $(BUILD)/libslurmv-mpi.so $(BUILD)/slurmv-pmix $(DESTDIR)$(LIBEXECDIR)
 	# -C keeps the time of an unchanged plugin: slurmv check compares it with slurmd's start.
 	install -C -m 755 $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(DESTDIR)$(LIBDIR)

@@ -210,7 +210,7 @@ func TestAKilledRunFreesItsDevice(t *testing.T) {
 		"kill -9 $run",
 		"kill -9 $run $(pgrep -P $run) $(pgrep -P $(pgrep -d, -P $run))",
 		`srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c "$(declare -f mine)
-			kill -9 \$(mine 'slurmv-agent exec .*probe A$i') 2> /dev/null; true"`,
+			kill -9 \$(mine 'slurmv-relay .*probe A$i') 2> /dev/null; true"`,
 		"kill -9 $(mine 'slurmv-agent claim')",
 	}
 	script := probe(t) + whileRun + `

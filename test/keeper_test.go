@@ -60,7 +60,7 @@ slurm-v-run sh -c 'setsid sleep 4321 & echo running; sleep 4321' &
 until grep -q running out; do sleep 0.3; done
 run=$!
 echo "before: $(slurm-v-run -Q sh -c 'pgrep -x sleep | wc -l')"
-kill -9 $(pgrep -u $(id -u) -f '^/[^ ]*/slurmv-agent exec .*sleep 4321')
+kill -9 $(pgrep -u $(id -u) -f '^/[^ ]*/slurmv-relay .*sleep 4321')
 wait $run; echo "status: $?"
 left=
 for i in $(seq 20); do

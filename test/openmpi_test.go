@@ -13,7 +13,7 @@ import (
 // relayOf prints, in a script, the process of a relay of the job's own run of a program with these words.
 const relayOf = `
 relay_of() {
-	for p in $(pgrep -u $(id -u) -f "^/[^ ]*/slurmv-agent exec .*$*"); do
+	for p in $(pgrep -u $(id -u) -f "^/[^ ]*/slurmv-relay .*$*"); do
 		if grep -qzx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/$p/environ; then echo $p; return; fi
 	done 2> /dev/null
 }

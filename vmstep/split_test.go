@@ -125,25 +125,25 @@ func TestProgramCommand(t *testing.T) {
 		want   string
 	}{
 		"the usual": {"-n 4 ./app x", Ticket{},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app -n 4 /libexec/agent exec --vm-distribution=block -- ./app x"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app -n 4 /libexec/relay --vm-distribution=block -- ./app x"},
 		"no MPI": {"--mpi=none ./app", Ticket{},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app --mpi=none /libexec/agent exec --vm-distribution=block -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --mpi=none /libexec/relay --vm-distribution=block -- ./app"},
 		"PMIx, and the user's will": {"--mpi=pmix --kill-on-bad-exit=0 ./app", Ticket{},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 --mpi=pmi2 --kill-on-bad-exit=0 /libexec/agent exec --vm-distribution=block --pmix --spare-ranks -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 --mpi=pmi2 --kill-on-bad-exit=0 /libexec/relay --vm-distribution=block --pmix --spare-ranks -- ./app"},
 		"a user who wants ranks to live on": {"-K0 ./app", Ticket{},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app -K0 /libexec/agent exec --vm-distribution=block --spare-ranks -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app -K0 /libexec/relay --vm-distribution=block --spare-ranks -- ./app"},
 		"exclusive says no overlap": {"--exclusive ./app", Ticket{},
-			"/bin/srun --mpi=pmi2 --job-name=app --exclusive /libexec/agent exec --vm-distribution=block -- ./app"},
+			"/bin/srun --mpi=pmi2 --job-name=app --exclusive /libexec/relay --vm-distribution=block -- ./app"},
 		"VMs that come up elsewhere": {"--vm-distribution=cyclic ./app", Ticket{Wait: 5 * time.Minute},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=cyclic --wait=5m0s -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/relay --vm-distribution=cyclic --wait=5m0s -- ./app"},
 		"a claimed device": {"--no-wait ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=auto -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 /libexec/relay --vm-distribution=block --claim=1.5 --mpi-shm=auto -- ./app"},
 		"a claimed device, quietly": {"-Q --mpi-shm=on ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 -Q /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=on --quiet -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --kill-on-bad-exit=1 -Q /libexec/relay --vm-distribution=block --claim=1.5 --mpi-shm=on --quiet -- ./app"},
 		"a claimed device that MPI leaves alone": {"--mpi-shm=off ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=off -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app /libexec/relay --vm-distribution=block --claim=1.5 --mpi-shm=off -- ./app"},
 		"a claimed device, no MPI": {"--mpi=none ./app", Ticket{Claim: &nodeagent.Claim{Device: 1, Number: 5}},
-			"/bin/srun --overlap --mpi=pmi2 --job-name=app --mpi=none /libexec/agent exec --vm-distribution=block --claim=1.5 --mpi-shm=auto -- ./app"},
+			"/bin/srun --overlap --mpi=pmi2 --job-name=app --mpi=none /libexec/relay --vm-distribution=block --claim=1.5 --mpi-shm=auto -- ./app"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestProgramCommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := strings.Join(ProgramCommand("/bin/srun", "/libexec/agent", c, tt.ticket), " ")
+			got := strings.Join(ProgramCommand("/bin/srun", "/libexec/relay", c, tt.ticket), " ")
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("command differs (-want +got):\n%s", diff)
 			}
@@ -166,11 +166,11 @@ func TestMpirunCommand(t *testing.T) {
 		want   string
 	}{
 		"the usual": {"--launcher=ssh mpirun -n 8 ./app", Ticket{},
-			"--job-name=mpirun --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n1 /libexec/agent exec --vm=0 --mpirun -- mpirun -n 8 ./app"},
+			"--job-name=mpirun --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n1 /libexec/relay --vm=0 --mpirun -- mpirun -n 8 ./app"},
 		"srun's options": {"--launcher=ssh -o out --label sh -c x", Ticket{},
-			"--job-name=sh --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n1 -o out --label /libexec/agent exec --vm=0 --mpirun -- sh -c x"},
+			"--job-name=sh --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n1 -o out --label /libexec/relay --vm=0 --mpirun -- sh -c x"},
 		"VMs that come up elsewhere, a claimed device": {"--launcher=ssh mpirun", Ticket{Wait: time.Minute, Claim: &nodeagent.Claim{Number: 5}},
-			"--job-name=mpirun --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n1 /libexec/agent exec --vm=0 --mpirun --wait=1m0s --claim=0.5 -- mpirun"},
+			"--job-name=mpirun --nodes=1 --ntasks=1 --ntasks-per-node=1 --nodelist=n1 /libexec/relay --vm=0 --mpirun --wait=1m0s --claim=0.5 -- mpirun"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestMpirunCommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := strings.Join(MpirunCommand("/bin/srun", "/libexec/agent", "n1", c, tt.ticket), " ")
+			got := strings.Join(MpirunCommand("/bin/srun", "/libexec/relay", "n1", c, tt.ticket), " ")
 			want := "/bin/srun --overlap --mpi=none --cpu-bind=none --mem=0 " + tt.want
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("command differs (-want +got):\n%s", diff)
@@ -255,7 +255,7 @@ func TestPMIxIsChosen(t *testing.T) {
 			if err != nil || c.PMIx != tt.want {
 				t.Errorf("PMIx: %v, want %v (%v)", c.PMIx, tt.want, err)
 			}
-			command, _, _ := strings.Cut(strings.Join(ProgramCommand("srun", "agent", c, Ticket{}), " "), " -- ")
+			command, _, _ := strings.Cut(strings.Join(ProgramCommand("srun", "relay", c, Ticket{}), " "), " -- ")
 			if strings.Contains(command, " --pmix") != tt.want || strings.Contains(command, "--mpi=pmix") {
 				t.Errorf("command = %s", command)
 			}

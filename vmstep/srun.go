@@ -17,6 +17,9 @@ const StepName = "slurm-v"
 // AgentPath is the path of slurmv-agent on every node.
 func AgentPath() string { return filepath.Join(config.Libexec, "slurmv-agent") }
 
+// RelayPath is the path of slurmv-relay on every node.
+func RelayPath() string { return filepath.Join(config.Libexec, "slurmv-relay") }
+
 // StepCommand is the srun command of the VM step: one task on each of the job's nodes,
 // beside everything else that the job runs. The command sets every option explicitly,
 // because the step's environment ([StepEnv]) sets none.
@@ -97,10 +100,10 @@ func waiting(wait time.Duration) []string {
 // MpirunCommand is the srun command that runs the user's own mpirun, once, in the job's
 // first VM, which is on the job's first node. The user's options come last, so they win; options about tasks were refused
 // before.
-func MpirunCommand(srun, agent, first string, c CommandLine, t Ticket) []string {
+func MpirunCommand(srun, relay, first string, c CommandLine, t Ticket) []string {
 	args := []string{srun, "--overlap", "--mpi=none", "--cpu-bind=none", "--mem=0", "--job-name=" + filepath.Base(c.Program[0])}
 	args = append(append(args, OnNode(first)...), c.Srun...)
-	args = append(append(args, agent, "exec", "--vm=0", "--mpirun"), t.options()...)
+	args = append(append(args, relay, "--vm=0", "--mpirun"), t.options()...)
 	return append(append(args, "--"), c.Program...)
 }
 
@@ -108,7 +111,7 @@ func MpirunCommand(srun, agent, first string, c CommandLine, t Ticket) []string 
 // options come last, so they win. The step overlaps with the VM step, which has the CPUs.
 // srun refuses --overlap together with --exclusive, so --overlap is left out if the user
 // gives --exclusive.
-func ProgramCommand(srun, agent string, c CommandLine, t Ticket) []string {
+func ProgramCommand(srun, relay string, c CommandLine, t Ticket) []string {
 	args := []string{srun}
 	if _, exclusive := c.Given("exclusive"); !exclusive {
 		args = append(args, "--overlap")
@@ -119,7 +122,7 @@ func ProgramCommand(srun, agent string, c CommandLine, t Ticket) []string {
 		args = append(args, "--kill-on-bad-exit=1") // a task that is killed cannot say that its rank is gone, and the others wait for ever
 	}
 	args = append(args, c.Srun...)
-	args = append(append(args, agent, "exec", "--vm-distribution="+c.Distribution), t.options()...)
+	args = append(append(args, relay, "--vm-distribution="+c.Distribution), t.options()...)
 	if c.PMIx {
 		args = append(args, "--pmix")
 	}

@@ -113,7 +113,7 @@ func fakeSrun() {
 		if _, err := os.Stat(os.Getenv("ALIVE") + ".prepared"); err == nil {
 			fmt.Println(mpirun.Done)
 		}
-	case strings.HasSuffix(words, " exec -- /bin/sh"):
+	case strings.HasSuffix(words, "/slurmv-relay -- /bin/sh"):
 		logStep(words)
 		playShell()
 	default:

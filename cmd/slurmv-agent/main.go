@@ -1,5 +1,5 @@
 // Command slurmv-agent is Slurm-V on a node. The plugin starts it as root for a job
-// (launch, reclaim), the job's own tasks run it (hold, exec, claim), and so does an
+// (launch, reclaim), the job's own tasks run it (hold, claim), and so does an
 // administrator (clean).
 package main
 
@@ -34,6 +34,6 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newLaunch(), hardened(newReclaim()), newClean(), newSaveLogs(), newHold(), newExec(), newClaim(), newQuery(), newProbe(), newRequeue(), newEmpty(), newWarm(), newFabric())
+	root.AddCommand(newLaunch(), hardened(newReclaim()), newClean(), newSaveLogs(), newHold(), newClaim(), newQuery(), newProbe(), newRequeue(), newEmpty(), newWarm(), newFabric())
 	return root
 }

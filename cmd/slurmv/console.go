@@ -55,11 +55,11 @@ func runConsole(ctx context.Context, t jobvms.Target, follow bool, out, words io
 	if err != nil {
 		return err
 	}
-	s := jobvms.Step{Job: job, Node: node, Agent: []string{"query", "console", "--vm=" + strconv.Itoa(t.VM)}}
+	s := jobvms.Step{Job: job, Node: node, Command: jobvms.Query("console", "--vm="+strconv.Itoa(t.VM))}
 	if !follow {
 		return s.Run(ctx, jobvms.StreamTo(out))
 	}
-	s.Agent = append(s.Agent, "--follow")
+	s.Command = append(s.Command, "--follow")
 	if fd := int(os.Stdin.Fd()); term.IsTerminal(fd) {
 		fmt.Fprintf(words, "Console of %s; Ctrl-] leaves it.\n", t)
 		return onTerminal(ctx, s, fd, out)

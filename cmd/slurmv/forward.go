@@ -59,6 +59,6 @@ func runForward(ctx context.Context, t jobvms.Target, node string, port uint16, 
 			return err
 		}
 	}
-	agent := []string{"query", "forward", "--vm=" + strconv.Itoa(t.VM), "--port=" + strconv.Itoa(int(port))}
-	return jobvms.Step{Job: job, Node: node, Agent: agent, Stdin: in}.Run(ctx, jobvms.StreamTo(out))
+	query := jobvms.Query("forward", "--vm="+strconv.Itoa(t.VM), "--port="+strconv.Itoa(int(port)))
+	return jobvms.Step{Job: job, Node: node, Command: query, Stdin: in}.Run(ctx, jobvms.StreamTo(out))
 }

@@ -64,7 +64,7 @@ func runRun(ctx context.Context, o runOptions, program []string) error {
 			return err
 		}
 	}
-	args := []string{"slurmv-agent", "exec", "--config=" + o.config, "--vm-distribution=" + o.distribution, "--wait=" + o.wait.String(), "--"}
-	err := syscall.Exec(vmstep.AgentPath(), append(args, program...), os.Environ())
-	return fmt.Errorf("run %s: %w", vmstep.AgentPath(), err)
+	args := []string{"slurmv-relay", "--config=" + o.config, "--vm-distribution=" + o.distribution, "--wait=" + o.wait.String(), "--"}
+	err := syscall.Exec(vmstep.RelayPath(), append(args, program...), os.Environ())
+	return fmt.Errorf("run %s: %w", vmstep.RelayPath(), err)
 }

@@ -155,8 +155,9 @@ func playSrun() int {
 			return 1
 		}
 	}
-	words := os.Args[slices.IndexFunc(os.Args, func(a string) bool { return strings.HasSuffix(a, "/slurmv-agent") })+1:]
-	if words[0] == "exec" {
+	program := slices.IndexFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "/") })
+	words := os.Args[program+1:]
+	if strings.HasSuffix(os.Args[program], "/slurmv-relay") {
 		return playExec(words)
 	}
 	status := 0

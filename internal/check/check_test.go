@@ -51,6 +51,7 @@ func newNode(t *testing.T) *node {
 	n.write(t, "f/VARS.fd", "", 0o644)
 	n.write(t, "usr/lib/slurm/mpi_pmi2.so", "", 0o644)
 	n.write(t, "lib/slurmv-agent", "", 0o755)
+	n.write(t, "lib/slurmv-relay", "", 0o755)
 	n.write(t, "lib/slurmv-guest", "", 0o755)
 	n.write(t, "dev/kvm", "", 0o666)
 	n.write(t, "dev/vhost-net", "", 0o600)
@@ -244,6 +245,7 @@ func TestCheck(t *testing.T) {
 			[]string{"error state directory", "error image cache", "skipped SR-IOV"}, ""},
 		"programs that are not installed": {func(t *testing.T, m *node) { m.remove(t, "lib/slurmv-guest") },
 			[]string{"error programs", "skipped SR-IOV"}, ""},
+		"no relay": {func(t *testing.T, m *node) { m.remove(t, "lib/slurmv-relay") }, []string{"error programs", "skipped SR-IOV"}, ""},
 		"an agent that others can change": {func(t *testing.T, m *node) { m.write(t, "lib/slurmv-agent", "", 0o775) },
 			[]string{"error programs", "skipped SR-IOV"}, ""},
 		"an agent that does not run": {func(_ *testing.T, m *node) { m.probe("{") },

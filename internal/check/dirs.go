@@ -145,7 +145,7 @@ func judgeSpace(name, seen string, kind int64, free uint64, keeps bool) Result {
 func programs(_ context.Context, i *inspection) []Result {
 	const name = "programs"
 	dir := filepath.Dir(i.Agent)
-	for _, file := range []string{i.Agent, filepath.Join(dir, "slurmv-guest")} {
+	for _, file := range []string{i.Agent, filepath.Join(dir, "slurmv-relay"), filepath.Join(dir, "slurmv-guest")} {
 		info, err := os.Stat(i.path(file))
 		switch {
 		case err != nil:

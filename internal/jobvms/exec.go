@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 // An ExitStatus is the exit status of a program that ran for the user. It has no text,
@@ -48,11 +49,11 @@ func (e Exec) Run(ctx context.Context, command []string, words io.Writer) error 
 }
 
 func (e Exec) process(ctx context.Context, command []string) *exec.Cmd {
-	agent := []string{"exec", "--vm=" + strconv.Itoa(e.VM)}
+	relay := []string{vmstep.RelayPath(), "--vm=" + strconv.Itoa(e.VM)}
 	if e.Terminal {
-		agent = append(agent, "--terminal")
+		relay = append(relay, "--terminal")
 	}
-	s := Step{Job: e.Job, Node: e.Node, Agent: append(append(agent, "--"), command...), Stdin: os.Stdin}
+	s := Step{Job: e.Job, Node: e.Node, Command: append(append(relay, "--"), command...), Stdin: os.Stdin}
 	c := s.command(ctx)
 	if e.Terminal {
 		c.Args = append([]string{c.Args[0], "--pty"}, c.Args[1:]...)

@@ -14,12 +14,17 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// A Step is a Slurm step of a job that asks the job's agents something.
+// A Step is a Slurm step of a job that runs a program of Slurm-V on its nodes.
 type Step struct {
-	Job   slurm.StepJob
-	Node  string    // one node, or "" for all
-	Agent []string  // the command line of the agent there
-	Stdin io.Reader // nil for no input
+	Job     slurm.StepJob
+	Node    string    // one node, or "" for all
+	Command []string  // the program and its arguments; see [Query]
+	Stdin   io.Reader // nil for no input
+}
+
+// Query is the command of a step that asks the job's agents something.
+func Query(words ...string) []string {
+	return append([]string{vmstep.AgentPath(), "query"}, words...)
 }
 
 // Run passes every message of the agents to take. It returns the first refusal of an
@@ -42,7 +47,7 @@ func (s Step) Run(ctx context.Context, take func(vmstep.Message) error) error {
 }
 
 func (s Step) command(ctx context.Context) *exec.Cmd {
-	args := stepArgs(s.Job, s.Node, s.Agent)
+	args := stepArgs(s.Job, s.Node, s.Command)
 	if s.Stdin == nil {
 		args = append([]string{"--input=none"}, args...)
 	}
@@ -62,17 +67,17 @@ func stepEnv(env []string, job slurm.StepJob) []string {
 	return append(kept, fmt.Sprintf("%s=%d", slurm.EnvRestarts, job.Restart))
 }
 
-// stepArgs returns srun's arguments for a step of job that runs the agent on the named
+// stepArgs returns srun's arguments for a step of job that runs the command on the named
 // node, or on all of them. The step takes no resources from the job's programs: it
 // overlaps with them and needs no memory of its own.
-func stepArgs(job slurm.StepJob, node string, agent []string) []string {
+func stepArgs(job slurm.StepJob, node string, command []string) []string {
 	args := append([]string{"--overlap", fmt.Sprintf("--jobid=%d", job.ID)}, vmstep.ShortStep...)
 	if node == "" {
 		args = append(args, fmt.Sprintf("--nodes=%d", job.Nodes), fmt.Sprintf("--ntasks=%d", job.Nodes), "--ntasks-per-node=1")
 	} else {
 		args = append(args, "--nodes=1", "--ntasks=1", "--nodelist="+node)
 	}
-	return append(append(args, vmstep.AgentPath()), agent...)
+	return append(args, command...)
 }
 
 // Ignore discards a message.

@@ -91,7 +91,7 @@ func (l *login) announce(ctx context.Context, job slurm.StepJob) error {
 	if err != nil {
 		return err
 	}
-	return jobvms.Step{Job: job, Node: l.node, Agent: []string{"query", "key"}, Stdin: bytes.NewReader(text)}.Run(ctx, jobvms.Ignore)
+	return jobvms.Step{Job: job, Node: l.node, Command: jobvms.Query("key"), Stdin: bytes.NewReader(text)}.Run(ctx, jobvms.Ignore)
 }
 
 // args returns ssh's arguments. They exclude the user's own configuration, which is about

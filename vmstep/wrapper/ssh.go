@@ -37,7 +37,7 @@ func runMpirun(ctx context.Context, line vmstep.CommandLine, job vmstep.Job, wai
 	}
 	ticket := vmstep.Ticket{Wait: wait, Claim: claim}
 	// Slurm's variables describe the job's tasks, not this step's single one.
-	return become(vmstep.MpirunCommand(srun, vmstep.AgentPath(), job.First, line, ticket), vmstep.StepEnv(os.Environ()))
+	return become(vmstep.MpirunCommand(srun, vmstep.RelayPath(), job.First, line, ticket), vmstep.StepEnv(os.Environ()))
 }
 
 // A preparation lets the VMs of a job reach each other by ssh.
@@ -66,8 +66,8 @@ func (p preparation) run(ctx context.Context) error {
 
 // done asks the first VM whether the files are there already.
 func (p preparation) done(ctx context.Context) (bool, error) {
-	agent := append([]string{"exec", "--vm=0", "--wait=" + max(p.wait, 5*time.Second).String(), "--"}, mpirun.Prepared(p.dir)...)
-	said, err := p.step(ctx, vmstep.OnNode(p.job.First), nil, agent)
+	relay := append([]string{vmstep.RelayPath(), "--vm=0", "--wait=" + max(p.wait, 5*time.Second).String(), "--"}, mpirun.Prepared(p.dir)...)
+	said, err := p.step(ctx, vmstep.OnNode(p.job.First), nil, relay)
 	return strings.Contains(said, mpirun.Done), err
 }
 
@@ -84,7 +84,7 @@ func (p preparation) announce(ctx context.Context, key sshkey.Pair) ([]nodeagent
 	}
 	var nodes []nodeagent.NodeVMs
 	err = vmstep.Query(ctx, func(ctx context.Context) *exec.Cmd {
-		return p.command(ctx, vmstep.OnNodes(p.job.Nodes, 1), bytes.NewReader(text), []string{"query", "key"})
+		return p.command(ctx, vmstep.OnNodes(p.job.Nodes, 1), bytes.NewReader(text), []string{vmstep.AgentPath(), "query", "key"})
 	}, func(m vmstep.Message) error {
 		var n nodeagent.NodeVMs
 		if m.Kind != vmstep.KindVMs {
@@ -104,17 +104,17 @@ func (p preparation) announce(ctx context.Context, key sshkey.Pair) ([]nodeagent
 // write puts the files into every VM. It starts as many tasks on a node as the node has
 // VMs, so each VM gets one.
 func (p preparation) write(ctx context.Context, files mpirun.Files, perNode int) error {
-	said, err := p.step(ctx, vmstep.OnNodes(p.job.Nodes, perNode), strings.NewReader(files.Script()), []string{"exec", "--", "/bin/sh"})
+	said, err := p.step(ctx, vmstep.OnNodes(p.job.Nodes, perNode), strings.NewReader(files.Script()), []string{vmstep.RelayPath(), "--", "/bin/sh"})
 	if done, all := strings.Count(said, mpirun.Done), p.job.Nodes*perNode; err == nil && done != all {
 		err = fmt.Errorf("%d of %d VMs have the files", done, all)
 	}
 	return err
 }
 
-// step runs the agent and returns the output of the agent's programs.
-func (p preparation) step(ctx context.Context, at vmstep.Placement, stdin io.Reader, agent []string) (string, error) {
+// step runs relays and returns the output of their programs.
+func (p preparation) step(ctx context.Context, at vmstep.Placement, stdin io.Reader, relay []string) (string, error) {
 	var out, words bytes.Buffer
-	c := p.command(ctx, at, stdin, agent)
+	c := p.command(ctx, at, stdin, relay)
 	c.Stdout, c.Stderr = &out, &words
 	err := c.Run()
 	if err != nil {
@@ -123,8 +123,8 @@ func (p preparation) step(ctx context.Context, at vmstep.Placement, stdin io.Rea
 	return out.String(), err
 }
 
-func (p preparation) command(ctx context.Context, at vmstep.Placement, stdin io.Reader, agent []string) *exec.Cmd {
-	args := vmstep.AgentCommand(p.srun, at, append([]string{vmstep.AgentPath()}, agent...)...)
+func (p preparation) command(ctx context.Context, at vmstep.Placement, stdin io.Reader, program []string) *exec.Cmd {
+	args := vmstep.AgentCommand(p.srun, at, program...)
 	c := vmstep.StepProcess(ctx, args, vmstep.StepEnv(os.Environ()))
 	c.Stdin = stdin
 	return c

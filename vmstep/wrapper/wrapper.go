@@ -127,7 +127,7 @@ func becomeSrun(line vmstep.CommandLine, job vmstep.Job, wait time.Duration) err
 		return err
 	}
 	ticket := vmstep.Ticket{Wait: wait, Claim: claim}
-	return become(vmstep.ProgramCommand(srun, vmstep.AgentPath(), line, ticket), os.Environ())
+	return become(vmstep.ProgramCommand(srun, vmstep.RelayPath(), line, ticket), os.Environ())
 }
 
 func become(args, env []string) error {

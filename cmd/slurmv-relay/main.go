@@ -1,6 +1,10 @@
+// Command slurmv-relay is a Slurm task that stands for a program in a VM of its node. Each rank
+// has one, so it is small: slurmv-agent loads libvirt before it does anything.
 package main
 
 import (
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,17 +16,26 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep/task"
 )
 
-func newExec() *cobra.Command {
+func main() {
+	if err := newRelay().Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "slurmv-relay:", err)
+		os.Exit(1)
+	}
+}
+
+func newRelay() *cobra.Command {
 	var exec task.Exec
 	cmd := &cobra.Command{
-		Use:   "exec [flags] -- program [arguments]",
+		Use:   "slurmv-relay [flags] -- program [arguments]",
 		Short: "Be a task whose program runs in a VM of this node",
 		Long: `Be a task whose program runs in a VM of this node.
 
 slurm-v-run and slurmv exec start it through srun. Standard streams, signals and
 PMI go to and from the program; its exit code or signal becomes the task's.`,
-		Args:   cobra.MinimumNArgs(1),
-		Hidden: true,
+		Version:       config.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.MinimumNArgs(1),
 		Run: func(_ *cobra.Command, program []string) {
 			task.End(exec.Run(program))
 		},
