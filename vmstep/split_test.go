@@ -205,7 +205,7 @@ func TestOptionsThatMpirunDecides(t *testing.T) {
 	}
 }
 
-func TestAgentCommand(t *testing.T) {
+func TestShortCommand(t *testing.T) {
 	tests := map[string]struct {
 		at   Placement
 		want string
@@ -216,7 +216,7 @@ func TestAgentCommand(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := strings.Join(AgentCommand("srun", tt.at, "agent", "query", "key"), " "); !strings.HasSuffix(got, tt.want) {
+			if got := strings.Join(ShortCommand("srun", tt.at, "agent", "query", "key"), " "); !strings.HasSuffix(got, tt.want) {
 				t.Errorf("command = %s, want %s at its end", got, tt.want)
 			}
 		})

@@ -17,6 +17,11 @@ const StepName = "slurm-v"
 // AgentPath is the path of slurmv-agent on every node.
 func AgentPath() string { return filepath.Join(config.Libexec, "slurmv-agent") }
 
+// AgentQuery is the command line by which the agent of a node is asked something.
+func AgentQuery(words ...string) []string {
+	return append([]string{AgentPath(), "query"}, words...)
+}
+
 // RelayPath is the path of slurmv-relay on every node.
 func RelayPath() string { return filepath.Join(config.Libexec, "slurmv-relay") }
 
@@ -38,11 +43,11 @@ func StepCommand(srun, agent string, nodes int) []string {
 	}
 }
 
-// AgentCommand is the srun command of a step that makes the job's agents do something. It
+// ShortCommand is the srun command of a step that briefly runs a program of Slurm-V on the job's nodes. It
 // overlaps with the job's programs and needs no memory of its own, so it takes nothing from
 // them.
-func AgentCommand(srun string, at Placement, agent ...string) []string {
-	return slices.Concat([]string{srun, "--overlap"}, ShortStep, at, agent)
+func ShortCommand(srun string, at Placement, program ...string) []string {
+	return slices.Concat([]string{srun, "--overlap"}, ShortStep, at, program)
 }
 
 // ShortStep are the srun options of a step that only asks agents something.
@@ -72,7 +77,7 @@ func ClaimCommand(srun, agent, first string, c CommandLine, wait time.Duration) 
 	if c.NoWait {
 		claim = append(claim, "--no-wait")
 	}
-	return AgentCommand(srun, OnNode(first), append(claim, waiting(wait)...)...)
+	return ShortCommand(srun, OnNode(first), append(claim, waiting(wait)...)...)
 }
 
 // A Ticket tells the tasks of a run how long they may wait for VMs that are still coming

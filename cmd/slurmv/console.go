@@ -13,6 +13,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 // leaveKey ends slurmv console --follow, as it ends virsh console: Ctrl-].
@@ -55,7 +56,7 @@ func runConsole(ctx context.Context, t jobvms.Target, follow bool, out, words io
 	if err != nil {
 		return err
 	}
-	s := jobvms.Step{Job: job, Node: node, Command: jobvms.Query("console", "--vm="+strconv.Itoa(t.VM))}
+	s := jobvms.Step{Job: job, Node: node, Command: vmstep.AgentQuery("console", "--vm="+strconv.Itoa(t.VM))}
 	if !follow {
 		return s.Run(ctx, jobvms.StreamTo(out))
 	}

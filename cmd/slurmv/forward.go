@@ -10,6 +10,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/internal/jobvms"
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 // newForward is the command that slurmv ssh, or a user's ssh, runs as ProxyCommand.
@@ -59,6 +60,6 @@ func runForward(ctx context.Context, t jobvms.Target, node string, port uint16, 
 			return err
 		}
 	}
-	query := jobvms.Query("forward", "--vm="+strconv.Itoa(t.VM), "--port="+strconv.Itoa(int(port)))
+	query := vmstep.AgentQuery("forward", "--vm="+strconv.Itoa(t.VM), "--port="+strconv.Itoa(int(port)))
 	return jobvms.Step{Job: job, Node: node, Command: query, Stdin: in}.Run(ctx, jobvms.StreamTo(out))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 type logsOptions struct {
@@ -122,7 +123,7 @@ func (o logsOptions) printRunning(ctx context.Context, out io.Writer) (shown int
 
 func printConsole(ctx context.Context, out io.Writer, job slurm.StepJob, node string, vm nodeagent.VM) error {
 	joblogs.PrintTitle(out, node, vm.Name+".console")
-	s := jobvms.Step{Job: job, Node: node, Command: jobvms.Query("console", "--vm="+strconv.Itoa(vm.Number))}
+	s := jobvms.Step{Job: job, Node: node, Command: vmstep.AgentQuery("console", "--vm="+strconv.Itoa(vm.Number))}
 	if err := s.Run(ctx, jobvms.StreamTo(out)); err != nil {
 		return err
 	}

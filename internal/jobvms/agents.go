@@ -79,7 +79,7 @@ func Ask(ctx context.Context, job slurm.StepJob) ([]nodeagent.NodeVMs, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var nodes []nodeagent.NodeVMs
-	err := Step{Job: job, Command: Query("ps")}.Run(ctx, func(m vmstep.Message) error {
+	err := Step{Job: job, Command: vmstep.AgentQuery("ps")}.Run(ctx, func(m vmstep.Message) error {
 		var n nodeagent.NodeVMs
 		if m.Kind == vmstep.KindVMs {
 			if err := m.Decode(&n); err != nil {

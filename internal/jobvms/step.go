@@ -18,13 +18,8 @@ import (
 type Step struct {
 	Job     slurm.StepJob
 	Node    string    // one node, or "" for all
-	Command []string  // the program and its arguments; see [Query]
+	Command []string  // the program and its arguments; see [vmstep.AgentQuery]
 	Stdin   io.Reader // nil for no input
-}
-
-// Query is the command of a step that asks the job's agents something.
-func Query(words ...string) []string {
-	return append([]string{vmstep.AgentPath(), "query"}, words...)
 }
 
 // Run passes every message of the agents to take. It returns the first refusal of an

@@ -105,7 +105,9 @@ func TestADirectoryThatCannotBeMadeIsAnError(t *testing.T) {
 	}
 }
 
-func TestOpenSSHTakesTheConfiguration(t *testing.T) {
+// openSSH runs OpenSSH's client with the configuration of an mpirun.
+func openSSH(t *testing.T, args ...string) (said string, err error) {
+	t.Helper()
 	if _, err := exec.LookPath("ssh"); err != nil {
 		t.Skip("ssh is not installed: apt-get install openssh-client")
 	}
@@ -113,12 +115,17 @@ func TestOpenSSHTakesTheConfiguration(t *testing.T) {
 	if err := os.WriteFile(file, []byte(Files{Dir: "/tmp/d"}.config()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("ssh", "-G", "-F", file, "vm1").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "ssh", append([]string{"-F", file}, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+func TestOpenSSHTakesTheConfiguration(t *testing.T) {
+	out, err := openSSH(t, "-G", "vm1")
 	if err != nil {
 		t.Fatalf("%s: %v", out, err)
 	}
 	for _, line := range []string{"identityfile /tmp/d/key\n", "batchmode yes\n", "stricthostkeychecking true\n", "userknownhostsfile /tmp/d/known_hosts\n"} {
-		if !strings.Contains(string(out), line) {
+		if !strings.Contains(out, line) {
 			t.Errorf("ssh does not know %q:\n%s", line, out)
 		}
 	}
@@ -163,9 +170,6 @@ func TestEnv(t *testing.T) {
 
 // A VM that closes the connection, as an overloaded sshd does, must not look as if the command had printed nothing.
 func TestALostConnectionIsSaid(t *testing.T) {
-	if _, err := exec.LookPath("ssh"); err != nil {
-		t.Skip("no ssh: install openssh-client")
-	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -177,13 +181,9 @@ func TestALostConnectionIsSaid(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	dir := t.TempDir()
-	if err := os.WriteFile(dir+"/config", []byte(Files{Dir: dir}.config()), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	out, err := exec.CommandContext(t.Context(), "ssh", "-F", dir+"/config", "-p", port, "127.0.0.1", "true").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "127.0.0.1 port "+port) {
+	out, err := openSSH(t, "-p", port, "127.0.0.1", "true")
+	if err == nil || !strings.Contains(out, "127.0.0.1 port "+port) {
 		t.Errorf("ssh says %q, %v", out, err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/jobvms"
 	"github.com/slurm-v/slurm-v/internal/sshkey"
 	"github.com/slurm-v/slurm-v/slurm"
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 // Run runs a command, or a shell, in the VM. ssh's exit status, if it is not 0, is a
@@ -91,7 +92,7 @@ func (l *login) announce(ctx context.Context, job slurm.StepJob) error {
 	if err != nil {
 		return err
 	}
-	return jobvms.Step{Job: job, Node: l.node, Command: jobvms.Query("key"), Stdin: bytes.NewReader(text)}.Run(ctx, jobvms.Ignore)
+	return jobvms.Step{Job: job, Node: l.node, Command: vmstep.AgentQuery("key"), Stdin: bytes.NewReader(text)}.Run(ctx, jobvms.Ignore)
 }
 
 // args returns ssh's arguments. They exclude the user's own configuration, which is about

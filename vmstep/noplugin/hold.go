@@ -81,7 +81,7 @@ func shareMap(ctx context.Context) error {
 	if err := vmstep.WriteFrame(&text, "all", vmstep.KindMap, all); err != nil {
 		return err
 	}
-	return jobvms.Step{Job: job, Command: jobvms.Query("map"), Stdin: &text}.Run(ctx, jobvms.Ignore)
+	return jobvms.Step{Job: job, Command: vmstep.AgentQuery("map"), Stdin: &text}.Run(ctx, jobvms.Ignore)
 }
 
 // assemble asks all agents again and again until every node has its VMs.

@@ -84,7 +84,7 @@ func (p preparation) announce(ctx context.Context, key sshkey.Pair) ([]nodeagent
 	}
 	var nodes []nodeagent.NodeVMs
 	err = vmstep.Query(ctx, func(ctx context.Context) *exec.Cmd {
-		return p.command(ctx, vmstep.OnNodes(p.job.Nodes, 1), bytes.NewReader(text), []string{vmstep.AgentPath(), "query", "key"})
+		return p.command(ctx, vmstep.OnNodes(p.job.Nodes, 1), bytes.NewReader(text), vmstep.AgentQuery("key"))
 	}, func(m vmstep.Message) error {
 		var n nodeagent.NodeVMs
 		if m.Kind != vmstep.KindVMs {
@@ -124,7 +124,7 @@ func (p preparation) step(ctx context.Context, at vmstep.Placement, stdin io.Rea
 }
 
 func (p preparation) command(ctx context.Context, at vmstep.Placement, stdin io.Reader, program []string) *exec.Cmd {
-	args := vmstep.AgentCommand(p.srun, at, program...)
+	args := vmstep.ShortCommand(p.srun, at, program...)
 	c := vmstep.StepProcess(ctx, args, vmstep.StepEnv(os.Environ()))
 	c.Stdin = stdin
 	return c
