@@ -86,25 +86,25 @@ func TestRequestOfAnotherJob(t *testing.T) {
 	contains(t, j.ends("FAILED", "1:0"), "the job has 300 on node")
 }
 
-// runInVM sets $agent, by which a task runs a program in a VM.
-const runInVM = `
-agent=$(dirname $(dirname $(command -v slurm-v-run)))/libexec/slurm-v/slurmv-agent
+// relayOfATask sets $relay, by which a task runs a program in a VM.
+const relayOfATask = `
+relay=$(dirname $(dirname $(command -v slurm-v-run)))/libexec/slurm-v/slurmv-relay
 `
 
 // A second job of the same user is a stranger to the first. What it does there, the
 // first does at home.
 func TestOneJobCannotUseAnothersVMs(t *testing.T) {
 	t.Parallel()
-	first := alice.submit(t, small, runInVM+`
+	first := alice.submit(t, small, relayOfATask+`
 slurm-v-run -Q true
-srun --overlap -n1 $agent exec --vm=0 -- echo at home; echo "status: $?"
+srun --overlap -n1 $relay --vm=0 -- echo at home; echo "status: $?"
 sleep 300`)
 	first.awaitOutput("status: ")
 	contains(t, first.output(), "at home\nstatus: 0\n")
 	node := field(alice.must(t, "scontrol show job "+first.id), "NodeList")
 	for name, options := range map[string]string{"another job of the user": "", "another job with VMs": "--vm-per-node=1 --memory-per-vm=384M"} {
-		second := alice.submit(t, "--nodes=1 --time=90 --nodelist="+node+" "+options, runInVM+`
-srun --overlap -n1 env SLURM_JOB_ID=`+first.id+` SLURM_JOBID=`+first.id+` $agent exec --vm=0 -- echo intruder; echo "status: $?"`)
+		second := alice.submit(t, "--nodes=1 --time=90 --nodelist="+node+" "+options, relayOfATask+`
+srun --overlap -n1 env SLURM_JOB_ID=`+first.id+` SLURM_JOBID=`+first.id+` $relay --vm=0 -- echo intruder; echo "status: $?"`)
 		out := second.completes()
 		if strings.Contains(out, "intruder\n") || strings.Contains(out, "status: 0") {
 			t.Errorf("%s ran a program:\n%s", name, out)
