@@ -49,7 +49,7 @@ slurm-v-run -n 2 -N 1 sh -c './exchange; ls /dev/shm'; wait $other; cat other`).
 // So does an unmodified Open MPI. Its windows reach the ranks of a node only.
 func TestOpenMPIThroughSharedMemory(t *testing.T) {
 	t.Parallel()
-	out := alice.submit(t, twoByTwo+" --ivshmem=1:16M --ntasks=4 --vm-image="+openMPIImage(t), exchange(t, "mpicc.openmpi")+`
+	out := alice.submit(t, twoByTwo+" --ivshmem=1:16M --ntasks-per-node=2 --vm-image="+openMPIImage(t), exchange(t, "mpicc.openmpi")+`
 start="slurm-v-run --mpi=pmix"
 $start --mpi-shm=on ./exchange messages; echo "status $?"
 echo == window

@@ -110,8 +110,7 @@ func TestHostileSurroundings(t *testing.T) {
 			[]string{"licenses=slurmv_vni:" + most, "0"}},
 		"the largest numbers": {
 			`spank_job_env = { [0] = "SLURMV_REQUEST=cpus:` + most + `,mem:` + most + `,vf:` + most + `,vfbw:` + most + `" }, cpus_per_task = 65533, ntasks_per_node = 65533`,
-			[]string{"user: slurm-v: the VMs need 999999999999 CPUs on each node and --ntasks-per-node with --cpus-per-task gives 4294574089; " +
-				"leave --cpus-per-task out, the VMs get their CPUs from --vcpu-per-vm", "-1"}},
+			[]string{"ntasks_per_node=65534", "pn_min_cpus=1000000027104", "min_mem_per_node=999999999999", "gres=vf:999999999999,vfbw:999999999999", "0"}},
 	}
 	for _, lua := range interpreters(t) {
 		for name, tt := range tests {

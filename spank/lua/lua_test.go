@@ -25,7 +25,7 @@ function slurm.log_user(format, text) print("user: " .. text) end
 function slurm.log_error(format, text) print("log: " .. text) end
 local given = ...
 local unset = { pn_min_cpus = 65534, cpus_per_task = 65534, ntasks_per_node = 65534, num_tasks = 4294967294,
-	max_nodes = 4294967294, het_job_offset = 4294967294 }
+	bitflags = 0, min_nodes = 4294967294, max_nodes = 4294967294, het_job_offset = 4294967294 }
 local job_desc = setmetatable({}, {
 	__index = function(_, field) local v = given[field]; if v == nil then v = unset[field] end; return v end,
 	__newindex = function(_, field, value) print(field .. "=" .. string.gsub(tostring(value), "%.0$", "")) end,
@@ -132,6 +132,11 @@ func runIn(t *testing.T, lua, harness, arguments string, env ...string) []string
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
+func uneven(tasks, perNode int) []string {
+	return []string{fmt.Sprintf("user: slurm-v: --ntasks=%d and --ntasks-per-node=%d leave it to Slurm how many tasks a node has, "+
+		"and it may give a node too few CPUs for its VMs; leave --ntasks-per-node out", tasks, perNode), "-1"}
+}
+
 func TestJobSubmit(t *testing.T) {
 	const vms = `spank_job_env = { [0] = "_SLURM_SPANK_OPTION_slurmv_vm_per_node=2", "SLURMV_REQUEST=cpus:4,mem:2560" }, `
 	const vfs = `spank_job_env = { [0] = "SLURMV_REQUEST=cpus:4,mem:2560,vf:2" }, `
@@ -185,25 +190,54 @@ func TestJobSubmit(t *testing.T) {
 			want: []string{"pn_min_cpus=8", "min_mem_per_node=8192", "0"},
 		},
 		"many tasks may lie unevenly, so each node still needs its CPUs": {
-			job:  vms + `num_tasks = 8, max_nodes = 2`,
-			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "0"},
+			job:  vms + `num_tasks = 8, max_nodes = 2, bitflags = 2^28 + 2^14`,
+			want: []string{"bitflags=268435456", "num_tasks=4294967294", "pn_min_cpus=4", "min_mem_per_node=2560", "0"},
 		},
 		"CPUs come in whole tasks": {
 			job:  vms + `cpus_per_task = 3`,
 			want: []string{"pn_min_cpus=6", "min_mem_per_node=2560", "0"},
 		},
-		"tasks per node leave room for more CPUs": {
-			job:  vms + `ntasks_per_node = 2`,
+		"sbatch has counted tasks that the user has not": {
+			job:  vms + `cpus_per_task = 2, num_tasks = 2`,
+			want: []string{"num_tasks=4294967294", "pn_min_cpus=4", "min_mem_per_node=2560", "0"},
+		},
+		"each task has enough CPUs": {
+			job:  vms + `cpus_per_task = 4, num_tasks = 2, ntasks_per_node = 1, bitflags = 2^14`,
 			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "0"},
 		},
-		"tasks per node of several CPUs do not": {
-			job: vms + `ntasks_per_node = 1, cpus_per_task = 2`,
-			want: []string{"user: slurm-v: the VMs need 4 CPUs on each node and --ntasks-per-node with --cpus-per-task gives 2; " +
-				"leave --cpus-per-task out, the VMs get their CPUs from --vcpu-per-vm", "-1"},
+		"tasks per node leave room for more CPUs": {
+			job:  vms + `ntasks_per_node = 2`,
+			want: []string{"ntasks_per_node=65534", "pn_min_cpus=4", "min_mem_per_node=2560", "0"},
+		},
+		"and so do those of several CPUs": {
+			job:  vms + `ntasks_per_node = 1, cpus_per_task = 2, num_tasks = 2`,
+			want: []string{"num_tasks=4294967294", "ntasks_per_node=65534", "pn_min_cpus=4", "min_mem_per_node=2560", "0"},
 		},
 		"enough tasks of several CPUs": {
 			job:  vms + `ntasks_per_node = 2, cpus_per_task = 2`,
 			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "0"},
+		},
+		"more tasks than CPUs of the VMs": {
+			job:  vms + `ntasks_per_node = 3, cpus_per_task = 2`,
+			want: []string{"pn_min_cpus=4", "min_mem_per_node=2560", "0"},
+		},
+		"all tasks and those of a node, which have enough CPUs": {
+			job:  vms + `num_tasks = 16, ntasks_per_node = 8, bitflags = 2^14`,
+			want: []string{"min_nodes=2", "max_nodes=2", "pn_min_cpus=4", "min_mem_per_node=2560", "0"},
+		},
+		"all tasks and those of a node make nodes": {
+			job: vms + `num_tasks = 6, ntasks_per_node = 2, min_nodes = 1, max_nodes = 4, bitflags = 2^14`,
+			want: []string{"min_nodes=3", "max_nodes=3", "bitflags=0", "num_tasks=4294967294", "ntasks_per_node=65534",
+				"pn_min_cpus=4", "min_mem_per_node=2560", "0"},
+		},
+		"a node with fewer tasks than others": {
+			job: vms + `num_tasks = 3, ntasks_per_node = 2, bitflags = 2^14`, want: uneven(3, 2),
+		},
+		"fewer tasks than the nodes can have": {
+			job: vms + `num_tasks = 4, ntasks_per_node = 4, min_nodes = 2, max_nodes = 2, bitflags = 2^14`, want: uneven(4, 4),
+		},
+		"more tasks than the nodes can have": {
+			job: vms + `num_tasks = 8, ntasks_per_node = 2, min_nodes = 1, max_nodes = 2, bitflags = 2^14`, want: uneven(8, 2),
 		},
 		"all memory of the node is enough": {
 			job: vms + `min_mem_per_node = 0`, want: []string{"pn_min_cpus=4", "min_mem_per_node=0", "0"},
@@ -352,6 +386,18 @@ func TestCLIFilter(t *testing.T) {
 			options: `spank = setmetatable({}, { __index = function() error("a fault", 0) end })`,
 			want: []string{"user: slurm-v: the rules for VM jobs failed: a fault",
 				"user: slurm-v: the rules for VM jobs failed on this one; tell the administrators of the site", "-1"},
+		},
+		"tasks of a node have the VMs' CPUs": {
+			options: vms + `["ntasks-per-node"] = "3", ["cpus-per-task"] = "1"`, slurmv: "echo cpus:4,mem:3072",
+			want: []string{"mincpus=4", "cpus-per-task=2", "mem=3072M", "0"},
+		},
+		"tasks of a node have enough CPUs": {
+			options: vms + `["ntasks-per-node"] = "4"`, slurmv: "echo cpus:4,mem:3072", want: []string{"mincpus=4", "mem=3072M", "0"},
+		},
+		"the user's tasks are too small": {
+			options: vms + `["ntasks-per-node"] = "1", ["cpus-per-task"] = "2"`, slurmv: "echo cpus:4,mem:3072",
+			want: []string{"user: slurm-v: the VMs need 4 CPUs on each node, and --ntasks-per-node=1 with --cpus-per-task=2 gives fewer; " +
+				"leave --cpus-per-task out", "-1"},
 		},
 		"sizes have units": {
 			options: vms + `mem = "3G"`, slurmv: "echo cpus:4,mem:3072", want: []string{"mincpus=4", "mem=3072M", "0"},

@@ -13,16 +13,11 @@
 --
 -- Each rule returns the value to set, or nil and a sentence; fit returns all values.
 
--- --mincpus sets the CPUs of a node and does not change the number of tasks. Slurm 22.05
--- rounds it down to whole tasks, and to the tasks of --ntasks-per-node if each task has
--- several CPUs.
+-- --mincpus is the least number of CPUs of a node, in whole tasks. Slurm 22.05 gives a node that many. From 24.11 it only
+-- chooses nodes by it: if it knows the tasks of a node, by --ntasks or --ntasks-per-node, the job gets their CPUs and
+-- no more (_get_task_count in src/plugins/select/cons_tres/dist_tasks.c).
 local function fit_cpus(need, has)
 	local per_task = has.cpus_per_task or 1
-	local cpus = per_task * (has.ntasks_per_node or 0)
-	if per_task > 1 and cpus > 0 and cpus < need.cpus then
-		return nil, string.format("the VMs need %d CPUs on each node and --ntasks-per-node with --cpus-per-task "
-			.. "gives %d; leave --cpus-per-task out, the VMs get their CPUs from --vcpu-per-vm", need.cpus, cpus)
-	end
 	return math.max(math.ceil(need.cpus / per_task) * per_task, has.mincpus or 0)
 end
 
@@ -167,11 +162,8 @@ local function fit_licenses(need, has)
 end
 
 local function fit_vms(need, has)
-	local mincpus, mem, gres, why
-	mincpus, why = fit_cpus(need, has)
-	if mincpus then
-		mem, why = fit_memory(need, has, mincpus)
-	end
+	local mincpus, gres = fit_cpus(need, has), nil
+	local mem, why = fit_memory(need, has, mincpus)
 	if mem then
 		gres, why = fit_vfs(need, has)
 	end
