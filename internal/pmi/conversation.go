@@ -16,6 +16,7 @@ type Layout struct {
 	Distribution Distribution // of a node's tasks over its VMs
 	PMIx         bool         // a PMIx server in the VM speaks PMI for the program
 	Member       *Membership  // learns whether the program is a rank; may be nil
+	Abort        func([]byte) // takes the program's request to end its run; nil passes it on
 	Shared       *Shared      // memory that the VMs of a node share; nil if MPI has none
 }
 
@@ -73,6 +74,11 @@ func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
 		c.asked = append(c.asked, key == mappingKey)
 	case "info-putnodeattr", "info-getnodeattr":
 		return c.nodeAttribute(msg), nil, nil
+	case "abort":
+		if c.layout.Abort != nil {
+			c.layout.Abort(bytes.Clone(msg))
+			return nil, nil, nil
+		}
 	case "spawn":
 		return nil, frame(PMI2, "cmd=spawn-response;rc=1;errmsg=spawning is not available in VMs;"), nil
 	case "":

@@ -64,4 +64,22 @@ var submitMutants = []Mutant{
 		Package: "spank/lua",
 		Test:    "TestHostileRequests",
 	},
+	{
+		Name:    "cpus-are-not-counted-by-tasks",
+		Defence: "The VMs of a node get their CPUs where its tasks have fewer.",
+		File:    "spank/lua/job_submit.lua.in",
+		Old:     "		hide_tasks(job_desc)\n",
+		New:     "",
+		Package: "spank/lua",
+		Test:    "TestJobSubmit",
+	},
+	{
+		Name:    "hidden-tasks-keep-their-number",
+		Defence: "A job with --ntasks and --ntasks-per-node has as many tasks as it asks for.",
+		File:    "spank/lua/job_submit.lua.in",
+		Old:     "if nodes == math.floor(nodes) and least <= nodes and nodes <= most then",
+		New:     "if true then",
+		Package: "spank/lua",
+		Test:    "TestJobSubmit",
+	},
 }

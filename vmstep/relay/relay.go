@@ -46,7 +46,10 @@ type Task struct {
 	Shared *SharedMemory
 
 	member pmi.Membership
-	passed atomic.Uint64 // signals that Slurm has sent, a bit for each
+	passed atomic.Uint64          // signals that Slurm has sent, a bit for each
+	abort  atomic.Pointer[[]byte] // the program's own, which is kept back
+
+	abortPatience time.Duration // another than the constant, for tests
 }
 
 const (
@@ -81,27 +84,6 @@ func (t *Task) Run(p *guest.Process) (guest.Exit, error) {
 	}
 	waitAtMost(confirmation, func() { _ = p.Close() })
 	return exit, err
-}
-
-// Leave ends the conversation with Slurm's PMI server. If the program was a rank and has not finalized, the others
-// may wait for it for ever, so Slurm is asked to end them.
-func (t *Task) Leave(exit guest.Exit) {
-	if t.PMI == nil {
-		return
-	}
-	if t.unfinished() && !t.PMIx && !t.SparesRanks && !t.told(exit) {
-		_, _ = t.PMI.Write(t.member.Abort())
-	}
-	_ = t.PMI.Close()
-}
-
-// unfinished reports whether the program has left ranks behind that may wait for it.
-func (t *Task) unfinished() bool { return t.member.Within() && t.Rank.Ranks > 1 }
-
-// told reports whether Slurm has sent the task a signal by which it ends all tasks of a run, or that of which the
-// program died. The others have it, too, and slurmctld should not hear of it from each of them.
-func (t *Task) told(exit guest.Exit) bool {
-	return t.passed.Load()&(1<<syscall.SIGTERM|1<<exit.Signal)&^1 != 0
 }
 
 // feed copies standard input to the program and then closes it. A program that does not
@@ -142,7 +124,7 @@ func (t *Task) talk(p *guest.Process) <-chan error {
 		ended <- nil
 		return ended
 	}
-	t.Rank.Member, t.Rank.PMIx = &t.member, t.PMIx
+	t.Rank.Member, t.Rank.PMIx, t.Rank.Abort = &t.member, t.PMIx, t.hold
 	go func() {
 		err := pmi.Relay(t.PMI, p.PMI, t.Rank)
 		_ = p.PMI.Close()

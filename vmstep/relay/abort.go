@@ -1,0 +1,89 @@
+package relay
+
+import (
+	"cmp"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/guest"
+)
+
+const (
+	// abortPatience bounds how long a program may live after it has asked Slurm to end its run.
+	abortPatience = 5 * time.Second
+
+	// readPatience bounds how long slurmstepd may take to read the last words of a task.
+	readPatience = time.Second
+)
+
+// hold keeps the program's own abort back. Slurm 24.11 kills all tasks of the run as soon as it hears of it, and what the
+// program says at its end would be lost. It is sent by [Task.Leave], or when a program does not end.
+func (t *Task) hold(abort []byte) {
+	t.abort.Store(&abort)
+	time.AfterFunc(cmp.Or(t.abortPatience, abortPatience), func() { t.endRun(t.abort.Swap(nil)) })
+}
+
+// Leave ends the conversation with Slurm's PMI server. If the program was a rank and has not finalized, the others
+// may wait for it for ever, so Slurm is asked to end them. Then the task must end at once: Slurm may kill it, too.
+func (t *Task) Leave(exit guest.Exit) {
+	if t.PMI == nil {
+		return
+	}
+	abort := t.abort.Swap(nil)
+	if abort == nil && t.unfinished() && !t.PMIx && !t.SparesRanks {
+		message := t.member.Abort()
+		abort = &message
+	}
+	if !t.told(exit) {
+		t.endRun(abort)
+	}
+	_ = t.PMI.Close()
+}
+
+// endRun asks Slurm to end all tasks of the run, if there is such a message.
+func (t *Task) endRun(abort *[]byte) {
+	if abort == nil {
+		return
+	}
+	awaitRead(readPatience, t.Stdout, t.Stderr)
+	_, _ = t.PMI.Write(*abort)
+}
+
+// awaitRead waits until the readers of pipes have read all that was written.
+func awaitRead(patience time.Duration, streams ...any) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		unread := false
+		for _, stream := range streams {
+			unread = unread || hasUnread(stream)
+		}
+		if !unread {
+			return
+		}
+	}
+}
+
+// hasUnread reports whether the stream is a pipe with bytes in it. TIOCINQ, which is FIONREAD, counts them at either end.
+func hasUnread(stream any) bool {
+	file, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	if err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		return false
+	}
+	n, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCINQ)
+	return err == nil && n > 0
+}
+
+// unfinished reports whether the program has left ranks behind that may wait for it.
+func (t *Task) unfinished() bool { return t.member.Within() && t.Rank.Ranks > 1 }
+
+// told reports whether Slurm has sent the task a signal by which it ends all tasks of a run, or that of which the
+// program died. The others have it, too, and slurmctld should not hear of it from each of them.
+func (t *Task) told(exit guest.Exit) bool {
+	return t.passed.Load()&(1<<syscall.SIGTERM|1<<exit.Signal)&^1 != 0
+}
