@@ -77,7 +77,7 @@ func TestAnAbortComesAfterTheLastWords(t *testing.T) {
 // A program that does not end must not keep the run alive.
 func TestAnAbortDoesNotWaitForEver(t *testing.T) {
 	var got received
-	script := initPMI1 + `printf 'cmd=abort exitcode=7\n' >&$PMI_FD; read -t 20 -r answer <&$PMI_FD; [ $? -lt 128 ] || echo waited >&2`
+	script := initPMI1 + `printf 'cmd=abort exitcode=7\n' >&$PMI_FD; read -t 20 -r answer <&$PMI_FD; [ $? -lt 128 ] || echo waited >&2; exit 7`
 	abortingTask(t, &got, script, time.Millisecond) // PMI ends with the abort, and the program with PMI
 	if diff := cmp.Diff([]string{"cmd=abort exitcode=7"}, got.what); diff != "" {
 		t.Errorf("slurmstepd gets (-want +got):\n%s", diff)
