@@ -105,8 +105,10 @@ func commas(ranks []int) string {
 }
 
 // openMPI are the variables by which Open MPI does not read the memory of other processes, which
-// works only between processes of one kernel: those of its versions 4 and 5.
+// works only between processes of one kernel: those of its versions 4 and 5. Version 5 makes a segment of 16 MiB for each
+// rank, if it is not told to make one of 4 MiB, as version 4 does.
 var openMPI = []string{
+	"OMPI_MCA_btl_sm_segment_size=4194304",
 	"OMPI_MCA_btl_vader_single_copy_mechanism=none",
 	"OMPI_MCA_smsc=^cma,knem,xpmem",
 }
@@ -119,6 +121,7 @@ var ucx = []string{
 	"UCX_KEEPALIVE_INTERVAL=inf",   // looking for a process by its number
 	"UCX_MAX_EAGER_RAILS=1",        // a second, slower transport for half of the bytes
 	"UCX_MAX_RNDV_RAILS=1",         //
+	"UCX_POSIX_SHM_MIN_SIZE=0",     // memory that a device must have; 16 MiB from UCX 1.16 on
 	"UCX_TCP_PUT_ENABLE=n",         // else large messages go by TCP
 	"UCX_WARN_UNUSED_ENV_VARS=n",   // a UCX that does not know one of these
 	"MPIR_CVAR_CH4_CMA_ENABLE=0",   // MPICH from 4.3 on

@@ -36,7 +36,7 @@ func (n node) programs(t *testing.T, vm int) func(*exec.Cmd, *os.File) {
 		c.Env = append(c.Env, "LD_PRELOAD="+n.library, "SLURMV_MPI_RANKS=0,1", "SLURMV_PMI_FD=4",
 			fmt.Sprint("SLURMV_PMI_SOCKET=", socket.Ino),
 			fmt.Sprintf("SLURMV_MPI_SHM=%s:5e1f5e1f-0000-4000-8000-000000000001:%d:1048576", n.device, vm),
-			"OMPI_MCA_btl_vader_single_copy_mechanism=none", "OMPI_MCA_smsc=^cma,knem,xpmem",
+			"OMPI_MCA_btl_vader_single_copy_mechanism=none", "OMPI_MCA_smsc=^cma,knem,xpmem", "OMPI_MCA_btl_sm_segment_size=4194304",
 			"OMPI_MCA_btl_tcp_if_include=lo") // the machine may have no other interface
 		if n.option != "" {
 			c.Env = append(c.Env, n.option)
