@@ -1,7 +1,5 @@
 //go:build ignore
 
-#define _GNU_SOURCE
-
 #include "placement.h"
 
 #include <stdio.h>

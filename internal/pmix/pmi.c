@@ -1,7 +1,5 @@
 //go:build ignore
 
-#define _GNU_SOURCE
-
 #include "pmi.h"
 
 #include <errno.h>

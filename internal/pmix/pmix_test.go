@@ -15,8 +15,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slurm-v/slurm-v/internal/filetest"
 	"github.com/slurm-v/slurm-v/internal/pmix/pmixtest"
 )
+
+// Files that read numbers do without _GNU_SOURCE, with which the functions for that are those of glibc 2.38. Images may be
+// older, down to 2.34, if this is built with glibc 2.34 or newer.
+func TestServerRunsInOldImages(t *testing.T) {
+	server, _ := pmixtest.Build(t, "../..")
+	filetest.NeedsGlibc(t, server, 34)
+}
 
 // A vm is a VM of a run: a PMIx server that sees another host name.
 type vm struct {

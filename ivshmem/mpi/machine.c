@@ -1,13 +1,12 @@
 //go:build ignore
 
-#define _GNU_SOURCE
-
 #include "machine.h"
 
 #include "real.h"
 #include "settings.h"
 
 #include <fcntl.h>
+#include <linux/memfd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

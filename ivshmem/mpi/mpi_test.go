@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -108,20 +107,5 @@ func TestWithoutADevice(t *testing.T) {
 // Images may have a glibc as old as RHEL 7's, 2.17.
 func TestLibraryLoadsInOldImages(t *testing.T) {
 	library, _ := build(t)
-	file, err := elf.Open(library)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	symbols, err := file.ImportedSymbols()
-	if err != nil || len(symbols) == 0 {
-		t.Fatal(symbols, err)
-	}
-	for _, s := range symbols {
-		parts := strings.Split(strings.TrimPrefix(s.Version, "GLIBC_"), ".")
-		minor, _ := strconv.Atoi(parts[min(1, len(parts)-1)])
-		if s.Version != "" && minor > 17 {
-			t.Errorf("%s is of %s", s.Name, s.Version)
-		}
-	}
+	filetest.NeedsGlibc(t, library, 17)
 }

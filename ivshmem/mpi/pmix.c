@@ -1,7 +1,5 @@
 //go:build ignore
 
-#define _GNU_SOURCE
-
 #include "../../internal/pmix/abi.h"
 #include "real.h"
 #include "report.h"

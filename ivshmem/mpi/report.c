@@ -44,7 +44,7 @@ static bool is_server(int fd)
 	const char *socket = getenv("SLURMV_PMI_SOCKET");
 	struct stat st;
 
-	return socket && !raw(SYS_fstat, fd, &st) && S_ISSOCK(st.st_mode) && st.st_ino == strtoull(socket, NULL, 10);
+	return socket && !raw(SYS_fstat, fd, &st) && S_ISSOCK(st.st_mode) && st.st_ino == number_of(socket);
 }
 
 /* The process that begins the exchange is the rank, not the shell that started it. So the
@@ -63,9 +63,9 @@ void report_pmix(void)
 {
 	const char *fd = getenv("SLURMV_PMI_FD");
 
-	if (server >= 0 || !fd || !is_server(atoi(fd)))
+	if (server >= 0 || !fd || !is_server(number_of(fd)))
 		return;
-	server = atoi(fd);
+	server = number_of(fd);
 	tell("ready=1");
 }
 

@@ -1,7 +1,5 @@
 //go:build ignore
 
-#define _GNU_SOURCE
-
 #include "settings.h"
 
 #include "real.h"
@@ -12,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+
+/* Files that read numbers do without _GNU_SOURCE, with which the functions for that are those of glibc 2.38. Images may be
+ * older. */
 
 static struct settings here;
 static enum { UNREAD, NONE, READ } state;
@@ -39,6 +40,8 @@ const struct settings *settings(void)
 		read_settings();
 	return state == READ ? &here : NULL;
 }
+
+unsigned long number_of(const char *text) { return strtoul(text, NULL, 10); }
 
 static void write_line(const char *format, va_list args)
 {

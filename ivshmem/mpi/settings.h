@@ -17,6 +17,9 @@ struct settings {
 /* NULL if this run has no memory for MPI. */
 const struct settings *settings(void);
 
+/* The number at the beginning of a text. */
+unsigned long number_of(const char *text);
+
 /* Writes a line to the standard error; at most a line's worth of it. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same if the user wants to see what this library does. */
