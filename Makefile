@@ -135,7 +135,7 @@ lint: $(LINT)
 	scripts/changelog | diff CHANGELOG.md -
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet -tags $(TAGS) ./...
-	$(GO) vet -tags $(TAGS),cluster,soak ./test
+	$(GO) vet -tags $(TAGS),cluster,long,soak ./test
 	$(GO) vet -tags $(TAGS),noguests ./vmlaunch
 	$(GO) vet -tags $(TAGS),soak ./fabric/ledger ./vfpool/lease ./vmlaunch/hostdir
 	$(GO) vet -tags $(TAGS),sriov ./test/sriovnode
@@ -201,7 +201,7 @@ bench-scale: packages
 test: packages
 	scripts/test
 
-# The scenarios alone, all of them or some: `scripts/release 13 -- make scenarios RUN='^TestArray$'`.
+# The scenarios alone, also those that take too long for `make test`; all of them or some: `scripts/release 13 -- make scenarios RUN='^TestArray$'`.
 .PHONY: scenarios
 scenarios: packages
 	scripts/test scenarios $(if $(RUN),'$(RUN)')

@@ -90,6 +90,37 @@ slurm-v-run -Q --list-mpi`)
 	}
 }
 
+// relayOf prints, in a script, the process of a relay of the job's own run of a program with these words.
+const relayOf = `
+relay_of() {
+	for p in $(pgrep -u $(id -u) -f "^/[^ ]*/slurmv-relay .*$*"); do
+		if grep -qzx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/$p/environ; then echo $p; return; fi
+	done 2> /dev/null
+}
+`
+
+// runsEnd is a part of scripts that end a run of world in different ways: $start is how it starts.
+const runsEnd = relayOf + `
+say() { echo "== $1"; shift; "$@" 2>&1; echo "status $?"; }
+count() { slurm-v-run -Q -n 2 --mpi=none sh -c 'pgrep -x world; pgrep -x slurmv-pmix; :' | wc -l; }
+step() { squeue -h -s -j $SLURM_JOB_ID -o '%i %j' | awk '$2 == "world" { print $1 }'; }
+ends() {
+	$start -n 2 ./world wait > $1.out 2>&1 & run=$!
+	until [ "$(grep -c waits $1.out)" = 2 ]; do
+		# A run that has ended says nothing more, and what follows would wait for its ranks for ever.
+		kill -0 $run 2> /dev/null || { wait $run; echo "ended with $? before its ranks waited"; cat $1.out; exit 1; }
+		sleep 0.2
+	done
+	echo "before: $(count)"
+	eval "$2"
+	wait $run; echo "ends with $?"; cat $1.out
+	echo "left: $(count)"
+}
+killrank='slurm-v-run -Q -n 1 -N 1 --mpi=none pkill -9 -x world'
+killserver='slurm-v-run -Q -n 1 -N 1 --mpi=none pkill -9 -x slurmv-pmix'
+killrelay='kill -9 $(relay_of world wait)'
+`
+
 // mpichScript ends runs of MPICH, through shared memory and by the network. Two devices: the runs that count and kill
 // have one, too.
 const mpichScript = runsEnd + `
@@ -123,4 +154,23 @@ func TestAKilledRankEndsItsRun(t *testing.T) {
 		checkEnd(t, name, said[name], "before: 2\n")
 	}
 	contains(t, said["again"], "rank 1 of 2 in vm1 is one of 2 from 0 on\n", "2 ranks add up to 1, 0 wrong\n", "status 0\n")
+}
+
+// checkEnd checks that the end of a run of world took all its processes with it, and was noticed.
+func checkEnd(t *testing.T, name, out, before string) {
+	t.Helper()
+	contains(t, out, before, "left: 0\n")
+	if strings.Contains(out, "ends with 0\n") {
+		t.Errorf("%s ends well:\n%s", name, out)
+	}
+}
+
+// parts are what a script has said, by the words of say.
+func parts(out string) map[string]string {
+	said := map[string]string{}
+	for part := range strings.SplitSeq(out, "== ") {
+		name, text, _ := strings.Cut(part, "\n")
+		said[name] = text
+	}
+	return said
 }

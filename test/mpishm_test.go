@@ -46,6 +46,12 @@ slurm-v-run -n 2 -N 1 sh -c './exchange; ls /dev/shm'; wait $other; cat other`).
 	}
 }
 
+// openMPIImage returns an image that has Open MPI.
+func openMPIImage(t *testing.T) string {
+	t.Helper()
+	return output(t, "../scripts/guest-image", "--open-mpi", "--guest", clusterDir()+"/usr/libexec/slurm-v/slurmv-guest")
+}
+
 // So does an unmodified Open MPI. Its windows reach the ranks of a node only.
 func TestOpenMPIThroughSharedMemory(t *testing.T) {
 	t.Parallel()

@@ -1,4 +1,4 @@
-//go:build cluster
+//go:build cluster && long
 
 package test
 
@@ -9,43 +9,6 @@ import (
 	"strings"
 	"testing"
 )
-
-// relayOf prints, in a script, the process of a relay of the job's own run of a program with these words.
-const relayOf = `
-relay_of() {
-	for p in $(pgrep -u $(id -u) -f "^/[^ ]*/slurmv-relay .*$*"); do
-		if grep -qzx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/$p/environ; then echo $p; return; fi
-	done 2> /dev/null
-}
-`
-
-// openMPIImage returns an image that has Open MPI.
-func openMPIImage(t *testing.T) string {
-	t.Helper()
-	return output(t, "../scripts/guest-image", "--open-mpi", "--guest", clusterDir()+"/usr/libexec/slurm-v/slurmv-guest")
-}
-
-// runsEnd is a part of scripts that end a run of world in different ways: $start is how it starts.
-const runsEnd = relayOf + `
-say() { echo "== $1"; shift; "$@" 2>&1; echo "status $?"; }
-count() { slurm-v-run -Q -n 2 --mpi=none sh -c 'pgrep -x world; pgrep -x slurmv-pmix; :' | wc -l; }
-step() { squeue -h -s -j $SLURM_JOB_ID -o '%i %j' | awk '$2 == "world" { print $1 }'; }
-ends() {
-	$start -n 2 ./world wait > $1.out 2>&1 & run=$!
-	until [ "$(grep -c waits $1.out)" = 2 ]; do
-		# A run that has ended says nothing more, and what follows would wait for its ranks for ever.
-		kill -0 $run 2> /dev/null || { wait $run; echo "ended with $? before its ranks waited"; cat $1.out; exit 1; }
-		sleep 0.2
-	done
-	echo "before: $(count)"
-	eval "$2"
-	wait $run; echo "ends with $?"; cat $1.out
-	echo "left: $(count)"
-}
-killrank='slurm-v-run -Q -n 1 -N 1 --mpi=none pkill -9 -x world'
-killserver='slurm-v-run -Q -n 1 -N 1 --mpi=none pkill -9 -x slurmv-pmix'
-killrelay='kill -9 $(relay_of world wait)'
-`
 
 // openMPIScript is what a user does with Debian's Open MPI, right and wrong, in the VMs of one job.
 const openMPIScript = runsEnd + `
@@ -74,7 +37,8 @@ say again $start -n 2 ./world
 say files slurm-v-run -Q -n 4 --mpi=none sh -c 'ls /dev/shm | sed s/^/left:/'
 `
 
-// TestOpenMPI runs Debian's Open MPI in four VMs on two nodes. No other scenario runs beside it: ranks that wait
+// TestOpenMPI runs Debian's Open MPI in four VMs on two nodes. It takes minutes, so `make test-mpi` has it, and `make test` has
+// TestOpenMPIThroughSharedMemory instead, and the tests of internal/pmix, in which ranks and servers are killed. No other scenario runs beside it: ranks that wait
 // compute all the time, and eight of them take two cores from all other VMs. Beside other scenarios it needed four
 // times the CPU time and made connections in their VMs time out.
 func TestOpenMPI(t *testing.T) {
@@ -120,25 +84,6 @@ func TestOpenMPI(t *testing.T) {
 	if strings.Contains(said["files"], "left:vader") || strings.Contains(said["files"], "left:sm_") {
 		t.Errorf("files of killed ranks are left:\n%s", said["files"])
 	}
-}
-
-// checkEnd checks that the end of a run of world took all its processes with it, and was noticed.
-func checkEnd(t *testing.T, name, out, before string) {
-	t.Helper()
-	contains(t, out, before, "left: 0\n")
-	if strings.Contains(out, "ends with 0\n") {
-		t.Errorf("%s ends well:\n%s", name, out)
-	}
-}
-
-// parts are what a script has said, by the words of say.
-func parts(out string) map[string]string {
-	said := map[string]string{}
-	for part := range strings.SplitSeq(out, "== ") {
-		name, text, _ := strings.Cut(part, "\n")
-		said[name] = text
-	}
-	return said
 }
 
 var worldLine = regexp.MustCompile(`(?m)^rank (\d) of \d in (vm\d) is one of (\d) from (\d) on$`)
