@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -54,14 +55,8 @@ func (t *Task) endRun(abort *[]byte) {
 
 // awaitRead waits until the readers of pipes have read all that was written.
 func awaitRead(patience time.Duration, streams ...any) {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		unread := false
-		for _, stream := range streams {
-			unread = unread || hasUnread(stream)
-		}
-		if !unread {
-			return
-		}
+	for end := time.Now().Add(patience); slices.ContainsFunc(streams, hasUnread) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -15,8 +15,6 @@ import (
 	"github.com/slurm-v/slurm-v/internal/pmi"
 )
 
-const initPMI1 = `printf 'cmd=init pmi_version=1 pmi_subversion=1\n' >&$PMI_FD; read -r answer <&$PMI_FD; `
-
 // What slurmstepd gets from a task, in its order.
 type received struct {
 	mu   sync.Mutex
@@ -58,9 +56,9 @@ func TestAnAbortComesAfterTheLastWords(t *testing.T) {
 		exit   guest.Exit
 		want   []string
 	}{
-		"the program aborts": {initPMI1 + `printf 'cmd=abort exitcode=7\n' >&$PMI_FD; sleep 0.2; echo sorry >&2; exit 7`,
+		"the program aborts": {init1 + `printf 'cmd=abort exitcode=7\n' >&$PMI_FD; sleep 0.2; echo sorry >&2; exit 7`,
 			guest.Exit{Code: 7}, []string{"sorry", "cmd=abort exitcode=7"}},
-		"it ends without MPI_Finalize": {initPMI1 + "exit 0",
+		"it ends without MPI_Finalize": {init1 + "exit 0",
 			guest.Exit{Code: 1}, []string{"slurm-v: the program has ended without MPI_Finalize, and the other ranks may wait for it", "cmd=abort exitcode=1"}},
 	}
 	for name, tt := range tests {
@@ -77,7 +75,7 @@ func TestAnAbortComesAfterTheLastWords(t *testing.T) {
 // A program that does not end must not keep the run alive.
 func TestAnAbortDoesNotWaitForEver(t *testing.T) {
 	var got received
-	script := initPMI1 + `printf 'cmd=abort exitcode=7\n' >&$PMI_FD; read -t 20 -r answer <&$PMI_FD; [ $? -lt 128 ] || echo waited >&2; exit 7`
+	script := init1 + `printf 'cmd=abort exitcode=7\n' >&$PMI_FD; read -t 20 -r answer <&$PMI_FD; [ $? -lt 128 ] || echo waited >&2; exit 7`
 	abortingTask(t, &got, script, time.Millisecond) // PMI ends with the abort, and the program with PMI
 	if diff := cmp.Diff([]string{"cmd=abort exitcode=7"}, got.what); diff != "" {
 		t.Errorf("slurmstepd gets (-want +got):\n%s", diff)
@@ -95,10 +93,7 @@ func abortingTask(t *testing.T, got *received, script string, patience time.Dura
 	var readers sync.WaitGroup
 	readers.Go(func() { got.read(pipe) })
 	readers.Go(func() {
-		talkPMI(struct {
-			io.Reader
-			io.Writer
-		}{io.TeeReader(server, got), server})
+		hearPMI(server, got)
 		server.Close()
 	})
 	task := &Task{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: stderr, PMI: ours, Rank: pmi.Layout{Ranks: 2, VMsPerNode: 1}, abortPatience: patience}

@@ -302,22 +302,31 @@ func startStepd(server net.Conn) *slurmstepd {
 	s := &slurmstepd{ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
-		talkPMI(struct {
-			io.Reader
-			io.Writer
-		}{io.TeeReader(server, &s.heard), server})
+		hearPMI(server, &s.heard)
 	}()
 	return s
 }
 
+// hearPMI answers a program by talkPMI, and writes down what it hears, until it cannot.
+func hearPMI(server io.ReadWriter, heard io.Writer) {
+	talkPMI(struct {
+		io.Reader
+		io.Writer
+	}{io.TeeReader(server, heard), server})
+}
+
+// Parts of scripts: a function that asks PMI, and a rank's first question in each dialect.
+const (
+	asks  = `ask() { printf "$1" >&$PMI_FD; read -r answer <&$PMI_FD; }; `
+	init1 = asks + `ask 'cmd=init pmi_version=1 pmi_subversion=1\n'; `
+	init2 = asks + `ask 'cmd=init pmi_version=2 pmi_subversion=0\n'; `
+)
+
 // The others wait for a rank that is gone, and Slurm does not end them by itself.
 func TestARankThatIsGoneEndsTheOthers(t *testing.T) {
 	const (
-		asks  = `ask() { printf "$1" >&$PMI_FD; read -r answer <&$PMI_FD; }; `
-		init1 = asks + `ask 'cmd=init pmi_version=1 pmi_subversion=1\n'; `
-		init2 = asks + `ask 'cmd=init pmi_version=2 pmi_subversion=0\n'; `
-		pmi1  = "cmd=abort exitcode=1\n"
-		pmi2  = "65    cmd=abort;isworld=TRUE;msg=a rank has ended without MPI_Finalize;"
+		pmi1 = "cmd=abort exitcode=1\n"
+		pmi2 = "65    cmd=abort;isworld=TRUE;msg=a rank has ended without MPI_Finalize;"
 	)
 	tests := map[string]struct {
 		pmix, spares bool
