@@ -98,6 +98,7 @@ typedef struct {
 #define PMIX_NODEID "pmix.nodeid"
 #define PMIX_HOSTNAME "pmix.hname"
 #define PMIX_COLLECT_DATA "pmix.collect"
+#define PMIX_LOG_STDERR "pmix.log.stderr"
 
 typedef void (*pmix_op_cbfunc_t)(pmix_status_t status, void *data);
 typedef void (*pmix_release_cbfunc_t)(void *data);
@@ -116,7 +117,10 @@ typedef struct {
 	pmix_status_t (*direct_modex)(const pmix_proc_t *proc, const pmix_info_t info[], size_t n, pmix_modex_cbfunc_t done, void *data);
 	void *publish, *lookup, *unpublish;
 	pmix_status_t (*spawn)(const pmix_proc_t *proc, const pmix_info_t info[], size_t n, const void *apps, size_t n_apps, void *done, void *data);
-	void *connect[2], *events[4], *query, *tool_connected, *log, *allocate;
+	void *connect[2], *events[4], *query, *tool_connected;
+	void (*log)(const pmix_proc_t *proc, const pmix_info_t data[], size_t n, const pmix_info_t hints[], size_t n_hints, pmix_op_cbfunc_t done,
+		    void *object);
+	void *allocate;
 	pmix_status_t (*job_control)(const pmix_proc_t *proc, const pmix_proc_t targets[], size_t n_targets, const pmix_info_t info[], size_t n,
 				     void *done, void *data);
 	void *others[64]; /* monitoring, groups and what later versions add */

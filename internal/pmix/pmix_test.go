@@ -212,6 +212,15 @@ func TestExitStatusIsTheProgramsOwn(t *testing.T) {
 	}
 }
 
+// Open MPI 5 leaves its explanations of errors to the server.
+func TestTheServerSaysWhatRanksExplain(t *testing.T) {
+	server, client := pmixtest.Build(t, "../..")
+	out, codes := run(t, &pmixtest.Slurm{Mapping: "(vector,(0,2,2))"}, server, client, "explain")
+	if n := strings.Count(out, "an explanation\nof two lines\n"); n != 4 || !slices.Equal(codes, []int{0, 0, 0, 0}) {
+		t.Errorf("%v, the servers say what %d ranks explain, want 4:\n%s", codes, n, out)
+	}
+}
+
 // A program that ends without PMIx_Finalize has not left.
 func TestARankThatDoesNotFinalizeStays(t *testing.T) {
 	server, client := pmixtest.Build(t, "../..")

@@ -147,6 +147,48 @@ static pmix_status_t spawn(const pmix_proc_t *proc, const pmix_info_t info[], si
 	return PMIX_ERR_NOT_SUPPORTED;
 }
 
+/* What the library is told when a request of it has been done. */
+struct answer {
+	pmix_op_cbfunc_t done;
+	void *object;
+	pmix_status_t status;
+};
+
+static void *give(void *answer)
+{
+	struct answer *a = answer;
+
+	a->done(a->status, a->object);
+	free(a);
+	return NULL;
+}
+
+/* Answers from a thread of its own: libpmix 4.2 asks with a lock that the answer takes, and server_run may wait in a fence. */
+static void answer_later(pmix_op_cbfunc_t done, void *object, pmix_status_t status)
+{
+	struct answer *a = malloc(sizeof(*a));
+	pthread_t thread;
+
+	*a = (struct answer){done, object, status};
+	if (!pthread_create(&thread, NULL, give, a))
+		pthread_detach(thread);
+}
+
+/* Open MPI 5 has the server say its explanations of errors. What the server says, the guest agent passes on. */
+static void logged(const pmix_proc_t *proc, const pmix_info_t data[], size_t n, const pmix_info_t hints[], size_t n_hints,
+		   pmix_op_cbfunc_t done, void *object)
+{
+	pmix_status_t status = PMIX_ERR_NOT_SUPPORTED;
+
+	(void)proc, (void)hints, (void)n_hints;
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(data[i].key, PMIX_LOG_STDERR) && data[i].value.type == PMIX_STRING) {
+			fputs(data[i].value.data.string, stderr);
+			status = PMIX_SUCCESS;
+		}
+	answer_later(done, object, status);
+}
+
 /* The library itself removes the files that ranks register to be removed when they are killed, such as those of Open MPI's
  * shared memory, but only if there is this function. It is called for everything else. */
 static pmix_status_t control(const pmix_proc_t *proc, const pmix_proc_t targets[], size_t n_targets, const pmix_info_t info[], size_t n,
@@ -163,6 +205,7 @@ static pmix_server_module_t module = {
 	.fence_nb = fenced,
 	.direct_modex = get_from_other,
 	.spawn = spawn,
+	.log = logged,
 	.job_control = control,
 };
 

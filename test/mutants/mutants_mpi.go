@@ -56,6 +56,15 @@ var mpiMutants = []Mutant{
 		Test:    "TestARankThatIsGoneEndsTheOthers",
 	},
 	{
+		Name:    "pmix-servers-say-what-ranks-explain",
+		Defence: "Users of Open MPI 5 read what it says about its errors.",
+		File:    "internal/pmix/server.c",
+		Old:     "	.log = logged,\n",
+		New:     "",
+		Package: "internal/pmix",
+		Test:    "TestTheServerSaysWhatRanksExplain",
+	},
+	{
 		Name:    "an-abort-waits-for-the-end",
 		Defence: "What a program says when it aborts is written before Slurm kills its tasks.",
 		File:    "vmstep/relay/abort.go",

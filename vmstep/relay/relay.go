@@ -251,10 +251,14 @@ func (t *Task) hint(exit guest.Exit, p *guest.Process) {
 // would only complain about a closed descriptor. What breaks because the VM is lost, or for
 // want of shared memory, is said elsewhere.
 func (t *Task) explain(exit guest.Exit, ended <-chan error) {
+	patience := lastWords
+	if t.PMIx { // its server speaks to PMI until this task ends, and what it says of the program has been answered before the program ends
+		patience = 0
+	}
 	var err error
 	select {
 	case err = <-ended:
-	case <-time.After(lastWords):
+	case <-time.After(patience):
 	}
 	if err != nil && exit != (guest.Exit{}) && !errors.Is(err, guest.ErrLost) && !errors.Is(err, pmi.ErrNotShared) {
 		fmt.Fprintln(t.Stderr, "slurm-v:", err)

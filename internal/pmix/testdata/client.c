@@ -46,6 +46,15 @@ static pmix_value_t *get(pmix_rank_t rank, const char *key)
 	return value;
 }
 
+/* Has the server say something. */
+static void explain(void)
+{
+	pmix_value_t text = {.type = PMIX_STRING, .data.string = "an explanation\nof two lines\n"};
+	pmix_info_t info = {.key = PMIX_LOG_STDERR, .value = text};
+
+	check("log", PMIx_Log(&info, 1, NULL, 0));
+}
+
 static void check_card(pmix_rank_t rank)
 {
 	const char *card = get(rank, "card")->data.string;
@@ -95,6 +104,8 @@ int main(int argc, char **argv)
 	}
 	if (argc > 1 && !strcmp(argv[1], "exit"))
 		return 0;
+	if (argc > 1 && !strcmp(argv[1], "explain"))
+		explain();
 	put(PMIX_GLOBAL, "card");
 	put(PMIX_LOCAL, "segment");
 	fence(true);
