@@ -189,8 +189,18 @@ const (
 
 // IVShmem configures the memory that VMs share.
 type IVShmem struct {
-	HugePage Size `toml:"huge_page"` // size of its pages; 0 for ordinary pages
+	Device   IVShmemDevice `toml:"device"`
+	HugePage Size          `toml:"huge_page"` // size of its pages; 0 for ordinary pages
 }
+
+// An IVShmemDevice is the form in which VMs have the memory that they share.
+type IVShmemDevice string
+
+const (
+	IVShmemAuto   IVShmemDevice = "auto"    // what is fast and QEMU has
+	IVShmemPCI    IVShmemDevice = "ivshmem" // QEMU's PCI device ivshmem-plain
+	IVShmemNVDIMM IVShmemDevice = "nvdimm"  // persistent memory, which every kernel caches
+)
 
 // QEMU configures how virtual machines run.
 type QEMU struct {
@@ -243,6 +253,7 @@ func Default() Config {
 		Network: map[string]Network{"default": defaultNetwork(NetworkJob)},
 		VF:      VF{PFs: []string{}, Mode: VFStrict, Reserve: 5, Software: map[string]SoftwarePF{}, CreatePerPF: map[string]int{}},
 		Backend: defaultBackend(),
+		IVShmem: IVShmem{Device: IVShmemAuto},
 		QEMU:    QEMU{Machine: "q35", Accel: AccelAuto},
 		Warm:    Warm{Size: 20 << 10, MountSlots: 4, DeviceSlots: 4},
 		Fabric:  defaultFabric(),

@@ -206,6 +206,7 @@ func TestParseRefuses(t *testing.T) {
 		"too many VFs":                                    {`limits.vf_per_vm = 64`, `limits.vf_per_vm: 64 is not allowed; use 0 to 63`},
 		"too many shared devices":                         {`limits.ivshmem_per_vm = 32`, `limits.ivshmem_per_vm: 32 is not allowed; use 0 to 31`},
 		"huge pages of a size that there is not":          {`ivshmem.huge_page = "4M"`, `ivshmem.huge_page: 4M is not allowed; use "2M", "1G" or "0"`},
+		"shared memory of another kind":                   {`ivshmem.device = "pmem"`, `ivshmem.device: pmem is not allowed; use "auto" or "ivshmem" or "nvdimm"`},
 		"no shared memory for a job":                      {`limits.ivshmem_per_job = "0"`, `limits.ivshmem_per_job: 0 is not allowed`},
 		"no shared memory for a node":                     {`limits.ivshmem_per_node = "0"`, `limits.ivshmem_per_node: 0 is not allowed`},
 		"shared memory of nothing":                        {`limits.ivshmem_size = "0"`, `limits.ivshmem_size: 0 is not allowed`},

@@ -278,7 +278,7 @@ func interfaceName(key, name string) error {
 func (i IVShmem) validate() error {
 	switch i.HugePage {
 	case 0, 2, 1 << 10:
-		return nil
+		return oneOf("ivshmem.device", i.Device, IVShmemAuto, IVShmemPCI, IVShmemNVDIMM)
 	}
 	return fmt.Errorf(`ivshmem.huge_page: %s is not allowed; use "2M", "1G" or "0"`, i.HugePage)
 }

@@ -58,6 +58,12 @@ func (s *Session) Template(ctx context.Context) error {
 	return nil
 }
 
+// ExpectNVDIMMs makes the VM ready for NVDIMMs that are plugged in.
+func (s *Session) ExpectNVDIMMs(ctx context.Context) error {
+	_, err := s.ask(ctx, Header{Kind: kindNVDIMM})
+	return err
+}
+
 // example is a request with every type that later requests may have. Decoding it makes the
 // agent's JSON decoder learn the types now; otherwise each VM from the template would spend
 // some milliseconds on that.

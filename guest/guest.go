@@ -47,6 +47,7 @@ const (
 	kindHosts       = "hosts"
 	kindSSH         = "ssh"
 	kindTemplate    = "template"
+	kindNVDIMM      = "nvdimm"
 	kindClock       = "clock"
 	kindClockSource = "clocksource"
 	kindDial        = "dial"

@@ -121,6 +121,8 @@ func (f *fakeMachine) StartSSH(_ context.Context, s SSH) error {
 
 func (f *fakeMachine) Template(context.Context) error { return f.err }
 
+func (f *fakeMachine) ExpectNVDIMMs(context.Context) error { return f.err }
+
 // Clock is the clock of a machine that has stood still for an hour.
 func (f *fakeMachine) Clock(step time.Duration) (time.Time, time.Duration, error) {
 	if f.late != nil {

@@ -149,6 +149,8 @@ func (s *Server) change(ctx context.Context, h Header) answer {
 		err = s.Machine.StartSSH(ctx, *h.SSH)
 	case h.Kind == kindTemplate:
 		err = s.Machine.Template(ctx)
+	case h.Kind == kindNVDIMM:
+		err = s.Machine.ExpectNVDIMMs(ctx)
 	default:
 		err = fmt.Errorf("the agent in the VM does not know the request %.80q (is the image's agent older than the node's?)", h.Kind)
 	}

@@ -68,11 +68,12 @@ type NIC struct {
 	Before string `json:"before,omitempty"`
 }
 
-// IVShmem is the memory that the VM shares with others: PCI devices of one size. Their
-// numbers follow the order of their PCI addresses.
+// IVShmem is the memory that the VM shares with others: devices of one size. The numbers of
+// PCI devices follow the order of their addresses. NVDIMMs have UUIDs that tell their numbers.
 type IVShmem struct {
 	Devices int   `json:"devices"`
 	Size    int64 `json:"size"` // bytes, of each
+	NVDIMM  bool  `json:"nvdimm,omitempty"`
 }
 
 // An MPIFile is something of Slurm-V's that MPI programs need in the VM, which gets it in the
@@ -135,6 +136,8 @@ type Machine interface {
 	StartSSH(context.Context, SSH) error
 	// Template makes the VM ready to be saved. It waits until the boot is over.
 	Template(context.Context) error
+	// ExpectNVDIMMs loads the drivers of NVDIMMs. Without them the kernel forgets those that are plugged in.
+	ExpectNVDIMMs(context.Context) error
 	// Clock adds step to the wall clock. It returns the new wall-clock time, and the time
 	// of the kernel's monotonic clock, which timers use.
 	Clock(step time.Duration) (now time.Time, uptime time.Duration, err error)

@@ -25,6 +25,9 @@ func (r Region) OnHugePages(page int64) (Region, error) {
 	if r.Size < page {
 		return r, fmt.Errorf("%s is less than a huge page of %s", inMiB(r.Size), inMiB(page))
 	}
+	if r.FileSize()%page != 0 {
+		return r, fmt.Errorf("an NVDIMM of %s and its header of %s do not fill huge pages of %s", inMiB(r.Size), inMiB(r.Header), inMiB(page))
+	}
 	mounts, err := os.ReadFile(mountTable)
 	if err != nil {
 		return r, err
@@ -80,7 +83,7 @@ func hugeMounts(mounts string) (all []hugeMount) {
 // belongs to root: in a directory with the sticky bit no user can replace it, and the
 // kernel follows it for every user (fs.protected_symlinks).
 func (rs Regions) createHuge(ctx context.Context, r Region, as owner.IDs, numa int) (*RegionFile, error) {
-	m, err := makeFile(ctx, r.hugeFile(), r.Size, as, numa)
+	m, err := makeFile(ctx, r.hugeFile(), r, as, numa)
 	if err != nil {
 		return nil, err
 	}

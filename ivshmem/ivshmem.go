@@ -1,7 +1,7 @@
 // Package ivshmem makes the memory that the VMs of a job on one node share.
 //
 // A region is a file in /dev/shm, or a link there to a file of huge pages. QEMU maps it
-// as a PCI device (IVShmem) of each VM: device k of all VMs of the job on the node is one
+// as a PCI device (IVShmem) or an NVDIMM of each VM: device k of all VMs of the job on the node is one
 // [Region], and no other job's VM has it. [Regions] makes them, finds leftover ones, and
 // removes them; a [RegionFile] is an open one. The job's journal lists its regions before
 // their files exist.
@@ -44,9 +44,12 @@ func Open(state, node string) Regions { return Regions{Dir, nodeHash(state, node
 type Region struct {
 	Name  string `json:"name"`           // of the file
 	Index int    `json:"index"`          // of the device in every VM
-	Size  int64  `json:"size"`           // bytes
+	Size  int64  `json:"size"`           // bytes that VMs share
 	Huge  string `json:"huge,omitempty"` // directory of its file of huge pages, even if it has ordinary ones; "" if not asked for
 	Page  int64  `json:"page,omitempty"` // bytes of a huge page; 0 if not asked for
+
+	// Header is how many bytes of the file precede these, if it is an NVDIMM; 0 for a PCI device.
+	Header int64 `json:"header,omitempty"`
 }
 
 // Create makes the region, with memory of NUMA node numa unless that is -1 or has too
@@ -72,7 +75,7 @@ func (rs Regions) create(ctx context.Context, r Region, as owner.IDs, numa int) 
 			return nil, err
 		}
 	}
-	m, err := makeFile(ctx, filepath.Join(rs.dir, r.Name), r.Size, as, numa)
+	m, err := makeFile(ctx, filepath.Join(rs.dir, r.Name), r, as, numa)
 	if err != nil {
 		return nil, err
 	}
@@ -81,33 +84,36 @@ func (rs Regions) create(ctx context.Context, r Region, as owner.IDs, numa int) 
 }
 
 // makeFile makes a file of memory. An existing file is an error.
-func makeFile(ctx context.Context, path string, size int64, as owner.IDs, numa int) (*RegionFile, error) {
-	m, err := newFile(path, size)
+func makeFile(ctx context.Context, path string, r Region, as owner.IDs, numa int) (*RegionFile, error) {
+	m, err := newFile(path, r)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.prepare(ctx, as, numa); err != nil {
+	if err := m.prepare(ctx, r, as, numa); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
-// newFile makes a file of a size, without memory yet. An existing file is an error.
-func newFile(path string, size int64) (*RegionFile, error) {
+// newFile makes a region's file, without memory yet. An existing file is an error.
+func newFile(path string, r Region) (*RegionFile, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := file.Truncate(size); err != nil {
+	if err := file.Truncate(r.FileSize()); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &RegionFile{file: file, size: size}, nil
+	return &RegionFile{file: file, header: r.Header, size: r.FileSize()}, nil
 }
 
 // prepare gives the file its memory first and its owner last, since the owner could
 // meddle with it.
-func (f *RegionFile) prepare(ctx context.Context, as owner.IDs, numa int) error {
+func (f *RegionFile) prepare(ctx context.Context, r Region, as owner.IDs, numa int) error {
 	if err := onNode(numa, func() error { return f.allocate(ctx) }); err != nil {
+		return err
+	}
+	if err := f.describe(r); err != nil {
 		return err
 	}
 	return f.giveTo(as)
@@ -123,7 +129,7 @@ func (f *RegionFile) giveTo(as owner.IDs) error {
 // Reserve makes a region without memory, for a VM that has the device but does not write
 // to it. If Reserve fails, call Remove.
 func (rs Regions) Reserve(r Region, as owner.IDs) error {
-	m, err := newFile(filepath.Join(rs.dir, r.Name), r.Size)
+	m, err := newFile(filepath.Join(rs.dir, r.Name), r)
 	if err != nil {
 		return fmt.Errorf("reserve shared memory: %w", err)
 	}
@@ -190,16 +196,16 @@ func (rs Regions) remove(ctx context.Context, r Region, uid uint32) error {
 	}
 	path := filepath.Join(rs.dir, r.Name)
 	if r.Huge == "" {
-		return removeFile(ctx, path, uid, r.Size)
+		return removeFile(ctx, path, uid, r.FileSize())
 	}
 	if err := unlink(path, r.hugeFile()); err != nil {
 		return err
 	}
-	ordinary := removeFile(ctx, path, uid, r.Size)
+	ordinary := removeFile(ctx, path, uid, r.FileSize())
 	if ordinary != nil && !errors.Is(ordinary, ErrForeign) {
 		return ordinary
 	}
-	return cmp.Or(removeFile(ctx, r.hugeFile(), uid, r.Size), ordinary)
+	return cmp.Or(removeFile(ctx, r.hugeFile(), uid, r.FileSize()), ordinary)
 }
 
 // removeFile wipes size bytes of a file and removes it. If size is 0, it wipes as much as

@@ -17,8 +17,9 @@ import (
 type RegionFile struct {
 	Ordinary error // why it has ordinary pages instead of huge ones; nil if it has the pages asked for
 
-	file *os.File
-	size int64
+	file   *os.File
+	header int64 // bytes before the memory that VMs share
+	size   int64 // of the file
 }
 
 // Close closes the region, which continues to exist.
@@ -30,7 +31,7 @@ func (f *RegionFile) Close() error { return f.file.Close() }
 // different ones. Wipe ignores what the owner has added behind the region's end, which no
 // VM ever saw.
 func (f *RegionFile) Wipe(ctx context.Context) error {
-	for at := int64(0); ; {
+	for at := f.header; ; {
 		from, to, err := sparse.NextData(f.file, at)
 		if to = min(to, f.size); err != nil || from >= to {
 			return err

@@ -27,9 +27,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #ifdef __cplusplus
@@ -41,33 +44,58 @@ struct slurmv_ivshmem {
 	size_t size;
 };
 
-/* Maps the device of that name. Returns 0, or -1 with errno. */
-static inline int slurmv_ivshmem_open_device(struct slurmv_ivshmem *shm, const char *device)
+/* How many bytes an open device has, 0 if that is not known. The device is a file, or else
+ * a character device, whose size sysfs tells. */
+static inline size_t slurmv_ivshmem_size(int fd)
 {
+	char path[64], text[32] = "";
 	struct stat st;
+	int file;
+
+	if (fstat(fd, &st) < 0)
+		return 0;
+	if (st.st_size > 0 || !S_ISCHR(st.st_mode))
+		return (size_t)st.st_size;
+	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/size", major(st.st_rdev), minor(st.st_rdev));
+	file = open(path, O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return 0;
+	if (read(file, text, sizeof(text) - 1) < 0)
+		text[0] = 0;
+	close(file);
+	return (size_t)strtoull(text, NULL, 10);
+}
+
+static inline int slurmv_ivshmem_map(struct slurmv_ivshmem *shm, const char *device, size_t at_most)
+{
 	int failed, fd = open(device, O_RDWR | O_CLOEXEC);
 
 	if (fd < 0)
 		return -1;
-	shm->base = MAP_FAILED;
-	if (fstat(fd, &st) == 0) {
-		shm->size = (size_t)st.st_size;
-		shm->base = mmap(NULL, shm->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	}
+	shm->size = slurmv_ivshmem_size(fd);
+	if (shm->size > at_most)
+		shm->size = at_most;
+	shm->base = mmap(NULL, shm->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	failed = errno;
 	close(fd);
 	errno = failed;
 	return shm->base == MAP_FAILED ? -1 : 0;
 }
 
+/* Maps the device of that name. Returns 0, or -1 with errno. */
+static inline int slurmv_ivshmem_open_device(struct slurmv_ivshmem *shm, const char *device)
+{
+	return slurmv_ivshmem_map(shm, device, SIZE_MAX);
+}
+
 /* Maps the device of this run. Returns 0, or -1 with errno, which is ENODEV if the
  * run has none. */
 static inline int slurmv_ivshmem_open(struct slurmv_ivshmem *shm)
 {
-	const char *device = getenv("SLURMV_IVSHMEM");
+	const char *device = getenv("SLURMV_IVSHMEM"), *size = getenv("SLURMV_IVSHMEM_SIZE");
 
-	if (device && *device)
-		return slurmv_ivshmem_open_device(shm, device);
+	if (device && *device) /* a character device may have a little more than was asked for */
+		return slurmv_ivshmem_map(shm, device, size ? (size_t)strtoull(size, NULL, 10) : SIZE_MAX);
 	errno = ENODEV;
 	return -1;
 }

@@ -41,7 +41,7 @@ type cloud struct {
 // nova places the VMs on CPUs.
 func inCloud(hw plan.Hardware) plan.Hardware {
 	hw.CPUs, hw.Unpinned = nil, "nova places the VMs"
-	hw.Foreign, hw.Missing = true, emulator.Missing{NineP: true}
+	hw.Foreign, hw.Missing = true, emulator.Missing{NineP: true, NVDIMM: true}
 	return hw
 }
 

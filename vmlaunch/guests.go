@@ -92,7 +92,7 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 	}
 	m.Pass(nodeagent.StageAgent)
 	clockChecked := m.BeginClockCheck(ctx)
-	if err := v.shared.plug(ctx, func(r ivshmem.Region) error { return v.backend.plug(m, r) }); err != nil {
+	if err := v.plugSharedMemory(ctx, m); err != nil {
 		return err
 	}
 	setup := guestSetup(v.Plan, m.Plan, m.Address(), v.links.mtu)
@@ -120,6 +120,16 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 	return m.Adopt(report, v.Plan.NetName)
 }
 
+// plugSharedMemory gives the running VM its devices.
+func (v *VMs) plugSharedMemory(ctx context.Context, m *machine.Machine) error {
+	if v.Plan.NVDIMM && v.Plan.Job.Spec.IVShmem.Devices > 0 {
+		if err := m.Session().ExpectNVDIMMs(ctx); err != nil {
+			return fmt.Errorf("set up the guest: %w", err)
+		}
+	}
+	return v.shared.plug(ctx, func(r ivshmem.Region) error { return v.backend.plug(m, r) })
+}
+
 // guestSetup returns the guest agent's instructions. address and mtu are those of the VM's
 // first NIC; without an address, the guest asks for one.
 func guestSetup(p plan.Plan, vm plan.VM, address netip.Prefix, mtu int) guest.Setup {
@@ -129,7 +139,7 @@ func guestSetup(p plan.Plan, vm plan.VM, address netip.Prefix, mtu int) guest.Se
 		GrowRoot: true,
 		User:     guest.User{Name: o.Name, UID: o.UID, GID: o.GID, Home: o.Home, Shell: o.Shell},
 		NICs:     []guest.NIC{{MAC: vm.MAC, MTU: mtu, Address: "dhcp"}},
-		IVShmem:  guest.IVShmem{Devices: p.Job.Spec.IVShmem.Devices, Size: p.RegionSize()},
+		IVShmem:  guest.IVShmem{Devices: p.Job.Spec.IVShmem.Devices, Size: p.RegionSize(), NVDIMM: p.NVDIMM},
 	}
 	if address.IsValid() { // the job's own network: see vmnet.Tap
 		s.NICs[0].Address, s.NICs[0].IPv4Only = address.String(), true

@@ -133,7 +133,7 @@ func promiseOf(r journal.Record, held []journal.Record) (needs []hugepages.Need,
 
 // regionPages returns the huge pages that a region of shared memory needs.
 func regionPages(r ivshmem.Region) []hugepages.Need {
-	return []hugepages.Need{{KiB: uint(r.Page >> 10), NUMA: hugepages.Any, Pages: uint64((r.Size + r.Page - 1) / r.Page)}}
+	return []hugepages.Need{{KiB: uint(r.Page >> 10), NUMA: hugepages.Any, Pages: uint64((r.FileSize() + r.Page - 1) / r.Page)}}
 }
 
 // journalsOfThisBoot returns what the journals of the node contain, without those from

@@ -42,7 +42,7 @@ func newSharedMemory(v *VMs) *sharedMemory {
 // allow that much.
 func (s *sharedMemory) lease(ctx context.Context) error {
 	for k := range s.plan.Job.Spec.IVShmem.Devices {
-		r, err := s.leaseRegion(ctx, s.here.New(s.plan.Job.ID, k, s.plan.RegionSize()))
+		r, err := s.leaseRegion(ctx, s.newRegion(k))
 		if err != nil {
 			return err
 		}
@@ -52,6 +52,14 @@ func (s *sharedMemory) lease(ctx context.Context) error {
 		return nil
 	}
 	return s.admit()
+}
+
+func (s *sharedMemory) newRegion(k int) ivshmem.Region {
+	r := s.here.New(s.plan.Job.ID, k, s.plan.RegionSize())
+	if s.plan.NVDIMM {
+		return r.OnNVDIMM()
+	}
+	return r
 }
 
 // leaseRegion writes a region into the journal: with huge pages, if the site wants them and

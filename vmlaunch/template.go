@@ -13,6 +13,7 @@ import (
 	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
 // quiet is how long the guest is left alone before it is saved. In this time the guest
@@ -121,13 +122,13 @@ func (w *warmer) makeBlank(ctx context.Context, draft *template.Draft) error {
 // the devices' bridge as large as this file. Devices that are plugged into a restored VM
 // fit into that window; otherwise each VM's kernel would have to lay out the bridge anew.
 //
-// Without IVShmem in QEMU, no restored VM can have shared memory, and the region is nil.
+// The region is nil if VMs have NVDIMMs instead, or no shared memory at all.
 func (w *warmer) makeRoom() (*ivshmem.Region, error) {
-	if w.Plan.Hardware.Missing.IVShmem {
+	if w.Plan.NVDIMM || w.Plan.Hardware.Missing.IVShmem {
 		return nil, nil
 	}
 	on := w.store.regions
-	room := on.New(w.Plan.Job.ID, 0, hypervisor.TemplateRoom<<20)
+	room := on.New(w.Plan.Job.ID, 0, plan.TemplateRoom<<20)
 	if err := w.journal.Intend(recordRegion, room.Name, ivshmem.Region{Name: room.Name}); err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func (w *warmer) shape(ctx context.Context, image images.Info) (template.Shape, 
 		Image: files, DiskMiB: spec.DiskMiB, VCPUs: spec.VCPUs, Memory: spec.MemoryMiB,
 		UEFI: uefi, Machine: w.Plan.QEMU.Machine, Accel: w.Plan.Hardware.Accel, CPU: hypervisor.CPUModel(w.Plan, "/"),
 		Emulator: w.Plan.QEMU.Emulator, QEMU: w.versions,
-		Queues: w.Plan.Queues(), Mounts: w.Plan.Warm.MountSlots, Devices: w.Plan.Warm.DeviceSlots,
+		Queues: w.Plan.Queues(), Mounts: w.Plan.Warm.MountSlots, Devices: w.Plan.Warm.DeviceSlots, NVDIMM: w.Plan.NVDIMM,
 		Version: config.Version, Guest: agent,
 	}, nil
 }

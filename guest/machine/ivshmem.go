@@ -21,17 +21,20 @@ import (
 type ivshmemDevices struct{ *system }
 
 // offer gives the job's owner the devices through which the VM shares memory with others,
-// as /dev/slurmv/ivshmem0 and so on. These names link to the memory of the PCI devices. The
-// owner maps it and needs no driver.
+// as /dev/slurmv/ivshmem0 and so on. These names link to the memory of the PCI devices, which the
+// owner maps and needs no driver for, or to NVDIMMs.
 func (s ivshmemDevices) offer(ctx context.Context, want guest.IVShmem, u guest.User) error {
 	if want.Devices == 0 {
 		return nil
 	}
-	devices, err := s.awaitIVShmem(ctx, want)
-	if err != nil {
+	if err := os.MkdirAll(s.path("dev/slurmv"), 0o755); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(s.path("dev/slurmv"), 0o755); err != nil {
+	if want.NVDIMM {
+		return nvdimms(s).offer(ctx, want, u)
+	}
+	devices, err := s.awaitIVShmem(ctx, want)
+	if err != nil {
 		return err
 	}
 	for k, d := range devices {

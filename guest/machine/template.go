@@ -22,6 +22,7 @@ import (
 func (m *Machine) Template(ctx context.Context) error {
 	m.awaitBoot(ctx)
 	m.modules(ctx, "virtio_net", "fuse", "9pnet_virtio", "9p")
+	nvdimms{&m.system}.prepare(ctx)
 	if err := m.growRoot(ctx); err != nil {
 		m.log().Warn("the root file system keeps its size", "err", err)
 	}
@@ -41,16 +42,16 @@ const bootPatience = 2 * time.Minute
 
 // awaitBoot returns when the image's init has finished the boot. Otherwise each restored VM
 // would have to finish it.
-func (m *Machine) awaitBoot(ctx context.Context) {
-	if _, err := os.Stat(m.path("run/systemd/system")); err != nil {
+func (s *system) awaitBoot(ctx context.Context) {
+	if _, err := os.Stat(s.path("run/systemd/system")); err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, bootPatience)
 	defer cancel()
 	// systemctl reports the state "degraded" by its exit status. The boot is over then,
 	// too.
-	if err := m.command(ctx, "", "systemctl", "is-system-running", "--wait"); err != nil {
-		m.log().Info("end of the boot", "err", err)
+	if err := s.command(ctx, "", "systemctl", "is-system-running", "--wait"); err != nil {
+		s.log().Info("end of the boot", "err", err)
 	}
 }
 

@@ -45,8 +45,9 @@ type Shape struct {
 	Queues   int                   `json:"queues"` // of the NIC
 	Mounts   int                   `json:"mount_slots"`
 	Devices  int                   `json:"device_slots"`
-	Version  string                `json:"version"` // of Slurm-V, which describes and sets up VMs
-	Guest    images.FileIdentity   `json:"guest"`   // the guest agent
+	NVDIMM   bool                  `json:"nvdimm,omitempty"` // it has slots for them
+	Version  string                `json:"version"`          // of Slurm-V, which describes and sets up VMs
+	Guest    images.FileIdentity   `json:"guest"`            // the guest agent
 }
 
 // Key is the name of templates of this shape.

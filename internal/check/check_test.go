@@ -259,7 +259,11 @@ func TestCheck(t *testing.T) {
 			[]string{"error libvirt's account", "skipped SR-IOV"}, ""},
 		"libvirt that does not open": {func(_ *testing.T, m *node) { m.probe(`{"libvirt_error": "no"}`) },
 			[]string{"error libvirt opens", "skipped SR-IOV"}, ""},
-		"RHEL's QEMU":          {func(_ *testing.T, m *node) { m.programs[listDevices] = "name \"virtio-blk-pci\", bus PCI\n" }, []string{"warning QEMU's devices", "skipped SR-IOV"}, ""},
+		"RHEL's QEMU": {func(_ *testing.T, m *node) { m.programs[listDevices] = "name \"virtio-blk-pci\", bus PCI\n" }, []string{"warning QEMU's devices", "skipped SR-IOV"}, ""},
+		"RHEL's QEMU has NVDIMMs": {func(_ *testing.T, m *node) {
+			m.programs[listDevices] = "name \"virtio-9p-pci\", bus PCI\nname \"nvdimm\"\n"
+		}, []string{"skipped SR-IOV"}, ""},
+		"a site wants NVDIMMs": {func(t *testing.T, m *node) { m.write(t, "conf", "[ivshmem]\ndevice = \"nvdimm\"\n", 0o644) }, []string{"warning QEMU's devices", "skipped SR-IOV"}, ""},
 		"QEMU without 9p":      {func(_ *testing.T, m *node) { m.programs[listDevices] = "name \"ivshmem-plain\", bus PCI\n" }, []string{"warning QEMU's devices", "skipped SR-IOV"}, ""},
 		"QEMU that lists none": {func(_ *testing.T, m *node) { delete(m.programs, listDevices) }, []string{"error QEMU's devices", "skipped SR-IOV"}, ""},
 		"no QEMU": {func(t *testing.T, m *node) { m.remove(t, "usr/bin") },

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/emulator"
 )
 
@@ -108,8 +109,8 @@ func (i *inspection) version(ctx context.Context, name, path string) Result {
 // devicesName is the check of [inspection.devices].
 const devicesName = "QEMU's devices"
 
-// noIVShmem is what it says of a QEMU without these devices.
-const noIVShmem = " has no IVShmem devices: jobs with --ivshmem fail here"
+// noIVShmem ends what it says of a QEMU without the devices for shared memory.
+const noIVShmem = ": jobs with --ivshmem fail here"
 
 // WithoutIVShmem returns why jobs with --ivshmem fail on a node with these results, or "".
 func WithoutIVShmem(results []Result) string {
@@ -130,13 +131,15 @@ func (i *inspection) devices(ctx context.Context, path string) Result {
 		return wrong(name, err.Error(), "run "+path+" "+strings.Join(emulator.ListDevices, " ")+" and repair what it says")
 	}
 	missing := emulator.MissingIn(list)
+	shared, err := missing.SharedMemory(i.cfg.IVShmem.Device, i.probe.Uncached)
 	switch {
-	case missing.IVShmem:
-		return warning(name, path+noIVShmem, "name another QEMU in [qemu] emulator if users want the option")
+	case err != nil:
+		return warning(name, path+" has "+err.Error()+noIVShmem, "name another QEMU in [qemu] emulator if users want the option")
 	case missing.NineP:
 		return warning(name, path+" has no 9p: an image whose kernel has no FUSE cannot see directories of the node", "nothing, if all images have FUSE")
 	}
-	return ok(name, "IVShmem for --ivshmem, 9p for images without FUSE")
+	devices := map[config.IVShmemDevice]string{config.IVShmemPCI: "IVShmem", config.IVShmemNVDIMM: "NVDIMMs"}
+	return ok(name, devices[shared]+" for --ivshmem, 9p for images without FUSE")
 }
 
 // uefi looks for the firmware of images that do not boot by BIOS. Other images need none.
@@ -156,6 +159,7 @@ type Probe struct {
 	Libvirt          string `json:"libvirt"` // version of the library that was loaded
 	LibvirtError     string `json:"libvirt_error"`
 	KVMError         string `json:"kvm_error"`
+	Uncached         bool   `json:"uncached"`           // see [emulator.Missing.SharedMemory]
 	NodeNetworkError string `json:"node_network_error"` // of a job with one node
 	JobNetworkError  string `json:"job_network_error"`  // of a job with several
 	SiteNetworkError string `json:"site_network_error"` // of a job on a bridge of the site, if jobs can ask for one

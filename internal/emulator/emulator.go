@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
@@ -39,7 +40,27 @@ func Find(root, configured string) (string, error) {
 // Missing are the devices that an emulator does not know.
 type Missing struct {
 	NineP   bool `json:"9p"`      // host directories by 9p
-	IVShmem bool `json:"ivshmem"` // memory that VMs share
+	IVShmem bool `json:"ivshmem"` // memory that VMs share, as a PCI device
+	NVDIMM  bool `json:"nvdimm"`  // the same as persistent memory
+}
+
+// SharedMemory chooses the device by which VMs share memory. By itself it takes NVDIMMs only where there is nothing else, or
+// where KVM lets guests map the memory of PCI devices uncached, as their kernels do: uncached. The error names
+// what the emulator would need.
+func (m Missing) SharedMemory(wish config.IVShmemDevice, uncached bool) (config.IVShmemDevice, error) {
+	switch {
+	case wish == config.IVShmemNVDIMM && m.NVDIMM:
+		return wish, errors.New("no NVDIMMs, which this site wants ([ivshmem] device)")
+	case wish == config.IVShmemPCI && m.IVShmem:
+		return wish, errors.New("no IVShmem devices, which this site wants ([ivshmem] device)")
+	case wish != config.IVShmemAuto:
+		return wish, nil
+	case m.IVShmem && m.NVDIMM:
+		return config.IVShmemPCI, errors.New("no IVShmem devices and no NVDIMMs")
+	case !m.NVDIMM && (m.IVShmem || uncached):
+		return config.IVShmemNVDIMM, nil
+	}
+	return config.IVShmemPCI, nil
 }
 
 // ListDevices are the arguments with which QEMU lists its devices.
@@ -71,7 +92,7 @@ func MissingIn(list string) Missing {
 	for _, found := range deviceName.FindAllStringSubmatch(list, -1) {
 		known[found[1]] = true
 	}
-	return Missing{NineP: !known["virtio-9p-pci"], IVShmem: !known["ivshmem-plain"]}
+	return Missing{NineP: !known["virtio-9p-pci"], IVShmem: !known["ivshmem-plain"], NVDIMM: !known["nvdimm"]}
 }
 
 // A Cache is a file with the answer of the emulator that was asked last.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/filetest"
 )
 
@@ -32,10 +33,12 @@ name "virtio-blk-pci", bus PCI, alias "virtio-blk"
 Misc devices:
 name "ivshmem-doorbell", bus PCI, desc "Inter-VM shared memory"
 name "ivshmem-plain", bus PCI, desc "Inter-VM shared memory"
+name "nvdimm", desc "DIMM memory module"
 `
 	for list, want := range map[string]Missing{
-		debian: {}, "": {true, true},
+		debian: {}, "": {true, true, true},
 		strings.ReplaceAll(debian, "ivshmem-plain", "ivshmem"):         {IVShmem: true},
+		strings.ReplaceAll(debian, `"nvdimm"`, `"pc-dimm"`):            {NVDIMM: true},
 		strings.ReplaceAll(debian, `"virtio-9p-pci"`, `"virtio-9p-x"`): {NineP: true},
 	} {
 		if got := MissingIn(list); got != want {
@@ -71,10 +74,10 @@ func TestCache(t *testing.T) {
 			t.Errorf("%s: %+v, %v, asked %d times; want %+v and %d", what, got, err, len(count), want, asked)
 		}
 	}
-	emulates(t, path, "virtio-9p-pci")
+	emulates(t, path, "virtio-9p-pci", "nvdimm")
 	check("first", Missing{IVShmem: true}, 1)
 	check("again", Missing{IVShmem: true}, 1)
-	emulates(t, path, "virtio-9p-pci", "ivshmem-plain")
+	emulates(t, path, "virtio-9p-pci", "nvdimm", "ivshmem-plain")
 	check("another", Missing{}, 2)
 	filetest.Write(t, string(cache), "{")
 	check("a broken file", Missing{}, 3)
@@ -90,7 +93,7 @@ func TestCache(t *testing.T) {
 func TestAgentsAskAtOnce(t *testing.T) {
 	dir := filetest.PassableDir(t)
 	path, cache := filepath.Join(dir, "qemu"), Cache(filepath.Join(dir, "state", "emulator"))
-	emulates(t, path, "ivshmem-plain")
+	emulates(t, path, "ivshmem-plain", "nvdimm")
 	var agents sync.WaitGroup
 	for range 20 {
 		agents.Go(func() {
@@ -102,5 +105,32 @@ func TestAgentsAskAtOnce(t *testing.T) {
 	agents.Wait()
 	if left, _ := filepath.Glob(string(cache) + ".*"); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestSharedMemory(t *testing.T) {
+	const auto, pci, nvdimm = config.IVShmemAuto, config.IVShmemPCI, config.IVShmemNVDIMM
+	tests := map[string]struct {
+		missing  Missing
+		wish     config.IVShmemDevice
+		uncached bool
+		want     config.IVShmemDevice
+		fails    string
+	}{
+		"QEMU has both":              {Missing{}, auto, false, pci, ""},
+		"both, and KVM on AMD":       {Missing{}, auto, true, nvdimm, ""},
+		"RHEL's QEMU":                {Missing{IVShmem: true}, auto, false, nvdimm, ""},
+		"no NVDIMMs, and KVM on AMD": {Missing{NVDIMM: true}, auto, true, pci, ""},
+		"neither":                    {Missing{IVShmem: true, NVDIMM: true}, auto, false, pci, "no IVShmem devices and no NVDIMMs"},
+		"wished":                     {Missing{}, nvdimm, false, nvdimm, ""},
+		"wished on AMD":              {Missing{}, pci, true, pci, ""},
+		"wished, but not there":      {Missing{NVDIMM: true}, nvdimm, false, nvdimm, "no NVDIMMs, which this site wants"},
+		"PCI wished, but not there":  {Missing{IVShmem: true}, pci, false, pci, "no IVShmem devices, which this site wants"},
+	}
+	for name, tt := range tests {
+		got, err := tt.missing.SharedMemory(tt.wish, tt.uncached)
+		if got != tt.want || (err != nil) != (tt.fails != "") || err != nil && !strings.HasPrefix(err.Error(), tt.fails) {
+			t.Errorf("%s: %s, %v", name, got, err)
+		}
 	}
 }

@@ -38,9 +38,15 @@ static const char *const names[] = {
 	NULL,
 };
 
-/* By descriptor: 0, or 1 + the number of its file, or THE_DEVICE. A descriptor's position is
- * that of the device's descriptor in the kernel, so dup and fork share it as they should. */
+/* By descriptor: 0, or 1 + the number of its file, or THE_DEVICE. For the kernel, a file's descriptor is that of an empty
+ * file in memory. Its position is the kernel's, so dup and fork share it as they should. */
 static _Atomic uint16_t descriptors[DESCRIPTORS];
+
+/* What the kernel says that each of them is. */
+static struct identity {
+	dev_t file_system;
+	ino_t inode;
+} identities[DESCRIPTORS];
 
 struct mapping {
 	char *from, *to; /* NULL: none */
@@ -150,11 +156,30 @@ static int failed(int err)
 
 /* ---- descriptors ---- */
 
+static struct identity identify(int fd)
+{
+	struct stat st = {0};
+
+	raw(SYS_fstat, fd, &st);
+	return (struct identity){st.st_dev, st.st_ino};
+}
+
+/* Whether a descriptor is still what it was when it became ours. */
+static bool is_same(int fd)
+{
+	struct identity now = identify(fd);
+
+	return now.file_system == identities[fd].file_system && now.inode == identities[fd].inode;
+}
+
 /* Says what a descriptor is from now on. */
 static void become(int fd, uint16_t what)
 {
-	uint16_t was = atomic_exchange(&descriptors[fd], what);
+	uint16_t was;
 
+	if (what)
+		identities[fd] = identify(fd);
+	was = atomic_exchange(&descriptors[fd], what);
 	if (was && was != THE_DEVICE)
 		region_drop(was - 1);
 }
@@ -168,7 +193,7 @@ static uint16_t what_is(int fd)
 
 	if (!self || fd < 0 || fd >= DESCRIPTORS || !descriptors[fd])
 		return 0;
-	if (region_is(fd))
+	if (is_same(fd))
 		return descriptors[fd];
 	if (!borrowed())
 		become(fd, 0);
@@ -185,7 +210,7 @@ int files_of(int fd)
 
 int files_open(const char *path, int flags, mode_t mode)
 {
-	int file, fd = raw(SYS_openat, AT_FDCWD, settings()->device, O_RDWR | (flags & O_CLOEXEC));
+	int file, fd = raw(SYS_memfd_create, path, flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
 
 	if (fd < 0)
 		return -1;
@@ -460,7 +485,7 @@ void *files_map(void *at, size_t length, int protection, int flags, int fd, off_
 	m = unused();
 	if (m)
 		/* The kernel has filled these pages already, and has no others for them. */
-		got = (void *)raw(SYS_mmap, at, length, protection, flags & ~(MAP_POPULATE | MAP_NORESERVE), fd, f.at + offset);
+		got = region_map(at, length, protection, flags & ~(MAP_POPULATE | MAP_NORESERVE), f.at + offset);
 	else
 		errno = ENOMEM;
 	if (got != MAP_FAILED)

@@ -5,16 +5,19 @@
 #include "region.h"
 
 #include "real.h"
+#include "settings.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 
 struct directory {
 	_Atomic uint32_t lock;  /* 1 while a process changes the directory */
@@ -29,43 +32,65 @@ static char *base;
 static uint64_t bytes;    /* of the device */
 static uint64_t programs; /* bytes at the beginning for a program that uses the device itself */
 static unsigned here;     /* this VM */
-static dev_t file_system; /* of the device's file, with the next one its identity */
-static ino_t inode;
 static struct directory *dir;
 static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
 
+/* The memory is a file, or else a character device, whose size sysfs tells. */
+static uint64_t size_of(int fd)
+{
+	char path[64], text[32] = "";
+	struct stat st;
+	int file;
+
+	if (raw(SYS_fstat, fd, &st) < 0)
+		return 0;
+	if (!S_ISCHR(st.st_mode))
+		return st.st_size;
+	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/size", major(st.st_rdev), minor(st.st_rdev));
+	file = raw(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	if (file < 0 || raw(SYS_read, file, text, sizeof(text) - 1) < 0)
+		text[0] = 0;
+	if (file >= 0)
+		raw(SYS_close, file);
+	return number_of(text);
+}
+
+void *region_map(void *at, size_t length, int protection, int flags, off_t offset)
+{
+	int fd = raw(SYS_openat, AT_FDCWD, settings()->device, O_RDWR | O_CLOEXEC), saved;
+	void *got;
+
+	if (fd < 0)
+		return MAP_FAILED;
+	got = (void *)raw(SYS_mmap, at, length, protection, flags, fd, offset);
+	saved = errno;
+	raw(SYS_close, fd);
+	errno = saved;
+	return got;
+}
+
 int region_open(const char *device, unsigned vm, uint64_t first)
 {
-	struct stat st;
-	int err = 0, fd = raw(SYS_openat, AT_FDCWD, (long)device, O_RDWR | O_CLOEXEC, 0);
+	int err = 0, fd = raw(SYS_openat, AT_FDCWD, device, O_RDWR | O_CLOEXEC);
+	uint64_t size;
 	void *at;
 
 	if (fd < 0)
 		return errno;
-	if (raw(SYS_fstat, fd, (long)&st) < 0)
-		err = errno;
-	else if ((uint64_t)st.st_size < 2 * ROUNDED(sizeof(*dir)) || first > (uint64_t)st.st_size - ROUNDED(sizeof(*dir)))
+	size = size_of(fd);
+	if (size < 2 * ROUNDED(sizeof(*dir)) || first > size - ROUNDED(sizeof(*dir)))
 		err = ENOSPC;
-	else if ((at = (void *)raw(SYS_mmap, 0, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
+	else if ((at = (void *)raw(SYS_mmap, 0, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
 		err = errno;
 	raw(SYS_close, fd);
 	if (err)
 		return err;
-	bytes = st.st_size;
-	file_system = st.st_dev;
-	inode = st.st_ino;
+	bytes = size;
 	programs = first;
 	here = vm;
 	dir = (struct directory *)((char *)at + bytes - ROUNDED(sizeof(*dir)));
 	base = at;
 	return 0;
-}
-
-bool region_is(int fd)
-{
-	struct stat st;
-
-	return !raw(SYS_fstat, fd, &st) && st.st_dev == file_system && st.st_ino == inode;
 }
 
 char *region_base(void) { return base; }

@@ -42,8 +42,8 @@ struct region_file {
 /* Maps the device and finds the directory. Returns 0, or an errno. */
 int region_open(const char *device, unsigned vm, uint64_t programs);
 
-/* Whether a descriptor is the device's. */
-bool region_is(int fd);
+/* Maps a part of the device, as mmap(2) does. */
+void *region_map(void *at, size_t length, int protection, int flags, off_t offset);
 
 /* Where the device begins, and its bytes. NULL and 0 before region_open. */
 char *region_base(void);

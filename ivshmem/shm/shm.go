@@ -12,11 +12,14 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // The variables that describe a run's memory to a program.
@@ -41,29 +44,54 @@ func Open() (*Memory, error) {
 	if device == "" {
 		return nil, ErrNone
 	}
-	return OpenDevice(device)
+	most, err := strconv.Atoi(os.Getenv(EnvSize))
+	if err != nil {
+		most = math.MaxInt
+	}
+	return open(device, most)
 }
 
 // OpenDevice maps a device of the VM by its name, "ivshmem0", or its path.
 func OpenDevice(name string) (*Memory, error) {
-	path := name
 	if !filepath.IsAbs(name) {
-		path = filepath.Join(devices, name)
+		name = filepath.Join(devices, name)
 	}
+	return open(name, math.MaxInt)
+}
+
+// open maps at most so many bytes. A character device may have a little more than the job has asked for.
+func open(path string, most int) (*Memory, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("shared memory: %w", err)
 	}
 	defer file.Close()
-	info, err := file.Stat()
+	size, err := sizeOf(file)
 	if err != nil {
 		return nil, fmt.Errorf("shared memory: %w", err)
 	}
-	bytes, err := syscall.Mmap(int(file.Fd()), 0, int(info.Size()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	bytes, err := syscall.Mmap(int(file.Fd()), 0, min(size, most), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map shared memory %s: %w", path, err)
 	}
 	return &Memory{bytes}, nil
+}
+
+// sizeOf returns the bytes of a device. An NVDIMM is a character device, which has no size of its own.
+func sizeOf(file *os.File) (int, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if info.Mode()&os.ModeCharDevice == 0 {
+		return int(info.Size()), nil
+	}
+	number := info.Sys().(*syscall.Stat_t).Rdev
+	text, err := os.ReadFile(fmt.Sprintf("/sys/dev/char/%d:%d/size", unix.Major(number), unix.Minor(number)))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
 // Bytes returns the memory, valid until Close.

@@ -127,6 +127,7 @@ per_job = 0 # the nodes have no Slingshot cards; tests put a library there that 
 libcxi = "/run/libcxi/libcxi.so.1"
 
 [ivshmem]
+device = "${SLURMV_IVSHMEM_DEVICE:-auto}"
 huge_page = "2M" # of which the machine has none unless somebody has reserved some
 
 [vf]

@@ -4,7 +4,7 @@
 //	shm add DEVICE N        adds 1 to its first eight bytes N times, each time in one locked instruction
 //	shm sum DEVICE 0        prints these bytes as a number
 //	shm count DEVICE BYTE   prints how much of it has that byte: "all", "none" or a number
-//	shm beyond DEVICE       tries to map more than there is, and prints how that ended
+//	shm beyond DEVICE       tries to reach more than there is, and prints how that ended
 //
 // DEVICE is a name below /dev/slurmv.
 package main
@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -83,11 +84,26 @@ func beyond(device string, size int) error {
 		offset int64
 		length int
 	}{"one page more": {0, size + page}, "the page behind": {int64(size), page}, "half of it behind": {int64(size / 2), size}} {
-		_, err := syscall.Mmap(int(file.Fd()), try.offset, try.length, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+		memory, err := syscall.Mmap(int(file.Fd()), try.offset, try.length, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+		if err == nil {
+			err = touch((*atomic.Uint64)(unsafe.Pointer(&memory[try.length-8])))
+		}
 		fmt.Printf("%s: %v\n", name, err)
 	}
 	err = file.Truncate(int64(2 * size))
-	info, _ := file.Stat()
-	fmt.Printf("made larger: %v, %v bytes\n", err, info.Size() == int64(size))
+	again, openErr := shm.OpenDevice(device)
+	fmt.Printf("made larger: %v, %v bytes\n", err, openErr == nil && len(again.Bytes()) == size)
+	return nil
+}
+
+// touch reads memory. The error says that there is none: an NVDIMM's driver lets programs map more than there is.
+func touch(at *atomic.Uint64) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if recover() != nil {
+			err = syscall.EFAULT
+		}
+	}()
+	at.Load()
 	return nil
 }

@@ -53,9 +53,7 @@ func (p describer) domain(vm plan.VM, vfs []vfpool.Grant) *libvirtxml.Domain {
 	p.addPorts(d, vm)
 	p.addMounts(d)
 	p.addEntropy(d)
-	if p.Hardware.Accel == config.AccelTCG {
-		d.QEMUCommandline = p.commandLine()
-	}
+	d.QEMUCommandline = p.commandLine()
 	return d
 }
 
@@ -69,12 +67,16 @@ func (p describer) addFirmware(d *libvirtxml.Domain, vm plan.VM) {
 	d.OS.NVRam = &libvirtxml.DomainNVRam{NVRam: vm.Vars}
 }
 
-// commandLine holds QEMU's options that libvirt has no words for: what emulation needs, and extra.
+// commandLine holds QEMU's options that libvirt has no words for: slots of NVDIMMs, what
+// emulation needs, and extra. It is nil if there are none.
 func (p describer) commandLine(extra ...string) *libvirtxml.DomainQEMUCommandline {
-	line := &libvirtxml.DomainQEMUCommandline{Args: arguments(extra...)}
+	line := &libvirtxml.DomainQEMUCommandline{Args: arguments(append(extra, p.nvdimmSlots()...)...)}
 	if p.Hardware.Accel == config.AccelTCG {
 		line.Args = append(line.Args, arguments(inlineQueues...)...)
 		line.Envs = oneArena
+	}
+	if len(line.Args) == 0 {
+		return nil
 	}
 	return line
 }

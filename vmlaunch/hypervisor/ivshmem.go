@@ -31,8 +31,7 @@ func shmemDevice(r ivshmem.Region) *libvirtxml.DomainShmem {
 // addSharedMemory makes room for the devices: a bridge behind a port of its own, and
 // address space. Regions are aligned to their size, so twice their sum always holds them.
 func (p describer) addSharedMemory(d *libvirtxml.Domain) {
-	shared := p.Job.Spec.IVShmem
-	if shared.Devices == 0 {
+	if p.Job.Spec.IVShmem.Devices == 0 || p.NVDIMM {
 		return
 	}
 	if hole := p.PCIHole(); hole != 0 {

@@ -109,3 +109,38 @@ func TestSharedMemoryIsInOrder(t *testing.T) {
 		}
 	}
 }
+
+// A template has slots for whatever its VMs may want, and all VMs without shared memory have none.
+func TestDomainHasSlotsForNVDIMMs(t *testing.T) {
+	slots := func(d *libvirtxml.Domain) string {
+		var values []string
+		for _, a := range d.QEMUCommandline.Args {
+			values = append(values, a.Value)
+		}
+		_, after, found := strings.Cut(strings.Join(values, " "), "-machine nvdimm=on -m ")
+		if !found {
+			return "none"
+		}
+		return strings.Fields(after)[0]
+	}
+	cfg, job := config.Default(), plantest.Job()
+	cfg.IVShmem.Device = config.IVShmemNVDIMM
+	hw := plan.Hardware{Accel: config.AccelTCG, NUMA: -1}
+	p := plantest.New(t, cfg, job, hw)
+	if got := slots(Describe(p, p.VMs[0], nil)); got != "none" {
+		t.Errorf("without shared memory: %s", got)
+	}
+	if got, want := slots(DescribeTemplate(p, p.VMs[0], "/nothing", nil)), fmt.Sprintf("slots=31,maxmem=%dM", job.Spec.MemoryMiB+31*532); got != want {
+		t.Errorf("template: %s, want %s", got, want)
+	}
+	job.Spec.IVShmem = jobspec.IVShmem{Devices: 2, SizeMiB: 16}
+	p = plantest.New(t, cfg, job, hw)
+	d := Describe(p, p.VMs[0], nil)
+	if got, want := slots(d), fmt.Sprintf("slots=2,maxmem=%dM", job.Spec.MemoryMiB+2*18); got != want {
+		t.Errorf("two devices: %s, want %s", got, want)
+	}
+	text, err := d.Marshal()
+	if err != nil || len(pciControllers(t, text)) != 0 {
+		t.Errorf("it has the bridge of PCI devices, too (%v)", err)
+	}
+}

@@ -60,6 +60,8 @@ func (noMachine) StartSSH(context.Context, guest.SSH) error { return nil }
 
 func (noMachine) Template(context.Context) error { return nil }
 
+func (noMachine) ExpectNVDIMMs(context.Context) error { return nil }
+
 func (noMachine) Clock(time.Duration) (time.Time, time.Duration, error) {
 	return time.Now(), time.Since(started), nil
 }

@@ -36,7 +36,7 @@ func templatePlan(t *testing.T) (plan.Plan, *libvirtxml.Domain, template.Templat
 	p.VMs[0].Vars = "/s/vm0.vars"
 	p.State = "/s"
 	p.Warm = config.Warm{MountSlots: 3, DeviceSlots: 2}
-	d := DescribeTemplate(p, p.TemplateVM(template.Template{Dir: "/s/templates/1001/7.0.draft"}), "/nothing", &ivshmem.Region{Name: "room", Size: TemplateRoom << 20})
+	d := DescribeTemplate(p, p.TemplateVM(template.Template{Dir: "/s/templates/1001/7.0.draft"}), "/nothing", &ivshmem.Region{Name: "room", Size: plan.TemplateRoom << 20})
 	d.Devices.Shmems = nil // unplugged before it is saved
 	slot := uint(4)
 	d.Devices.Filesystems[1].Address = &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{Slot: &slot}}
@@ -86,12 +86,12 @@ func TestClone(t *testing.T) {
 // A template boots with room for as much shared memory as a restored VM can have.
 func TestTemplateHasRoom(t *testing.T) {
 	p, _, _ := templatePlan(t)
-	room := ivshmem.Region{Name: "room", Size: TemplateRoom << 20}
+	room := ivshmem.Region{Name: "room", Size: plan.TemplateRoom << 20}
 	d := DescribeTemplate(p, p.VMs[0], "/nothing", &room)
-	if len(d.Devices.Shmems) != 1 || d.Devices.Shmems[0].Size.Value != TemplateRoom {
+	if len(d.Devices.Shmems) != 1 || d.Devices.Shmems[0].Size.Value != plan.TemplateRoom {
 		t.Errorf("shared memory: %+v", d.Devices.Shmems)
 	}
-	for mib, cold := range map[int]bool{TemplateRoom: false, TemplateRoom + 1: true} {
+	for mib, cold := range map[int]bool{plan.TemplateRoom: false, plan.TemplateRoom + 1: true} {
 		job := plantest.Job()
 		job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: int64(mib)}
 		cfg := config.Default()
@@ -114,8 +114,9 @@ func TestTemplateHasRoom(t *testing.T) {
 func TestQueuesAreInlineWhereEmulated(t *testing.T) {
 	for accel, want := range map[config.Accel]bool{config.AccelTCG: true, config.AccelKVM: false} {
 		p := plan.Plan{Hardware: plan.Hardware{Accel: accel}}
+		line := describer{p}.commandLine()
 		has := func(a libvirtxml.DomainQEMUCommandlineArg) bool { return a.Value == inlineQueues[1] }
-		if got := slices.ContainsFunc(describer{p}.commandLine().Args, has); got != want {
+		if got := line != nil && slices.ContainsFunc(line.Args, has); got != want {
 			t.Errorf("%s: %v", accel, got)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/google/uuid"
 	"libvirt.org/go/libvirtxml"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
@@ -15,10 +16,6 @@ const (
 	TemplateMemory = "template.ram"
 )
 
-// TemplateRoom is how much shared memory a template boots with, in MiB. It is the most that
-// a VM restored from the template can have. See [plan.Plan.PCIHole].
-const TemplateRoom = plan.FirmwareHole / 2
-
 // quietNICs sets NICs up for restored guests. The template's NIC does not announce itself,
 // because it has no address yet. NICs have no link state: Linux would first see that a
 // plugged-in NIC has no link, then that it has one, and Linux handles such changes at most
@@ -27,7 +24,7 @@ var quietNICs = []string{"-global", "virtio-net-device.guest_announce=off", "-gl
 
 // DescribeTemplate describes the VM that becomes a template. Devices that cannot be plugged
 // into a running VM are there from the start, as many as the site's slots say. For the
-// others there is room; without IVShmem in QEMU, room is nil. The template's mounts show the
+// others there is room; without the PCI devices of IVShmem, room is nil. The template's mounts show the
 // directory nothing.
 func DescribeTemplate(p plan.Plan, vm plan.VM, nothing string, room *ivshmem.Region) *libvirtxml.Domain {
 	return describer{p}.template(vm, nothing, room)
@@ -43,6 +40,9 @@ func (p describer) template(vm plan.VM, nothing string, room *ivshmem.Region) *l
 	if room != nil {
 		p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 1} // the devices' bridge must be there
 		port = ivshmemBridge + 1
+	}
+	if p.NVDIMM {
+		p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: config.MaxIVShmem, SizeMiB: plan.TemplateRoom/config.MaxIVShmem + 1}
 	}
 	d := p.domain(vm, nil)
 	d.GenID = &libvirtxml.DomainGenID{Value: uuid.NewString()}

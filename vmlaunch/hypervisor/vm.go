@@ -82,7 +82,11 @@ func (d *Domain) PlugVFs(vfs []vfpool.Grant) error {
 
 // PlugRegion gives the running VM a region of shared memory as a device.
 func (d *Domain) PlugRegion(r ivshmem.Region) error {
-	if err := d.plug(shmemDevice(r)); err != nil {
+	plug := func() error { return d.plug(shmemDevice(r)) }
+	if r.Header != 0 {
+		plug = func() error { return d.plugNVDIMM(r) }
+	}
+	if err := plug(); err != nil {
 		return fmt.Errorf("plug shared memory into domain %s: %w", d.name, err)
 	}
 	return nil

@@ -18,6 +18,7 @@ type Hardware struct {
 	Unpinned string // why that is not known, and VMs are not pinned
 	Memory   []int  // NUMA nodes of whose memory it may have some
 	Vhost    bool   // the kernel moves the frames of virtio NICs (vhost-net)
+	Uncached bool   // KVM lets guests map the memory of PCI devices uncached, as their kernels do (AMD)
 
 	Foreign bool // another program makes the VMs and gives them memory and CPUs
 
@@ -25,9 +26,9 @@ type Hardware struct {
 }
 
 // check refuses a request for what the node's QEMU cannot do.
-func (h Hardware) check(spec jobspec.Spec) error {
-	if h.Missing.IVShmem && spec.IVShmem.Devices > 0 {
-		return errors.New("--ivshmem: QEMU on this node has no IVShmem devices; leave the option out, or ask the administrator for another QEMU ([qemu] emulator)")
+func (h Hardware) check(spec jobspec.Spec, shared config.IVShmemDevice) error {
+	if _, err := h.sharedMemory(shared); err != nil && spec.IVShmem.Devices > 0 {
+		return fmt.Errorf("--ivshmem: QEMU on this node has %w; leave the option out, or ask the administrator for another QEMU ([qemu] emulator)", err)
 	}
 	if h.Foreign && spec.HugePages.Size() != 0 {
 		return errors.New("--vm-hugepages: flavors of OpenStack say which pages a VM's memory has; leave the option out")
@@ -36,4 +37,12 @@ func (h Hardware) check(spec jobspec.Spec) error {
 		return fmt.Errorf("--vcpu-per-vm: %d is not possible on this node, which has no KVM: an emulated VM has %d CPUs at most", spec.VCPUs, MostAPICIDs)
 	}
 	return nil
+}
+
+// sharedMemory chooses the device by which VMs share memory. nova's VMs have no slots for NVDIMMs.
+func (h Hardware) sharedMemory(wish config.IVShmemDevice) (config.IVShmemDevice, error) {
+	if h.Foreign {
+		return config.IVShmemPCI, nil
+	}
+	return h.Missing.SharedMemory(wish, h.Uncached)
 }

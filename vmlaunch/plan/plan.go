@@ -50,6 +50,7 @@ type Plan struct {
 	Warm        config.Warm
 	RegionPage  config.Size // size of the pages of shared memory; 0 is ordinary ones
 	RegionLimit config.Size // bound on the shared memory of all jobs on the node
+	NVDIMM      bool        // VMs have shared memory as NVDIMMs, not as PCI devices
 
 	State string // directory of the job's files on this node, until reclaim
 	Run   string // directory of its sockets and libvirt's own state
@@ -94,7 +95,7 @@ func New(cfg config.Config, job Job, who owner.Owner, hw Hardware) (Plan, error)
 	if err != nil {
 		return Plan{}, err
 	}
-	if err := hw.check(job.Spec); err != nil {
+	if err := hw.check(job.Spec, cfg.IVShmem.Device); err != nil {
 		return Plan{}, err
 	}
 	network, found := cfg.Network[job.Spec.Network]
@@ -112,6 +113,8 @@ func New(cfg config.Config, job Job, who owner.Owner, hw Hardware) (Plan, error)
 		State: journal.Dir(cfg.StateDir(job.Node), job.ID),
 		Run:   filepath.Join(cfg.RunDir(job.Node), "jobs", job.ID.String()),
 	}
+	device, _ := hw.sharedMemory(cfg.IVShmem.Device) // an error matters only to those who want shared memory
+	p.NVDIMM = device == config.IVShmemNVDIMM
 	if err := p.addVMs(); err != nil {
 		return Plan{}, err
 	}

@@ -48,7 +48,7 @@ func TestPlanRefusesDevicesThatQEMULacks(t *testing.T) {
 	if _, err := plan.New(config.Default(), job, owner.Owner{}, hw); err != nil {
 		t.Errorf("QEMU has all devices: %v", err)
 	}
-	hw.Missing.IVShmem = true
+	hw.Missing.IVShmem, hw.Missing.NVDIMM = true, true
 	if _, err := plan.New(config.Default(), job, owner.Owner{}, hw); err == nil || !strings.Contains(err.Error(), "--ivshmem: QEMU on this node has no IVShmem devices") {
 		t.Errorf("error = %v", err)
 	}

@@ -29,6 +29,7 @@ func Run(ctx context.Context, cfg config.Config, node string) check.Probe {
 	var p check.Probe
 	p.Libvirt, p.LibvirtError = probeLibvirt()
 	p.KVMError = text(hypervisor.KVMUsable("/"))
+	p.Uncached = hypervisor.MapsUncached(cfg.QEMU.Accel, "/")
 	p.NodeNetworkError = text(aside(func() error { return rehearse(ctx, 1) }))
 	p.JobNetworkError = text(aside(func() error { return rehearse(ctx, 2) }))
 	if usesSiteBridges(cfg) {
