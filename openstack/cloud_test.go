@@ -208,6 +208,53 @@ func TestCapacity(t *testing.T) {
 	})
 }
 
+// Rates of a virtual function are a QoS policy of its port, which is gone with the job. Nobody gets a minimum that
+// placement does not know.
+func TestRates(t *testing.T) {
+	withCloud(t, func(t *testing.T, c *Cloud) {
+		if has, err := c.HasRates(t.Context()); err != nil || !has {
+			t.Fatalf("QoS: %v, %v", has, err)
+		}
+		r := request("14.0", "f1")
+		r.VFNetwork, r.Servers[0].VFs = "guests", []VF{{"02:00:00:01:14:00", Rates{MaxMbps: 1000}}}
+		if err := begin(t, c, r); err != nil {
+			t.Fatal(err)
+		}
+		policies, err := c.neutron.policiesOf(t.Context(), c.mark(r.Job))
+		if err != nil || len(policies) != 1 || len(policies[0].Rules) != 1 || policies[0].Rules[0]["max_kbps"] != 1e6 {
+			t.Fatalf("policies %+v, %v", policies, err)
+		}
+		var has struct {
+			Ports []struct {
+				QoS string `json:"qos_policy_id"`
+			}
+		}
+		of := c.neutron.api.ServiceURL("ports") + "?mac_address=02:00:00:01:14:00"
+		response, err := c.neutron.api.Get(t.Context(), of, &has, nil)
+		if err != nil || len(has.Ports) != 1 || has.Ports[0].QoS != policies[0].ID {
+			t.Fatalf("the port's policy: %+v, %v", has, err)
+		}
+		response.Body.Close()
+		if err := c.Delete(t.Context(), r.Job); err != nil {
+			t.Fatal(err)
+		}
+		sure := request("15.0", "f1")
+		sure.VFNetwork, sure.Servers[0].VFs = "guests", []VF{{"02:00:00:01:15:00", Rates{MinMbps: 100, MaxMbps: 1000}}}
+		if err := begin(t, c, sure); err == nil || !strings.Contains(err.Error(), "No valid host was found.") {
+			t.Errorf("a minimum that no host has: %v", err)
+		}
+		if jobs, err := c.Jobs(t.Context()); err != nil || !cmp.Equal(jobs, []string{"15.0"}) {
+			t.Errorf("jobs in the cloud: %v, %v", jobs, err)
+		}
+		if err := c.Delete(t.Context(), sure.Job); err != nil {
+			t.Fatal(err)
+		}
+		if jobs, err := c.Jobs(t.Context()); err != nil || len(jobs) != 0 {
+			t.Errorf("left in the cloud: %v, %v", jobs, err)
+		}
+	})
+}
+
 // Each failure that the API has is one sentence, and leaves nothing.
 func TestFailures(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -244,7 +291,7 @@ func TestFailures(t *testing.T) {
 func TestVirtualFunctions(t *testing.T) {
 	withCloud(t, func(t *testing.T, c *Cloud) {
 		first := request("12.0", "f1")
-		first.VFNetwork, first.Servers[0].VFs = "guests", []string{"02:00:00:01:12:00"}
+		first.VFNetwork, first.Servers[0].VFs = "guests", []VF{{MAC: "02:00:00:01:12:00"}}
 		if err := begin(t, c, first); err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +300,7 @@ func TestVirtualFunctions(t *testing.T) {
 			t.Errorf("ports %v, %v", ports, err)
 		}
 		second := request("13.0", "f1")
-		second.VFNetwork, second.Servers[0].VFs = "guests", []string{"02:00:00:01:13:00"}
+		second.VFNetwork, second.Servers[0].VFs = "guests", []VF{{MAC: "02:00:00:01:13:00"}}
 		if err := begin(t, c, second); err == nil || !strings.Contains(err.Error(), "No valid host was found.") {
 			t.Errorf("the second VF of a node with one: %v", err)
 		}

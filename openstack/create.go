@@ -31,7 +31,13 @@ type Server struct {
 	Name string // see [Names]; it begins with slurmv-JOB-
 	Host string // of nova, on which it runs
 	MAC  string
-	VFs  []string // MACs of its virtual functions
+	VFs  []VF
+}
+
+// A VF is a virtual function of a server.
+type VF struct {
+	MAC string
+	Rates
 }
 
 // An Image is what the VMs boot from: an image of the cloud's, or a file of the node's.
@@ -103,8 +109,11 @@ func (c *Cloud) HasImage(ctx context.Context, name string) (bool, error) {
 	return len(found) > 0, explain("look for image "+name, err)
 }
 
-// networksOf are the ids of a job's networks.
-type networksOf struct{ nic, vf string }
+// networksOf are the ids of a job's networks, and of the policies of its virtual functions.
+type networksOf struct {
+	nic, vf  string
+	policies map[Rates]string
+}
 
 // prepare makes or finds what the servers share, all at once.
 func (c *Cloud) prepare(ctx context.Context, m Mark, r Request) (image, flavor string, networks networksOf, err error) {
@@ -127,11 +136,15 @@ func (c *Cloud) prepare(ctx context.Context, m Mark, r Request) (image, flavor s
 		}
 		return err
 	})
+	each.Go(func() (err error) {
+		networks.policies, err = c.neutron.getPolicies(ctx, m, r)
+		return err
+	})
 	return image, flavor, networks, each.Wait()
 }
 
 // A Mark is what everything of a job carries in the cloud: metadata and a tag of servers, a tag
-// of images, the description of ports, the name of a flavor. It has neither comma nor slash,
+// of images, the description of ports and QoS policies, the name of a flavor. It has neither comma nor slash,
 // which nova's tags must not have.
 type Mark string
 

@@ -16,6 +16,7 @@ func (c *Cloud) Delete(ctx context.Context, job string) error {
 	}
 	return errors.Join(
 		explain("delete the ports of job "+job, c.neutron.deletePorts(ctx, m)),
+		explain("delete the QoS policies of job "+job, c.neutron.deletePolicies(ctx, m)),
 		explain("delete the flavor of job "+job, c.nova.deleteFlavors(ctx, m)),
 		explain("delete the image of job "+job, c.glance.deleteImages(ctx, m)))
 }
@@ -47,7 +48,7 @@ func gone(ctx context.Context, remove func() error) error {
 func (c *Cloud) Jobs(ctx context.Context) (jobs []string, err error) {
 	var marks []string
 	for what, list := range map[string]func(context.Context) ([]string, error){
-		"servers": c.nova.markedServers, "ports": c.neutron.markedPorts, "flavors": c.nova.markedFlavors, "images": c.glance.markedImages,
+		"servers": c.nova.markedServers, "ports": c.neutron.markedPorts, "QoS policies": c.neutron.markedPolicies, "flavors": c.nova.markedFlavors, "images": c.glance.markedImages,
 	} {
 		err := try(ctx, func() error {
 			found, err := list(ctx)

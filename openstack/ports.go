@@ -38,35 +38,46 @@ func (n neutron) findNetwork(ctx context.Context, nameOrID string) (id string, e
 
 // createPorts makes the ports of a server: its NIC, and its virtual functions.
 func (n neutron) createPorts(ctx context.Context, m Mark, on networksOf, s Server) (ids []string, err error) {
-	id, err := n.createPort(ctx, m, s, on.nic, s.MAC, "normal")
+	id, err := n.createPort(ctx, m, s, port{network: on.nic, mac: s.MAC, kind: "normal"})
 	ids = append(ids, id)
-	for _, mac := range s.VFs {
+	for _, vf := range s.VFs {
 		if err == nil {
-			id, err = n.createPort(ctx, m, s, on.vf, mac, "direct")
+			id, err = n.createPort(ctx, m, s, port{network: on.vf, mac: vf.MAC, kind: "direct", policy: on.policies[vf.Rates]})
 			ids = append(ids, id)
 		}
 	}
 	return ids, err
 }
 
+// A port is what a server's port differs in from others.
+type port struct {
+	network, mac string
+	kind         string // binding:vnic_type
+	policy       string // id of its QoS policy; "" is none
+}
+
 // createPort makes a port. neutron allows a MAC address once in a network, so a port whose
 // answer was lost is found by it.
-func (n neutron) createPort(ctx context.Context, m Mark, s Server, network, mac, kind string) (id string, err error) {
+func (n neutron) createPort(ctx context.Context, m Mark, s Server, p port) (id string, err error) {
+	wanted := map[string]any{
+		"name": s.Name, "network_id": p.network, "mac_address": p.mac, "description": string(m),
+		"binding:vnic_type": p.kind,
+	}
+	if p.policy != "" {
+		wanted["qos_policy_id"] = p.policy
+	}
 	asked := false
 	err = try(ctx, func() error {
 		if asked {
-			if id, err = n.findPort(ctx, m, mac); err != nil || id != "" {
+			if id, err = n.findPort(ctx, m, p.mac); err != nil || id != "" {
 				return err
 			}
 		}
 		asked = true
-		id, err = n.postPort(ctx, map[string]any{
-			"name": s.Name, "network_id": network, "mac_address": mac, "description": string(m),
-			"binding:vnic_type": kind,
-		})
+		id, err = n.postPort(ctx, wanted)
 		return err
 	})
-	return id, explain(fmt.Sprintf("create a port (%s) for server %s", kind, s.Name), err)
+	return id, explain(fmt.Sprintf("create a port (%s) for server %s", p.kind, s.Name), err)
 }
 
 func (n neutron) postPort(ctx context.Context, port map[string]any) (string, error) {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/process"
 	"github.com/slurm-v/slurm-v/ivshmem"
+	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/openstack"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
@@ -93,10 +95,8 @@ func (c *cloud) vfs(context.Context) error {
 	if c.Plan.Backend.VFNetwork == "" {
 		return errors.New("--sriov: this site's OpenStack has no network of virtual functions (backend.vf_network)")
 	}
-	for _, vf := range wanted.VFs {
-		if vf.MinMbps != 0 || vf.MaxMbps != 0 {
-			return errors.New("--sriov: virtual functions of OpenStack have no rates here; leave min and max out")
-		}
+	if slices.ContainsFunc(wanted.VFs, func(vf jobspec.VF) bool { return vf.PF != "" || vf.NUMA == jobspec.NUMARequire || vf.Spread }) {
+		return errors.New("--sriov: nova chooses the cards of virtual functions here; leave pf, numa and spread out")
 	}
 	return nil
 }
@@ -130,6 +130,9 @@ func (c *cloud) ask(ctx context.Context, image images.Info) error {
 	if err != nil {
 		return err
 	}
+	if err := c.checkRates(ctx, there.HasRates, &r); err != nil {
+		return err
+	}
 	if err := c.create(ctx, there, r); err != nil {
 		return err
 	}
@@ -137,6 +140,28 @@ func (c *cloud) ask(ctx context.Context, image images.Info) error {
 		return err
 	}
 	return c.journal.Done(recordServers, c.Plan.Job.ID.String())
+}
+
+// checkRates refuses rates of virtual functions that the cloud cannot have, or leaves them out if the site says so.
+func (c *cloud) checkRates(ctx context.Context, hasRates func(context.Context) (bool, error), r *openstack.Request) error {
+	if !slices.ContainsFunc(c.Plan.Job.Spec.SRIOV.VFs, func(vf jobspec.VF) bool { return ratesOf(vf) != openstack.Rates{} }) {
+		return nil
+	}
+	has, err := hasRates(ctx)
+	if err != nil || has {
+		return err
+	}
+	const missing = "virtual functions have no rates in this site's OpenStack (neutron's service plugin qos)"
+	if c.Plan.VFMode == config.VFStrict {
+		return errors.New("--sriov: " + missing + "; leave min and max out")
+	}
+	c.Progress(vmstep.Progress{Note: "warning: --sriov: " + missing + ": min and max do nothing", Millis: c.Clock.Now().Milliseconds()})
+	for i := range r.Servers {
+		for k := range r.Servers[i].VFs {
+			r.Servers[i].VFs[k].Rates = openstack.Rates{}
+		}
+	}
+	return nil
 }
 
 // create makes the servers, of the cloud's image or of an upload.
@@ -201,10 +226,14 @@ func (c *cloud) wanted(ctx context.Context, image images.Info) (openstack.Reques
 
 func (c *cloud) server(node string, vm plan.VM) openstack.Server {
 	s := openstack.Server{Name: c.names.Server(vm.Domain), Host: node, MAC: vm.MAC}
-	for _, vf := range vm.VFs {
-		s.VFs = append(s.VFs, vf.MAC)
+	for k, vf := range vm.VFs {
+		s.VFs = append(s.VFs, openstack.VF{MAC: vf.MAC, Rates: ratesOf(c.Plan.Job.Spec.SRIOV.VFs[k])})
 	}
 	return s
+}
+
+func ratesOf(vf jobspec.VF) openstack.Rates {
+	return openstack.Rates{MinMbps: vf.MinMbps, MaxMbps: vf.MaxMbps}
 }
 
 // lookEvery is the pause between two looks at the domains of nova's libvirtd.

@@ -102,7 +102,10 @@ func TestWhatTheCloudRefuses(t *testing.T) {
 		want    string // "" is allowed
 	}{
 		"no network of VFs": {"", jobspec.VF{}, "backend.vf_network"},
-		"a rate":            {"vfs", jobspec.VF{MinMbps: 10}, "leave min and max out"},
+		"a card":            {"vfs", jobspec.VF{PF: "eth1"}, "leave pf, numa and spread out"},
+		"a near card":       {"vfs", jobspec.VF{NUMA: jobspec.NUMARequire}, "leave pf, numa and spread out"},
+		"cards apart":       {"vfs", jobspec.VF{Spread: true}, "leave pf, numa and spread out"},
+		"a rate":            {"vfs", jobspec.VF{MinMbps: 10}, ""}, // see TestRatesOfTheCloud
 		"a VF":              {"vfs", jobspec.VF{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,6 +114,39 @@ func TestWhatTheCloudRefuses(t *testing.T) {
 			err := c.vfs(t.Context())
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// Rates are refused where the cloud has none, or left out with a warning if the site says so.
+func TestRatesOfTheCloud(t *testing.T) {
+	wanted := openstack.Rates{MinMbps: 100, MaxMbps: 1000}
+	for name, tt := range map[string]struct {
+		mode  config.VFMode
+		has   bool
+		want  openstack.Rates
+		fails bool
+		warns bool
+	}{
+		"it has them":                {config.VFStrict, true, wanted, false, false},
+		"it has none":                {config.VFStrict, false, wanted, true, false},
+		"it has none, and may do so": {config.VFSoft, false, openstack.Rates{}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, told := inTheCloud(t), ""
+			c.Clock, c.Progress = machine.StartStopwatch(time.Time{}), func(p vmstep.Progress) { told += p.Note }
+			c.Plan.VFMode, c.Plan.Job.Spec.SRIOV.VFs = tt.mode, []jobspec.VF{{MinMbps: 100, MaxMbps: 1000}}
+			for i := range c.Plan.VMs {
+				c.Plan.VMs[i].VFs = []plan.VF{{MAC: "02:00:00:00:00:01"}}
+			}
+			r := openstack.Request{Servers: []openstack.Server{c.server("n1", c.Plan.VMs[0])}}
+			err := c.checkRates(t.Context(), func(context.Context) (bool, error) { return tt.has, nil }, &r)
+			if (err != nil) != tt.fails || err != nil && !strings.Contains(err.Error(), "leave min and max out") {
+				t.Error(err)
+			}
+			if got := r.Servers[0].VFs[0].Rates; got != tt.want || strings.Contains(told, "warning: --sriov") != tt.warns {
+				t.Errorf("%+v; %q", got, told)
 			}
 		})
 	}

@@ -220,7 +220,7 @@ neutron_text() {
 	cat <<END
 [DEFAULT]
 core_plugin = ml2
-service_plugins =
+service_plugins = qos
 transport_url = $(rabbit_url)
 state_path = $cloud/state
 use_stderr = true
@@ -247,7 +247,7 @@ driver = noop
 type_drivers = flat,local
 tenant_network_types = local
 mechanism_drivers = $driver
-extension_drivers = port_security
+extension_drivers = port_security,qos
 [ml2_type_flat]
 flat_networks = guests
 [securitygroup]

@@ -101,4 +101,22 @@ var openstackMutants = []Mutant{
 		Package: "openstack",
 		Test:    "TestOtherProjectsAreLeftAlone",
 	},
+	{
+		Name:    "policies-go-with-their-job",
+		Defence: "Nothing of a job is left in the cloud.",
+		File:    "openstack/delete.go",
+		Old:     "\t\texplain(\"delete the QoS policies of job \"+job, c.neutron.deletePolicies(ctx, m)),\n",
+		New:     "",
+		Package: "openstack",
+		Test:    "TestRates",
+	},
+	{
+		Name:    "one-policy-for-one-request",
+		Defence: "A request whose answer was lost makes no second thing in the cloud.",
+		File:    "openstack/rates.go",
+		Old:     "\t\tasked = true\n",
+		New:     "",
+		Package: "openstack",
+		Test:    "TestALostAnswerMakesNoSecondPolicy",
+	},
 }

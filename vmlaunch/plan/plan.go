@@ -37,6 +37,7 @@ type Plan struct {
 	VLAN      uint16 // of the job's VFs on Ethernet; 0 is none
 	PKey      uint16 // of the job's VFs on InfiniBand, as full members write it; 0 is none
 	VFSubnet  string // in which VFs have addresses; "" is none
+	VFMode    config.VFMode
 	Unpinned  string // why the VMs have no CPUs to themselves; "" if they have
 	Cold      string // why the VMs can only be booted; "" if they can be restored from a template
 	PageSizes []uint // KiB of the huge pages that the VMs' memory may have, the best first
@@ -106,7 +107,7 @@ func New(cfg config.Config, job Job, who owner.Owner, hw Hardware) (Plan, error)
 	p := Plan{
 		Job: job, Owner: who, Image: image, Catalogue: images.InCatalogue(cfg.Images, image), Network: network, NetName: job.Spec.Network,
 		Firmware: images.WantedFirmware(cfg.Images, image, job.Spec.Firmware),
-		Hardware: hw, Backend: cfg.Backend, QEMU: cfg.QEMU, VLAN: tagOf(job.Reservation, fabric.VLAN), PKey: pkeyOf(job.Reservation), VFSubnet: cfg.VF.Subnet,
+		Hardware: hw, Backend: cfg.Backend, QEMU: cfg.QEMU, VLAN: tagOf(job.Reservation, fabric.VLAN), PKey: pkeyOf(job.Reservation), VFSubnet: cfg.VF.Subnet, VFMode: cfg.VF.Mode,
 		PageSizes: pageSizes(cfg.Limits.HugePages, hw, job.Spec),
 		Programs:  cfg.Limits.ProgramsPerVM, Images: cfg.Images, Launch: cfg.Launch, Measure: cfg.Measure, Warm: cfg.Warm,
 		RegionPage: cfg.IVShmem.HugePage, RegionLimit: cfg.Limits.IVShmemPerNode,

@@ -119,6 +119,7 @@ def leaks(cloud):
     found = [f"server {s['name']} ({s['status']})"
              for s in cloud.get('compute', '/servers/detail?all_tenants=1')['servers']]
     found += [f"port {p['id']} ({p['description']})" for p in cloud.get('network', '/v2.0/ports')['ports']]
+    found += [f"QoS policy {p['name']}" for p in cloud.get('network', '/v2.0/qos/policies')['policies']]
     found += [f"flavor {f['name']}" for f in cloud.get('compute', '/flavors/detail?is_public=None')['flavors']]
     found += [f"image {i['name']}" for i in cloud.get('image', '/v2/images')['images'] if 'slurmv_file' not in i]
     for p in cloud.get('placement', '/resource_providers')['resource_providers']:

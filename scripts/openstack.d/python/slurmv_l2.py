@@ -1,16 +1,32 @@
 """Mechanism drivers of neutron's ML2 for hosts without an agent: a port is plugged in as soon as it has a host."""
 from neutron_lib import constants
 from neutron_lib.api.definitions import portbindings
+from neutron_lib.db import constants as db
 from neutron_lib.plugins.ml2 import api
+from neutron_lib.services.qos import base as qos
+from neutron_lib.services.qos import constants as rules
 
 BRIDGE = 'br-cloud'
+
+
+class Rates(qos.DriverBase):
+    """Allows rates of ports of the kind `direct`, those of which sriovnicswitch would tell a virtual function."""
+
+    def __init__(self):
+        number = {'type:range': [0, db.DB_INTEGER_MAX_VALUE]}
+        sent = {'type:values': [constants.EGRESS_DIRECTION]}
+        super().__init__(
+            'slurmv', [portbindings.VIF_TYPE_HW_VEB], [portbindings.VNIC_DIRECT], {
+                rules.RULE_TYPE_BANDWIDTH_LIMIT: {rules.MAX_KBPS: number, rules.MAX_BURST: number, rules.DIRECTION: sent},
+                rules.RULE_TYPE_MINIMUM_BANDWIDTH: {rules.MIN_KBPS: number, rules.DIRECTION: sent},
+            }, requires_rpc_notifications=False)
 
 
 class Direct(api.MechanismDriver):
     """Binds ports of the kind `direct` as sriovnicswitch would bind them to a virtual function."""
 
     def initialize(self):
-        pass
+        Rates()
 
     @property
     def connectivity(self):
