@@ -70,7 +70,7 @@ var memoryMutants = []Mutant{
 		Defence: "A device has the same number in all VMs, in whatever order their kernels find NVDIMMs.",
 		File:    "guest/machine/nvdimm.go",
 		Old:     "found[int(index)] = device",
-		New:     "found[len(found)] = device",
+		New:     "found[len(found)+0*int(index)] = device",
 		Package: "guest/machine",
 		Test:    "TestNVDIMMsHaveTheNumbersOfTheirHeaders",
 	},
