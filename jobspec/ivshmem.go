@@ -27,6 +27,9 @@ func parseIVShmem(s *Spec, value string, cfg config.Config) error {
 	return nil
 }
 
+// AllMiB is the memory of all devices, in MiB.
+func (i IVShmem) AllMiB() int64 { return int64(i.Devices) * i.SizeMiB }
+
 func checkIVShmem(s Spec, cfg config.Config) error {
 	size := config.Size(s.IVShmem.SizeMiB)
 	if err := checkNumber(s.IVShmem.Devices, 0, cfg.Limits.IVShmemPerVM); err != nil {
@@ -45,7 +48,7 @@ func checkIVShmem(s Spec, cfg config.Config) error {
 		above := config.Size(1) << bits.Len64(uint64(size))
 		return fmt.Errorf("%s is not a power of two; use %s or %s", size, above/2, above)
 	}
-	if all := size * config.Size(s.IVShmem.Devices); all > cfg.Limits.IVShmemPerJob {
+	if all := config.Size(s.IVShmem.AllMiB()); all > cfg.Limits.IVShmemPerJob {
 		return fmt.Errorf("%d devices of %s are %s; a job may have %s on each node", s.IVShmem.Devices, size, all, cfg.Limits.IVShmemPerJob)
 	}
 	return nil

@@ -23,11 +23,10 @@ type Resources struct {
 // reserve. The tags that Slurm counts are those of the whole job.
 func (s Spec) Resources(cfg config.Config) Resources {
 	perVM := s.MemoryMiB + cfg.Slurm.QEMUOverhead.MiB()
-	shared := int64(s.IVShmem.Devices) * s.IVShmem.SizeMiB
 	wish, _ := s.Wish(cfg) // empty for a Spec that Validate refuses
 	return Resources{
 		CPUsPerNode:      s.VMsPerNode * s.VCPUs,
-		MemoryMiBPerNode: int64(s.VMsPerNode)*perVM + shared,
+		MemoryMiBPerNode: int64(s.VMsPerNode)*perVM + s.IVShmem.AllMiB(),
 		VFsPerNode:       s.VMsPerNode * len(s.SRIOV.VFs),
 		VFMbpsPerNode:    int64(s.VMsPerNode) * s.SRIOV.MinMbps(),
 		VFsCounted:       cfg.Slurm.GRES,

@@ -39,6 +39,23 @@ func try(ctx context.Context, do func() error) error {
 	}
 }
 
+// makeOnce makes something in the cloud and returns its id. A request whose answer was lost may have been carried out. So
+// before it is made again, find looks for what it has made; "" is nothing.
+func makeOnce(ctx context.Context, find, request func() (string, error)) (id string, err error) {
+	asked := false
+	err = try(ctx, func() error {
+		if asked {
+			if id, err = find(); err != nil || id != "" {
+				return err
+			}
+		}
+		asked = true
+		id, err = request()
+		return err
+	})
+	return id, err
+}
+
 // isAway reports whether the cloud has not answered, or has said that it cannot now. The
 // request may have been carried out.
 func isAway(err error) bool {

@@ -66,17 +66,9 @@ func (n neutron) createPort(ctx context.Context, m Mark, s Server, p port) (id s
 	if p.policy != "" {
 		wanted["qos_policy_id"] = p.policy
 	}
-	asked := false
-	err = try(ctx, func() error {
-		if asked {
-			if id, err = n.findPort(ctx, m, p.mac); err != nil || id != "" {
-				return err
-			}
-		}
-		asked = true
-		id, err = n.postPort(ctx, wanted)
-		return err
-	})
+	id, err = makeOnce(ctx,
+		func() (string, error) { return n.findPort(ctx, m, p.mac) },
+		func() (string, error) { return n.postPort(ctx, wanted) })
 	return id, explain(fmt.Sprintf("create a port (%s) for server %s", p.kind, s.Name), err)
 }
 

@@ -55,52 +55,47 @@ func (n neutron) getPolicies(ctx context.Context, m Mark, r Request) (map[Rates]
 // createPolicy makes a policy with its rules. Each step finds what an earlier try has made, whose answer was lost.
 func (n neutron) createPolicy(ctx context.Context, m Mark, rates Rates) (id string, err error) {
 	name := fmt.Sprintf("slurmv-%s-%d-%d", m.job(), rates.MinMbps, rates.MaxMbps)
-	asked := false
-	err = try(ctx, func() error {
-		if asked {
-			if id, err = n.findPolicy(ctx, m, name); err != nil || id != "" {
-				return err
-			}
-		}
-		asked = true
-		made, err := policies.Create(ctx, n.api, policies.CreateOpts{Name: name, Description: string(m)}).Extract()
-		if err == nil {
-			id = made.ID
-		}
-		return err
-	})
+	id, err = makeOnce(ctx,
+		func() (string, error) { return n.findPolicy(ctx, m, name) },
+		func() (string, error) { return n.postPolicy(ctx, m, name) })
 	if err != nil {
 		return "", err
 	}
 	return id, n.createRules(ctx, id, rates)
 }
 
+func (n neutron) postPolicy(ctx context.Context, m Mark, name string) (string, error) {
+	made, err := policies.Create(ctx, n.api, policies.CreateOpts{Name: name, Description: string(m)}).Extract()
+	if err != nil {
+		return "", err
+	}
+	return made.ID, nil
+}
+
 // createRules gives a policy its rules, of which it has each kind once.
 func (n neutron) createRules(ctx context.Context, policy string, rates Rates) error {
 	const kilobits = 1000 // in a megabit
+	most := rules.CreateBandwidthLimitRuleOpts{MaxKBps: int(rates.MaxMbps) * kilobits, Direction: egress}
+	sure := rules.CreateMinimumBandwidthRuleOpts{MinKBps: int(rates.MinMbps) * kilobits, Direction: egress}
 	if rates.MaxMbps > 0 {
-		err := try(ctx, func() error {
-			return unlessThere(rules.CreateBandwidthLimitRule(ctx, n.api, policy,
-				rules.CreateBandwidthLimitRuleOpts{MaxKBps: int(rates.MaxMbps) * kilobits, Direction: egress}).Err)
-		})
-		if err != nil {
+		if err := there(ctx, func() error { return rules.CreateBandwidthLimitRule(ctx, n.api, policy, most).Err }); err != nil {
 			return err
 		}
 	}
 	if rates.MinMbps == 0 {
 		return nil
 	}
-	return try(ctx, func() error {
-		return unlessThere(rules.CreateMinimumBandwidthRule(ctx, n.api, policy,
-			rules.CreateMinimumBandwidthRuleOpts{MinKBps: int(rates.MinMbps) * kilobits, Direction: egress}).Err)
-	})
+	return there(ctx, func() error { return rules.CreateMinimumBandwidthRule(ctx, n.api, policy, sure).Err })
 }
 
-func unlessThere(err error) error {
-	if gophercloud.ResponseCodeIs(err, http.StatusConflict) {
+// there makes something that an earlier try may have made.
+func there(ctx context.Context, request func() error) error {
+	return try(ctx, func() error {
+		if err := request(); !gophercloud.ResponseCodeIs(err, http.StatusConflict) {
+			return err
+		}
 		return nil
-	}
-	return err
+	})
 }
 
 func (n neutron) findPolicy(ctx context.Context, m Mark, name string) (string, error) {

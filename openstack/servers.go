@@ -40,29 +40,26 @@ func (w wanted) body(m Mark) map[string]any {
 // createServer asks for a server. An answer that is lost does not make a second one: names
 // are unique, so a server of this name is this one.
 func (n nova) createServer(ctx context.Context, m Mark, w wanted) error {
-	asked := false
-	err := try(ctx, func() error {
-		if asked {
-			there, err := n.hasServer(ctx, m, w.Name)
-			if err != nil || there {
-				return err
-			}
-		}
-		asked = true
-		var answer any
-		return n.post(ctx, "servers", w.body(m), &answer)
-	})
+	_, err := makeOnce(ctx,
+		func() (string, error) { return n.findServer(ctx, m, w.Name) },
+		func() (string, error) { return n.postServer(ctx, w.body(m)) })
 	return explain(fmt.Sprintf("create server %s on host %s", w.Name, w.Host), err)
 }
 
-func (n nova) hasServer(ctx context.Context, m Mark, name string) (bool, error) {
+func (n nova) postServer(ctx context.Context, body map[string]any) (string, error) {
+	var made struct{ Server struct{ ID string } }
+	err := n.post(ctx, "servers", body, &made)
+	return made.Server.ID, err
+}
+
+func (n nova) findServer(ctx context.Context, m Mark, name string) (string, error) {
 	all, err := n.list(ctx, m)
 	for _, s := range all {
 		if s.Name == name {
-			return true, nil
+			return s.ID, nil
 		}
 	}
-	return false, err
+	return "", err
 }
 
 // list returns the job's servers, in any state. It does not ask for them by their tags: nova

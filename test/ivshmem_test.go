@@ -200,8 +200,8 @@ func TestWhatQEMULacks(t *testing.T) {
 	contains(t, other.completes(), "it runs")
 }
 
-// Where the site wants that, VMs have the memory as NVDIMMs: those that boot, and those from a template. The kernel's
-// own mapping of memory shows that it is cached. MPI uses it like a PCI device.
+// Where the site wants that, VMs have the memory as NVDIMMs: those that boot, and those from a template. For the
+// guest's kernel it is persistent memory, which it caches like all other. MPI uses it like a PCI device.
 func TestSharedMemoryAsNVDIMM(t *testing.T) {
 	t.Parallel()
 	wantNVDIMMs(t, "n2")

@@ -23,7 +23,6 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
-	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 // A cloud makes the VMs with OpenStack. The job's first node asks nova for all VMs of the
@@ -112,7 +111,7 @@ func (c *cloud) request(ctx context.Context, image images.Info) error {
 	}
 	err := c.ask(ctx, image)
 	if err != nil && ctx.Err() == nil {
-		c.Progress(vmstep.Progress{Note: err.Error(), Millis: c.Clock.Now().Milliseconds()})
+		c.tell(err.Error())
 	}
 	return err
 }
@@ -155,7 +154,7 @@ func (c *cloud) checkRates(ctx context.Context, hasRates func(context.Context) (
 	if c.Plan.VFMode == config.VFStrict {
 		return errors.New("--sriov: " + missing + "; leave min and max out")
 	}
-	c.Progress(vmstep.Progress{Note: "warning: --sriov: " + missing + ": min and max do nothing", Millis: c.Clock.Now().Milliseconds()})
+	c.tell("warning: --sriov: " + missing + ": min and max do nothing")
 	for i := range r.Servers {
 		for k := range r.Servers[i].VFs {
 			r.Servers[i].VFs[k].Rates = openstack.Rates{}

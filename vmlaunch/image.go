@@ -60,7 +60,7 @@ func (v *VMs) imageIs(o images.Outcome) {
 }
 
 func (v *VMs) sayImage(what string) {
-	v.Progress(vmstep.Progress{Note: "image: " + what, Millis: v.Clock.Now().Milliseconds()})
+	v.tell("image: " + what)
 }
 
 // imageOf returns the image below a VM's overlay: the one that all VMs share, or the VM's
@@ -79,4 +79,9 @@ func (s store) releaseOrphanImages(ctx context.Context) error {
 		id, err := journal.ParseID(holder)
 		return err != nil || s.hasJournal(id) // err: the holder is not a job
 	})
+}
+
+// tell shows the user a line.
+func (v *VMs) tell(note string) {
+	v.Progress(vmstep.Progress{Note: note, Millis: v.Clock.Now().Milliseconds()})
 }

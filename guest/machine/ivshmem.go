@@ -38,7 +38,7 @@ func (s ivshmemDevices) offer(ctx context.Context, want guest.IVShmem, u guest.U
 		return err
 	}
 	for k, d := range devices {
-		if err := s.give(d, "/dev/slurmv/ivshmem"+strconv.Itoa(k), u); err != nil {
+		if err := s.give(d, nameOfDevice(k), u); err != nil {
 			return fmt.Errorf("shared-memory device %d (PCI %s): %w", k, d.address, err)
 		}
 	}
@@ -63,16 +63,46 @@ func (s ivshmemDevices) give(d pciDevice, name string, u guest.User) error {
 	}
 	// The second file is the same memory, mapped with write combining.
 	for _, file := range []string{d.memory(), d.memory() + "_wc"} {
-		err := os.Chown(s.path(file), int(u.UID), int(u.GID))
-		if err == nil {
-			err = os.Chmod(s.path(file), 0o600)
-		}
+		err := s.handOver(file, u)
 		if err != nil && (file == d.memory() || !errors.Is(err, fs.ErrNotExist)) {
 			return err
 		}
 	}
+	return s.link(name, d.memory())
+}
+
+// nameOfDevice is how the owner finds device k.
+func nameOfDevice(k int) string { return "/dev/slurmv/ivshmem" + strconv.Itoa(k) }
+
+// handOver makes the job's owner the only user who may open a device.
+func (s *system) handOver(device string, u guest.User) error {
+	if err := os.Chown(s.path(device), int(u.UID), int(u.GID)); err != nil {
+		return err
+	}
+	return os.Chmod(s.path(device), 0o600)
+}
+
+// link makes name a link to a device.
+func (s *system) link(name, device string) error {
 	_ = os.Remove(s.path(name))
-	return os.Symlink(d.memory(), s.path(name))
+	return os.Symlink(device, s.path(name))
+}
+
+// awaitDevices calls look with growing pauses until it has found all devices. After devicePatience it returns missing's error.
+func awaitDevices(ctx context.Context, look func() (all bool, err error), missing func() error) error {
+	timeout := time.After(devicePatience)
+	for pause := time.Duration(0); ; pause = min(max(2*pause, 50*time.Millisecond), time.Second) {
+		if all, err := look(); all || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timeout:
+			return missing()
+		case <-time.After(pause):
+		}
+	}
 }
 
 // awaitIVShmem returns the devices once the kernel has found all of them and given each a
@@ -80,28 +110,26 @@ func (s ivshmemDevices) give(d pciDevice, name string, u guest.User) error {
 // could not know of them and has left no room for them behind their bridge, so the kernel
 // has to lay that bridge out anew. awaitIVShmem also makes the kernel look for new devices,
 // in case it does not notice them itself.
-func (s ivshmemDevices) awaitIVShmem(ctx context.Context, want guest.IVShmem) ([]pciDevice, error) {
-	timeout := time.After(devicePatience)
-	for pause := time.Duration(0); ; pause = min(max(2*pause, 50*time.Millisecond), time.Second) {
+func (s ivshmemDevices) awaitIVShmem(ctx context.Context, want guest.IVShmem) (found []pciDevice, err error) {
+	placed := 0
+	look := func() (bool, error) {
 		devices, err := s.pciDevices()
 		if err != nil {
-			return nil, err
+			return false, err
 		}
-		found := slices.DeleteFunc(devices, func(d pciDevice) bool { return !s.isIVShmem(s.path(d.dir())) })
-		placed := s.countPlaced(found, want.Size)
+		found = slices.DeleteFunc(devices, func(d pciDevice) bool { return !s.isIVShmem(s.path(d.dir())) })
+		placed = s.countPlaced(found, want.Size)
 		if len(found) == want.Devices && placed == want.Devices {
-			return found, nil
+			return true, nil
 		}
 		s.log().Info("waiting for shared-memory devices", "found", len(found), "placed", placed, "want", want)
 		s.layOut(found, want.Size)
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-timeout:
-			return nil, fmt.Errorf("the VM has %d shared-memory devices (IVShmem) instead of %d, and room for %d of them in its address space", len(found), want.Devices, placed)
-		case <-time.After(pause):
-		}
+		return false, nil
 	}
+	err = awaitDevices(ctx, look, func() error {
+		return fmt.Errorf("the VM has %d shared-memory devices (IVShmem) instead of %d, and room for %d of them in its address space", len(found), want.Devices, placed)
+	})
+	return found, err
 }
 
 // pciDevices returns all devices in the order of their addresses.

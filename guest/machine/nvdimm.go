@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/slurm-v/slurm-v/guest"
 )
@@ -55,7 +54,11 @@ func (s nvdimms) offer(ctx context.Context, want guest.IVShmem, u guest.User) er
 		return err
 	}
 	for k := range want.Devices {
-		if err := s.give(devices[k], "/dev/slurmv/ivshmem"+strconv.Itoa(k), u); err != nil {
+		err := s.handOver(devices[k], u)
+		if err == nil {
+			err = s.link(nameOfDevice(k), devices[k])
+		}
+		if err != nil {
 			return fmt.Errorf("shared-memory device %d (%s): %w", k, devices[k], err)
 		}
 	}
@@ -63,22 +66,19 @@ func (s nvdimms) offer(ctx context.Context, want guest.IVShmem, u guest.User) er
 }
 
 // await returns the paths of the devices by their numbers, once all are there. They are plugged into a running VM.
-func (s nvdimms) await(ctx context.Context, want guest.IVShmem) (map[int]string, error) {
-	timeout := time.After(devicePatience)
-	for pause := time.Duration(0); ; pause = min(max(2*pause, 50*time.Millisecond), time.Second) {
-		found := s.find(want.Size)
+func (s nvdimms) await(ctx context.Context, want guest.IVShmem) (found map[int]string, err error) {
+	look := func() (bool, error) {
+		found = s.find(want.Size)
 		if len(found) == want.Devices {
-			return found, nil
+			return true, nil
 		}
 		s.log().Info("waiting for shared-memory devices", "found", len(found), "want", want)
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-timeout:
-			return nil, fmt.Errorf("the VM has %d shared-memory devices (NVDIMM) instead of %d", len(found), want.Devices)
-		case <-time.After(pause):
-		}
+		return false, nil
 	}
+	err = awaitDevices(ctx, look, func() error {
+		return fmt.Errorf("the VM has %d shared-memory devices (NVDIMM) instead of %d", len(found), want.Devices)
+	})
+	return found, err
 }
 
 // find returns those that can be mapped now.
@@ -99,16 +99,4 @@ func (s nvdimms) find(size int64) map[int]string {
 		}
 	}
 	return found
-}
-
-// give makes the job's owner the owner of the device, and links name to it.
-func (s nvdimms) give(device, name string, u guest.User) error {
-	if err := os.Chown(s.path(device), int(u.UID), int(u.GID)); err != nil {
-		return err
-	}
-	if err := os.Chmod(s.path(device), 0o600); err != nil {
-		return err
-	}
-	_ = os.Remove(s.path(name))
-	return os.Symlink(device, s.path(name))
 }

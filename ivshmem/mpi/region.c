@@ -28,6 +28,7 @@ struct directory {
 
 #define ROUNDED(n) (((n) + REGION_PAGE - 1) / REGION_PAGE * REGION_PAGE)
 
+static const char *path; /* of the device */
 static char *base;
 static uint64_t bytes;    /* of the device */
 static uint64_t programs; /* bytes at the beginning for a program that uses the device itself */
@@ -38,7 +39,7 @@ static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
 /* The memory is a file, or else a character device, whose size sysfs tells. */
 static uint64_t size_of(int fd)
 {
-	char path[64], text[32] = "";
+	char attribute[64], text[32] = "";
 	struct stat st;
 	int file;
 
@@ -46,8 +47,8 @@ static uint64_t size_of(int fd)
 		return 0;
 	if (!S_ISCHR(st.st_mode))
 		return st.st_size;
-	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/size", major(st.st_rdev), minor(st.st_rdev));
-	file = raw(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	snprintf(attribute, sizeof(attribute), "/sys/dev/char/%u:%u/size", major(st.st_rdev), minor(st.st_rdev));
+	file = raw(SYS_openat, AT_FDCWD, attribute, O_RDONLY | O_CLOEXEC);
 	if (file < 0 || raw(SYS_read, file, text, sizeof(text) - 1) < 0)
 		text[0] = 0;
 	if (file >= 0)
@@ -57,7 +58,7 @@ static uint64_t size_of(int fd)
 
 void *region_map(void *at, size_t length, int protection, int flags, off_t offset)
 {
-	int fd = raw(SYS_openat, AT_FDCWD, settings()->device, O_RDWR | O_CLOEXEC), saved;
+	int fd = raw(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC), saved;
 	void *got;
 
 	if (fd < 0)
@@ -85,6 +86,7 @@ int region_open(const char *device, unsigned vm, uint64_t first)
 	raw(SYS_close, fd);
 	if (err)
 		return err;
+	path = device;
 	bytes = size;
 	programs = first;
 	here = vm;

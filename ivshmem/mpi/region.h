@@ -39,7 +39,7 @@ struct region_file {
 
 #define REGION_NOWHERE UINT64_MAX
 
-/* Maps the device and finds the directory. Returns 0, or an errno. */
+/* Maps the device and finds the directory. Returns 0, or an errno. The path must stay. */
 int region_open(const char *device, unsigned vm, uint64_t programs);
 
 /* Maps a part of the device, as mmap(2) does. */

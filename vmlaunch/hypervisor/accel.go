@@ -32,11 +32,10 @@ func KVMUsable(root string) error {
 	return nil
 }
 
-// MapsUncached reports whether KVM on the machine below root lets guests map the memory of PCI devices uncached, as Linux
+// MapsUncached reports whether an accelerator on the machine below root lets guests map the memory of PCI devices uncached, as Linux
 // does. That is so on AMD's processors (svm). On Intel's, KVM ignores how guests map memory.
-func MapsUncached(wish config.Accel, root string) bool {
-	accel, err := ChooseAccel(wish, root)
-	if err != nil || accel != config.AccelKVM {
+func MapsUncached(accel config.Accel, root string) bool {
+	if accel != config.AccelKVM {
 		return false
 	}
 	cpuinfo, err := os.ReadFile(filepath.Join(root, "proc/cpuinfo"))

@@ -82,11 +82,13 @@ func (d *Domain) PlugVFs(vfs []vfpool.Grant) error {
 
 // PlugRegion gives the running VM a region of shared memory as a device.
 func (d *Domain) PlugRegion(r ivshmem.Region) error {
-	plug := func() error { return d.plug(shmemDevice(r)) }
+	var err error
 	if r.Header != 0 {
-		plug = func() error { return d.plugNVDIMM(r) }
+		err = d.plugNVDIMM(r)
+	} else {
+		err = d.plug(shmemDevice(r))
 	}
-	if err := plug(); err != nil {
+	if err != nil {
 		return fmt.Errorf("plug shared memory into domain %s: %w", d.name, err)
 	}
 	return nil

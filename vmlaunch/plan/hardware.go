@@ -25,10 +25,10 @@ type Hardware struct {
 	Missing emulator.Missing // devices that the node's QEMU does not know
 }
 
-// check refuses a request for what the node's QEMU cannot do.
-func (h Hardware) check(spec jobspec.Spec, shared config.IVShmemDevice) error {
-	if _, err := h.sharedMemory(shared); err != nil && spec.IVShmem.Devices > 0 {
-		return fmt.Errorf("--ivshmem: QEMU on this node has %w; leave the option out, or ask the administrator for another QEMU ([qemu] emulator)", err)
+// check refuses a request for what the node's QEMU cannot do. lack is what it has not for shared memory.
+func (h Hardware) check(spec jobspec.Spec, lack error) error {
+	if lack != nil && spec.IVShmem.Devices > 0 {
+		return fmt.Errorf("--ivshmem: QEMU on this node has %w; leave the option out, or ask the administrator for another QEMU ([qemu] emulator)", lack)
 	}
 	if h.Foreign && spec.HugePages.Size() != 0 {
 		return errors.New("--vm-hugepages: flavors of OpenStack say which pages a VM's memory has; leave the option out")

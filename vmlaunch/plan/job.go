@@ -69,7 +69,7 @@ func (j Job) Admit(cfg config.Config) error {
 		return &AllocationError{VMs: j.Spec.VMsPerNode, Each: int64(j.Spec.VCPUs), Have: int64(j.CPUs), Unit: "CPUs", Node: j.Node}
 	}
 	each := j.Spec.MemoryMiB + cfg.Slurm.QEMUOverhead.MiB()
-	shared := int64(j.Spec.IVShmem.Devices) * j.Spec.IVShmem.SizeMiB
+	shared := j.Spec.IVShmem.AllMiB()
 	if need := int64(j.Spec.VMsPerNode)*each + shared; j.Memory > 0 && need > j.Memory {
 		return &AllocationError{VMs: j.Spec.VMsPerNode, Each: each, Shared: shared, Have: j.Memory, Unit: "MiB of memory", Node: j.Node}
 	}

@@ -96,7 +96,8 @@ func New(cfg config.Config, job Job, who owner.Owner, hw Hardware) (Plan, error)
 	if err != nil {
 		return Plan{}, err
 	}
-	if err := hw.check(job.Spec, cfg.IVShmem.Device); err != nil {
+	device, lack := hw.sharedMemory(cfg.IVShmem.Device)
+	if err := hw.check(job.Spec, lack); err != nil {
 		return Plan{}, err
 	}
 	network, found := cfg.Network[job.Spec.Network]
@@ -110,12 +111,10 @@ func New(cfg config.Config, job Job, who owner.Owner, hw Hardware) (Plan, error)
 		Hardware: hw, Backend: cfg.Backend, QEMU: cfg.QEMU, VLAN: tagOf(job.Reservation, fabric.VLAN), PKey: pkeyOf(job.Reservation), VFSubnet: cfg.VF.Subnet, VFMode: cfg.VF.Mode,
 		PageSizes: pageSizes(cfg.Limits.HugePages, hw, job.Spec),
 		Programs:  cfg.Limits.ProgramsPerVM, Images: cfg.Images, Launch: cfg.Launch, Measure: cfg.Measure, Warm: cfg.Warm,
-		RegionPage: cfg.IVShmem.HugePage, RegionLimit: cfg.Limits.IVShmemPerNode,
+		RegionPage: cfg.IVShmem.HugePage, RegionLimit: cfg.Limits.IVShmemPerNode, NVDIMM: device == config.IVShmemNVDIMM,
 		State: journal.Dir(cfg.StateDir(job.Node), job.ID),
 		Run:   filepath.Join(cfg.RunDir(job.Node), "jobs", job.ID.String()),
 	}
-	device, _ := hw.sharedMemory(cfg.IVShmem.Device) // an error matters only to those who want shared memory
-	p.NVDIMM = device == config.IVShmemNVDIMM
 	if err := p.addVMs(); err != nil {
 		return Plan{}, err
 	}

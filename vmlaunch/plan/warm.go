@@ -14,7 +14,7 @@ func (p Plan) coldHere() string {
 		return "the VMs' memory has huge pages, and that of a VM from a template has ordinary ones"
 	case slices.ContainsFunc(p.VMs, cells):
 		return "a VM has CPUs of several NUMA nodes, and a template has one"
-	case p.PCIHole() != 0 || p.NVDIMM && p.SharedMiB() > TemplateRoom:
+	case p.PCIHole() != 0 || p.NVDIMM && p.Job.Spec.IVShmem.AllMiB() > TemplateRoom:
 		return "the shared memory needs more address space than a template has"
 	}
 	return ""

@@ -29,7 +29,9 @@ func Run(ctx context.Context, cfg config.Config, node string) check.Probe {
 	var p check.Probe
 	p.Libvirt, p.LibvirtError = probeLibvirt()
 	p.KVMError = text(hypervisor.KVMUsable("/"))
-	p.Uncached = hypervisor.MapsUncached(cfg.QEMU.Accel, "/")
+	if accel, err := hypervisor.ChooseAccel(cfg.QEMU.Accel, "/"); err == nil {
+		p.Uncached = hypervisor.MapsUncached(accel, "/")
+	}
 	p.NodeNetworkError = text(aside(func() error { return rehearse(ctx, 1) }))
 	p.JobNetworkError = text(aside(func() error { return rehearse(ctx, 2) }))
 	if usesSiteBridges(cfg) {
