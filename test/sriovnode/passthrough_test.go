@@ -10,12 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
@@ -56,11 +58,36 @@ ping -c 3 -W 20 172.29.9.9`)
 			t.Errorf("%q is missing in\n%s", want, out)
 		}
 	}
+	if want := uint64(request().MemoryMiB<<20 + 1<<30 + 6<<20); mayLock(t) != want { // 4 MiB of shared memory, and its header
+		t.Errorf("QEMU may lock %d bytes, want %d: the VM's own memory, 1 GiB and the shared memory", mayLock(t), want)
+	}
 	if log := a.logOfJob(t); !strings.Contains(log, says) {
 		t.Errorf("the agent's log does not say %q:\n%s", says, log)
 	}
 	a.kill()
 	a.reclaim(t)
+}
+
+// mayLock is how many bytes the only QEMU of the node may lock in memory.
+func mayLock(t *testing.T) uint64 {
+	t.Helper()
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range lines {
+		if text, _ := os.ReadFile(line); !strings.Contains(string(text), "\x00-uuid\x00") {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(line)))
+		var limit unix.Rlimit
+		if err := unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, nil, &limit); err != nil {
+			t.Fatal(err)
+		}
+		return limit.Cur
+	}
+	t.Fatal("no QEMU runs")
+	return 0
 }
 
 // vlanOfVM is that of job 7 in the agent's configuration.

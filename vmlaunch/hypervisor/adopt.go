@@ -118,6 +118,9 @@ func (d *Domain) PlugChannel(path string) error {
 func (d *Domain) PlugRegionAnywhere(r ivshmem.Region) error {
 	device := shmemDevice(r)
 	device.Address = nil
+	if err := d.mayLock(r.FileSize()); err != nil {
+		return err
+	}
 	if err := d.plug(device); err != nil {
 		return fmt.Errorf("plug shared memory into domain %s: %w: %w", d.name, ErrNoRoom, err)
 	}

@@ -82,10 +82,12 @@ func (d *Domain) PlugVFs(vfs []vfpool.Grant) error {
 
 // PlugRegion gives the running VM a region of shared memory as a device.
 func (d *Domain) PlugRegion(r ivshmem.Region) error {
-	var err error
-	if r.Header != 0 {
+	err := d.mayLock(r.FileSize())
+	switch {
+	case err != nil:
+	case r.Header != 0:
 		err = d.plugNVDIMM(r)
-	} else {
+	default:
 		err = d.plug(shmemDevice(r))
 	}
 	if err != nil {
