@@ -103,19 +103,19 @@ func (p *party) checkHeard(vm int) {
 	}
 }
 
-const apartOptions = "--memory-per-vm=384M --time=90 --vm-image="
+const apartOptions = "--vcpu-per-vm=1 --memory-per-vm=384M --time=90"
 
 // On the same two nodes, at the same time.
 func TestNetworksOfJobsAreApart(t *testing.T) {
 	t.Parallel()
-	options := apartOptions + rootImage(t) + " --nodes=2 --vm-per-node=1"
+	options := apartOptions + " --nodes=2 --vm-per-node=1"
 	checkApart(t, newParty(t, alice, options, "02:", "172.30.0"), newParty(t, bob, options, "02:", "172.30.0"))
 }
 
 // On the same card of the same node, at the same time.
 func TestVFsOfTwoJobsAreApart(t *testing.T) {
 	t.Parallel()
-	options := apartOptions + rootImage(t) + " --nodes=1 --nodelist=n1 --vm-per-node=2 --sriov=1:pf=vf0"
+	options := apartOptions + " --nodes=1 --nodelist=n1 --vm-per-node=2 --sriov=1:pf=vf0"
 	checkApart(t, newParty(t, alice, options, "06:", "172.29.0"), newParty(t, bob, options, "06:", "172.29.0"))
 }
 
@@ -148,9 +148,8 @@ func TestGuestReachesNeitherNodeNorSite(t *testing.T) {
 			alice.must(t, "timeout 5 bash -c ': < /dev/tcp/"+door+"'", "--node", node)
 		}
 	}
-	options := apartOptions + rootImage(t)
-	site := alice.submit(t, options+" --nodes=1 --vm-per-node=1 --vm-network=site", "slurm-v-run -Q ping -c 1 -w 60 10.78.0.1 > /dev/null && echo the site echoes")
-	j := alice.submit(t, options+" --nodes=1 --vm-per-node=2", "until [ -e guest ]; do sleep 0.2; done\nslurm-v-run -Q -n 2 bash ./guest")
+	site := alice.submit(t, apartOptions+" --nodes=1 --vm-per-node=1 --vm-network=site", "slurm-v-run -Q ping -c 1 -w 60 10.78.0.1 > /dev/null && echo the site echoes")
+	j := alice.submit(t, apartOptions+" --nodes=1 --vm-per-node=2", "until [ -e guest ]; do sleep 0.2; done\nslurm-v-run -Q -n 2 bash ./guest")
 	alice.writeFile(t, j.dir+"/guest.new", knockScript)
 	alice.must(t, "mv "+j.dir+"/guest.new "+j.dir+"/guest")
 	contains(t, site.completes(), "the site echoes")

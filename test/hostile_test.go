@@ -11,15 +11,9 @@ import (
 	"testing"
 )
 
-// asRoot runs a program as root of a VM that has the image of rootImage.
+// asRoot runs a program as root of a VM. In the default image everybody is root who wants to, as in images that
+// users bring: see scripts/guest-image.d/base.
 const asRoot = "setpriv --reuid 0 --regid 0 --clear-groups "
-
-// rootImage is an image as a user may have one: everybody is root there who wants
-// to.
-func rootImage(t *testing.T) string {
-	t.Helper()
-	return changedImage(t, "set_inode_field /usr/bin/setpriv mode 0104755")
-}
 
 // changedImage is the default image with a change of its root file system by debugfs(8).
 func changedImage(t *testing.T, change string) string {
@@ -50,8 +44,7 @@ func output(t *testing.T, program string, args ...string) string {
 // A guest that ends by its own will is a loss to its job, and is called so.
 func TestGuestTypesPoweroff(t *testing.T) {
 	t.Parallel()
-	image := rootImage(t)
-	j := alice.submit(t, small+" --vm-image="+image, "slurm-v-run sh -c 'echo running; "+asRoot+"/sbin/poweroff; sleep 1000'")
+	j := alice.submit(t, small, "slurm-v-run sh -c 'echo running; "+asRoot+"/sbin/poweroff; sleep 1000'")
 
 	contains(t, j.ends("FAILED", ""), "vm0", "powered itself off")
 }
@@ -93,9 +86,8 @@ until [ -e go ]; do pause; done
 // VM stay in order, so where the last has arrived no other is on the way.
 func TestForgedFramesReachNobody(t *testing.T) {
 	t.Parallel()
-	image := rootImage(t)
 	submit := func(u user, vms int, script string) *job {
-		options := fmt.Sprintf("--nodes=2 --vm-per-node=%d --memory-per-vm=384M --time=90 --vm-image=%s", vms, image)
+		options := fmt.Sprintf("--nodes=2 --vm-per-node=%d --vcpu-per-vm=1 --memory-per-vm=384M --time=90", vms)
 		j := u.submit(t, options, "until [ -e frames ]; do sleep 0.2; done\nslurm-v-run -n "+fmt.Sprint(2*vms)+" bash ./guest")
 		u.writeFile(t, j.dir+"/guest", script)
 		output(t, "env", "CGO_ENABLED=0", "go", "build", "-o", j.dir+"/frames", "./frames")

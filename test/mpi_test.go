@@ -39,26 +39,26 @@ func checkHello(t *testing.T, out string, want int) {
 	}
 }
 
-const twoByTwo = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --time=90"
+// Four VMs of two shapes: of both there are templates of alice's, of the second also of bob's.
+const (
+	twoByTwo = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --time=90"
+	slender  = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=1 --memory-per-vm=384M --time=90"
+)
 
 func TestBatchJobOfTwoUsersAtOnce(t *testing.T) {
 	t.Parallel()
-	jobs := []*job{
-		alice.submit(t, twoByTwo, hello(t, alice, 8)),
-		bob.submit(t, twoByTwo, hello(t, bob, 8)),
-	}
-	for _, j := range jobs {
-		checkHello(t, j.completes(), 8)
-	}
+	ofAlice, ofBob := alice.submit(t, twoByTwo, hello(t, alice, 8)), bob.submit(t, slender, hello(t, bob, 4))
+	checkHello(t, ofAlice.completes(), 8)
+	checkHello(t, ofBob.completes(), 4)
 }
 
 func TestSalloc(t *testing.T) {
 	t.Parallel()
-	o := alice.run(t, "cd ~ && salloc "+twoByTwo+" bash -c '"+hello(t, alice, 8)+"; squeue -h -o %A --me >&2'")
+	o := alice.run(t, "cd ~ && salloc "+slender+" bash -c '"+hello(t, alice, 4)+"; squeue -h -o %A --me >&2'")
 	if o.code != 0 {
 		t.Fatalf("exit status %d\n%s\n%s", o.code, o.stdout, o.stderr)
 	}
-	checkHello(t, o.stdout, 8)
+	checkHello(t, o.stdout, 4)
 	for _, id := range regexp.MustCompile(`Granted job allocation (\d+)`).FindAllStringSubmatch(o.stderr, -1) {
 		checkLeaks(t, id[1])
 	}
@@ -154,6 +154,12 @@ func TestAKilledRankEndsItsRun(t *testing.T) {
 		checkEnd(t, name, said[name], "before: 2\n")
 	}
 	contains(t, said["again"], "rank 1 of 2 in vm1 is one of 2 from 0 on\n", "2 ranks add up to 1, 0 wrong\n", "status 0\n")
+}
+
+// openMPIImage returns an image that has Open MPI.
+func openMPIImage(t *testing.T) string {
+	t.Helper()
+	return output(t, "../scripts/guest-image", "--open-mpi", "--guest", clusterDir()+"/usr/libexec/slurm-v/slurmv-guest")
 }
 
 // checkEnd checks that the end of a run of world took all its processes with it, and was noticed.

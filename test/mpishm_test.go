@@ -46,32 +46,6 @@ slurm-v-run -n 2 -N 1 sh -c './exchange; ls /dev/shm'; wait $other; cat other`).
 	}
 }
 
-// openMPIImage returns an image that has Open MPI.
-func openMPIImage(t *testing.T) string {
-	t.Helper()
-	return output(t, "../scripts/guest-image", "--open-mpi", "--guest", clusterDir()+"/usr/libexec/slurm-v/slurmv-guest")
-}
-
-// So does an unmodified Open MPI. Its windows reach the ranks of a node only.
-func TestOpenMPIThroughSharedMemory(t *testing.T) {
-	t.Parallel()
-	out := alice.submit(t, twoByTwo+" --ivshmem=1:16M --ntasks-per-node=2 --vm-image="+openMPIImage(t), exchange(t, "mpicc.openmpi")+`
-start="slurm-v-run --mpi=pmix"
-$start --mpi-shm=on ./exchange messages; echo "status $?"
-echo == window
-$start -n 2 -N 1 --mpi-shm=on sh -c './exchange; ls /dev/shm'; echo "status $?"
-echo == by the user
-OMPI_MCA_btl=tcp,self $start -n 2 -N 1 ./exchange messages`).completes()
-
-	parts := strings.Split(out, "== ")
-	contains(t, parts[0], throughMemory+"n1 (Open MPI)", throughMemory+"n2 (Open MPI)", "4 ranks, 2 of them neighbours, 0 wrong", "status 0\n")
-	contains(t, parts[1], throughMemory, " (Open MPI)\n", "2 ranks, 2 of them neighbours, 0 wrong", "status 0\n")
-	contains(t, parts[2], "2 ranks, 2 of them neighbours, 0 wrong", "slurm-v: MPI talked between the 2 VMs of ", " by the network, not through shared memory: its transport is none that Slurm-V knows")
-	if strings.Contains(out, "vader_segment") || strings.Contains(out, "sm_segment") {
-		t.Errorf("files of Open MPI's in a VM's own /dev/shm:\n%s", out)
-	}
-}
-
 // A device that is too small for MPI is named, with the size that is needed.
 func TestMPIWithTooLittleSharedMemory(t *testing.T) {
 	t.Parallel()

@@ -37,10 +37,10 @@ say again $start -n 2 ./world
 say files slurm-v-run -Q -n 4 --mpi=none sh -c 'ls /dev/shm | sed s/^/left:/'
 `
 
-// TestOpenMPI runs Debian's Open MPI in four VMs on two nodes. It takes minutes, so `make test-mpi` has it, and `make test` has
-// TestOpenMPIThroughSharedMemory instead, and the tests of internal/pmix, in which ranks and servers are killed. No other scenario runs beside it: ranks that wait
-// compute all the time, and eight of them take two cores from all other VMs. Beside other scenarios it needed four
-// times the CPU time and made connections in their VMs time out.
+// TestOpenMPI runs Debian's Open MPI in four VMs on two nodes. It takes minutes, so `make test-mpi` has it, and
+// `make test` has the tests of internal/pmix and ivshmem/mpi instead, with the same libraries and no VMs. No other
+// scenario runs beside it: ranks that wait compute all the time, and eight of them take two cores from all other VMs.
+// Beside other scenarios it needed four times the CPU time and made connections in their VMs time out.
 func TestOpenMPI(t *testing.T) {
 	out := alice.submit(t, twoByTwo+" --vm-image="+openMPIImage(t), source(t, "world.c")+openMPIScript).completes()
 
@@ -101,5 +101,25 @@ func checkWorld(t *testing.T, out string, ranks, neighbours int) {
 	}
 	if len(found) != ranks || len(groups) != ranks/neighbours {
 		t.Errorf("%d ranks in %d VMs, want %d in %d:\n%s", len(found), len(groups), ranks, ranks/neighbours, out)
+	}
+}
+
+// An unmodified Open MPI talks through shared memory as MPICH does. Its windows reach the ranks of a node only.
+func TestOpenMPIThroughSharedMemory(t *testing.T) {
+	t.Parallel()
+	out := alice.submit(t, twoByTwo+" --ivshmem=1:16M --ntasks-per-node=2 --vm-image="+openMPIImage(t), exchange(t, "mpicc.openmpi")+`
+start="slurm-v-run --mpi=pmix"
+$start --mpi-shm=on ./exchange messages; echo "status $?"
+echo == window
+$start -n 2 -N 1 --mpi-shm=on sh -c './exchange; ls /dev/shm'; echo "status $?"
+echo == by the user
+OMPI_MCA_btl=tcp,self $start -n 2 -N 1 ./exchange messages`).completes()
+
+	parts := strings.Split(out, "== ")
+	contains(t, parts[0], throughMemory+"n1 (Open MPI)", throughMemory+"n2 (Open MPI)", "4 ranks, 2 of them neighbours, 0 wrong", "status 0\n")
+	contains(t, parts[1], throughMemory, " (Open MPI)\n", "2 ranks, 2 of them neighbours, 0 wrong", "status 0\n")
+	contains(t, parts[2], "2 ranks, 2 of them neighbours, 0 wrong", "slurm-v: MPI talked between the 2 VMs of ", " by the network, not through shared memory: its transport is none that Slurm-V knows")
+	if strings.Contains(out, "vader_segment") || strings.Contains(out, "sm_segment") {
+		t.Errorf("files of Open MPI's in a VM's own /dev/shm:\n%s", out)
 	}
 }

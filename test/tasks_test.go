@@ -13,13 +13,13 @@ import (
 // cluster has no part in it, and its epilog none before the job is over.
 const taskOptions = "--nodes=2 --mincpus=4 --mem=1700M --time=90"
 
-// taskScript runs eight ranks in four VMs, ends these, and waits.
+// taskScript runs four ranks in four VMs, ends these, and waits.
 const taskScript = `
 mpicc -O2 -o hello-mpi ~/hello-mpi.c
 vms="srun --overlap --nodes=2 --ntasks-per-node=1 --mem=0 --cpu-bind=none"
 $vms --job-name=slurm-v --kill-on-bad-exit=1 \
 	slurmv launch --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M &
-srun --overlap --mpi=pmi2 --kill-on-bad-exit=1 --ntasks=8 slurmv run -- ./hello-mpi
+srun --overlap --mpi=pmi2 --kill-on-bad-exit=1 --ntasks-per-node=2 slurmv run -- ./hello-mpi
 echo "run: $?"
 $vms slurmv reclaim; echo "reclaim: $?"
 wait $!; echo "launch: $?"
@@ -28,7 +28,7 @@ until [ -e looked ]; do sleep 0.3; done
 
 func TestTasksWithoutThePlugin(t *testing.T) {
 	t.Parallel()
-	hello(t, alice, 8)
+	hello(t, alice, 4)
 	refused := alice.submit(t, taskOptions, taskScript)
 	alice.must(t, "touch "+refused.dir+"/looked")
 	out := refused.completes()
@@ -42,7 +42,7 @@ func TestTasksWithoutThePlugin(t *testing.T) {
 	alice.must(t, "touch "+j.dir+"/looked")
 	out = j.completes()
 	contains(t, out, "run: 0", "reclaim: 0", "launch: 0")
-	checkHello(t, out, 8)
+	checkHello(t, out, 4)
 }
 
 // allow puts a line into the nodes' sudoers until the test ends.
