@@ -68,7 +68,7 @@ static void sign_for_ever(volatile char *device, uint64_t mine)
 	if (fork() != 0)
 		return;
 	setsid();
-	for (;; usleep(1000))
+	for (;; usleep(50000))
 		*slot(device, SLOTS - 1) = mine;
 }
 
@@ -99,6 +99,6 @@ int main(int argc, char **argv)
 	       need("SLURMV_IVSHMEM"), size, need("SLURMV_IVSHMEM_PEERS"), foreign(device, mine), signed_by_all(device, mine) ? "all signed" : "not all signed");
 	snprintf(go, sizeof go, "%s.go", name);
 	while (access(go, F_OK) != 0)
-		usleep(100000);
+		usleep(300000);
 	return 0;
 }
