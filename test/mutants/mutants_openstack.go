@@ -119,4 +119,13 @@ var openstackMutants = []Mutant{
 		Package: "openstack",
 		Test:    "TestALostAnswerMakesNoSecondPolicy",
 	},
+	{
+		Name:    "tokens-are-renewed",
+		Defence: "A job whose token expires gives back what it has in the cloud.",
+		File:    "openstack/cloud.go",
+		Old:     "auth.AllowReauth = true",
+		New:     "auth.AllowReauth = false",
+		Package: "openstack",
+		Test:    "TestAnExpiredTokenIsRenewed",
+	},
 }
