@@ -221,6 +221,11 @@ demo: packages
 	scripts/cluster up
 	scripts/demo
 
+# The scenarios with VMs of a real OpenStack, of Debian 12's packages. They are in `make test`, too.
+.PHONY: test-openstack
+test-openstack: packages
+	scripts/test openstack
+
 # The same job in VMs of a real OpenStack, of Debian 12's packages.
 .PHONY: demo-openstack
 demo-openstack: export SLURMV_BACKEND = openstack

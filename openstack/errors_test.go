@@ -42,6 +42,17 @@ func TestExplain(t *testing.T) {
 }
 
 // A cloud that is away comes back, or is given up after a while; a refusal is final.
+// nova does not tell why a host could not start a server if it was to try other hosts.
+func TestWithCause(t *testing.T) {
+	const exceeded = "Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance 4711."
+	if got := withCause(exceeded); !strings.HasPrefix(got, exceeded+" (The cause is in the log of nova-compute") {
+		t.Error(got)
+	}
+	if got := withCause("No valid host was found."); got != "No valid host was found." {
+		t.Error(got)
+	}
+}
+
 func TestTry(t *testing.T) {
 	away, lost := answer(http.StatusServiceUnavailable, ""), &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	for name, tt := range map[string]struct {

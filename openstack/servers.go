@@ -107,7 +107,16 @@ func (n nova) fault(ctx context.Context, id string) string {
 	case s.Fault.Message == "":
 		return "nova put it into state ERROR without a reason"
 	}
-	return strings.TrimSpace(s.Fault.Message)
+	return withCause(strings.TrimSpace(s.Fault.Message))
+}
+
+// withCause adds to a fault that has no cause where the cause is. By default nova looks for another host when a host
+// could not start a server; there is none, and nova tells this instead of what the host has said.
+func withCause(fault string) string {
+	if !strings.HasPrefix(fault, "Exceeded maximum number of retries") {
+		return fault
+	}
+	return fault + " (The cause is in the log of nova-compute on the host. Where nova.conf has max_attempts = 1 in [scheduler], it is told here.)"
 }
 
 // deleteServers deletes the servers and waits until nova lists none. Ports that are made for

@@ -158,6 +158,7 @@ auth_strategy = keystone
 workers = 1
 [scheduler]
 workers = 1
+max_attempts = 1
 discover_hosts_in_cells_interval = 2
 [filter_scheduler]
 enabled_filters = ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter,PciPassthroughFilter
