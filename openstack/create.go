@@ -78,7 +78,7 @@ func (c *Cloud) Create(ctx context.Context, r Request) error {
 
 // Await waits until want servers of the job run. If one cannot, it says why.
 func (c *Cloud) Await(ctx context.Context, job string, want int) error {
-	for {
+	for began := time.Now(); ; {
 		var all []servers.Server
 		err := try(ctx, func() (err error) {
 			all, err = c.nova.list(ctx, c.mark(job))
@@ -94,7 +94,7 @@ func (c *Cloud) Await(ctx context.Context, job string, want int) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("OpenStack: %d of %d servers run: %w", active, want, context.Cause(ctx))
-		case <-time.After(pollEvery):
+		case <-time.After(untilNextLook(time.Since(began))):
 		}
 	}
 }

@@ -53,6 +53,17 @@ func TestWithCause(t *testing.T) {
 	}
 }
 
+// One that waits for ten minutes asks nova every five seconds, one that waits for some seconds twice a second.
+func TestUntilNextLook(t *testing.T) {
+	for waited, want := range map[time.Duration]time.Duration{
+		0: 500 * time.Millisecond, 4 * time.Second: 500 * time.Millisecond, 8 * time.Second: time.Second, 10 * time.Minute: 5 * time.Second,
+	} {
+		if got := untilNextLook(waited); got != want {
+			t.Errorf("after %v: %v, want %v", waited, got, want)
+		}
+	}
+}
+
 func TestTry(t *testing.T) {
 	away, lost := answer(http.StatusServiceUnavailable, ""), &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	for name, tt := range map[string]struct {

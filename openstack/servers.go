@@ -76,8 +76,11 @@ func (n nova) list(ctx context.Context, m Mark) (its []servers.Server, err error
 // namePrefix is what the names of a job's servers begin with.
 func namePrefix(job string) string { return "slurmv-" + job + "-" }
 
-// pollEvery is the pause between two looks at a job's servers.
-const pollEvery = 500 * time.Millisecond
+// untilNextLook is the pause between two looks at a job's servers, after having waited so long: an eighth of it. Each
+// look is a query of nova's database, and many jobs may wait at once.
+func untilNextLook(waited time.Duration) time.Duration {
+	return min(max(waited/8, 500*time.Millisecond), 5*time.Second)
+}
 
 // countActive returns how many of the servers run, and an error if one never will.
 func (n nova) countActive(ctx context.Context, all []servers.Server) (active int, err error) {
@@ -122,7 +125,7 @@ func withCause(fault string) string {
 // deleteServers deletes the servers and waits until nova lists none. Ports that are made for
 // a server survive it, and would keep its place in the network.
 func (n nova) deleteServers(ctx context.Context, m Mark) error {
-	asked := map[string]time.Time{}
+	asked, began := map[string]time.Time{}, time.Now()
 	for {
 		var left []servers.Server
 		err := try(ctx, func() (err error) {
@@ -144,7 +147,7 @@ func (n nova) deleteServers(ctx context.Context, m Mark) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("nova still has %s: %w", names(left), context.Cause(ctx))
-		case <-time.After(pollEvery):
+		case <-time.After(untilNextLook(time.Since(began))):
 		}
 	}
 }

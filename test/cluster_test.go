@@ -148,6 +148,14 @@ pause() { read -rt 0.3 -u 9 || :; }
 // rest is for bash in VMs that wait for signals.
 const rest = `while :; do sleep 1000 & wait $!; done`
 
+// vmsNetwork is how the addresses of VMs begin: in the job's own network, or in the cloud's.
+func vmsNetwork() string {
+	if os.Getenv("SLURMV_BACKEND") == "openstack" {
+		return " 10.79.0."
+	}
+	return " 172.30.0."
+}
+
 // small is a VM job that starts quickly: one VM on one node.
 const small = "--nodes=1 --vm-per-node=1 --memory-per-vm=384M --time=90"
 

@@ -24,7 +24,7 @@ func TestSlurmv(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &vms); err != nil || len(vms) != 2 {
 		t.Errorf("ps --output json prints %s (%v)", text, err)
 	}
-	contains(t, alice.must(t, "slurmv ps "+j.id), "vm0", "vm1", "n1", "n2", "172.30.0.1")
+	contains(t, alice.must(t, "slurmv ps "+j.id), "vm0", "vm1", "n1", "n2", vmsNetwork())
 	bobs := bob.submit(t, small, "slurm-v-run sh -c 'echo up; sleep 300'")
 	bobs.awaitOutput("up")
 	for _, u := range []struct {
