@@ -131,16 +131,15 @@ LINT_VERSION := v2.15.0
 $(LINT):
 	GOBIN=$(abspath $(BUILD)/tools) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 
+# golangci-lint has go vet in it, for the code without further tags.
 lint: $(LINT)
 	scripts/changelog | diff CHANGELOG.md -
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
-	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags $(TAGS),cluster,long,soak ./test
 	$(GO) vet -tags $(TAGS),noguests ./vmlaunch
 	$(GO) vet -tags $(TAGS),soak ./fabric/ledger ./vfpool/lease ./vmlaunch/hostdir
 	$(GO) vet -tags $(TAGS),sriov ./test/sriovnode
 	$(LINT) run --build-tags $(TAGS) ./...
-	$(GO) vet -C bench -tags $(TAGS) ./...
 	cd bench && $(abspath $(LINT)) run --build-tags $(TAGS) ./...
 	shellcheck -x $(SCRIPTS)
 	shellcheck -x -a $(patsubst %.d/,%,$(sort $(dir $(SHELL_PARTS))))
@@ -150,11 +149,11 @@ lint: $(LINT)
 changelog:
 	scripts/changelog >CHANGELOG.md
 
-# vfpool/place has no goroutines, and computes five times as long under the race detector.
+# vfpool/place has no goroutines, and computes five times as long under the race detector. `make lint` has go vet.
 unit:
-	$(GO) test -race -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -v '/vfpool/place$$')
+	$(GO) test -vet=off -race -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -v '/vfpool/place$$')
 	$(GO) test -tags $(TAGS) ./vfpool/place
-	$(GO) test -C bench -race -tags $(TAGS) ./...
+	$(GO) test -C bench -vet=off -race -tags $(TAGS) ./...
 
 # Virtual functions with a real kernel and its drivers, on an emulated node. Its kernel also has 802.1Q, which
 # some machines lack: VLAN tests that skip there run here.

@@ -150,11 +150,14 @@ const rest = `while :; do sleep 1000 & wait $!; done`
 
 // vmsNetwork is how the addresses of VMs begin: in the job's own network, or in the cloud's.
 func vmsNetwork() string {
-	if os.Getenv("SLURMV_BACKEND") == "openstack" {
-		return " 10.79.0."
+	if inOpenStack() {
+		return " 10.79."
 	}
-	return " 172.30.0."
+	return " 172.30."
 }
+
+// inOpenStack reports whether nova makes the cluster's VMs, see scripts/openstack.
+func inOpenStack() bool { return os.Getenv("SLURMV_BACKEND") == "openstack" }
 
 // small is a VM job that starts quickly: one VM on one node.
 const small = "--nodes=1 --vm-per-node=1 --memory-per-vm=384M --time=90"

@@ -16,6 +16,7 @@ import (
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/internal/process"
 	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/jobspec"
@@ -282,11 +283,39 @@ func (c *cloud) adopt(m *machine.Machine, domain *hypervisor.Domain, is hypervis
 	if err := c.address(m, is); err != nil {
 		return err
 	}
+	if err := c.plugSeed(m); err != nil {
+		return err
+	}
 	console, err := domain.OpenConsole(c.driver)
 	if err != nil {
 		return err
 	}
 	return m.OpenConsole(console, c.Plan.State)
+}
+
+// plugSeed gives the VM the same seed disk as without OpenStack. nova has started the VM less than a second ago, so the
+// disk is there when cloud-init looks for it, and cloud-init takes it rather than nova's drive. An image that contains
+// the guest agent needs no seed disk, so a VM without room for one may go on. The file is root's until libvirt gives it
+// to QEMU.
+func (c *cloud) plugSeed(m *machine.Machine) error {
+	dir, err := c.channels()
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, m.Plan.Name+".iso")
+	if err := images.WriteSeed(path, c.seedOf(m), owner.Owner{}); err != nil {
+		return err
+	}
+	if err := m.Domain.PlugSeed(path); err != nil {
+		c.Log.Warn("the VM has no seed disk: it is up only if its image has the guest agent", "vm", m.Plan.Name, "err", err)
+	}
+	return nil
+}
+
+// channels is the directory of what nova's QEMU, which has a user of its own, opens on this node.
+func (c *cloud) channels() (string, error) {
+	dir := filepath.Join(c.Plan.Run, "channels")
+	return dir, os.MkdirAll(dir, 0o711)
 }
 
 // address gives the VM the address of its port, unless neutron's DHCP does.
@@ -309,8 +338,8 @@ func (c *cloud) address(m *machine.Machine, is hypervisor.Instance) error {
 
 // dial plugs the guest agent's port into the VM, and waits until QEMU has connected it.
 func (c *cloud) dial(ctx context.Context, m *machine.Machine) (net.Conn, error) {
-	dir := filepath.Join(c.Plan.Run, "channels")
-	if err := os.MkdirAll(dir, 0o711); err != nil {
+	dir, err := c.channels()
+	if err != nil {
 		return nil, err
 	}
 	door, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, m.Plan.Name), Net: "unix"})

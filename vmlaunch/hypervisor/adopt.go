@@ -112,6 +112,18 @@ func (d *Domain) PlugChannel(path string) error {
 	return nil
 }
 
+// seedTarget is the disk's name in the domain's description: one that nova does not give.
+const seedTarget = "vdz"
+
+// PlugSeed gives the running VM its seed disk. libvirt lets QEMU's user read the file.
+func (d *Domain) PlugSeed(path string) error {
+	seed := disk(seedTarget, path, &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"}, true)
+	if err := d.plug(&seed); err != nil {
+		return fmt.Errorf("plug the seed disk into domain %s: %w", d.name, err)
+	}
+	return nil
+}
+
 // PlugRegionAnywhere is [Domain.PlugRegion] for a VM that was made without a place for
 // regions: libvirt looks for one. Regions that are plugged in one after the other have
 // rising addresses.
