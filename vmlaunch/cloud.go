@@ -303,7 +303,7 @@ func (c *cloud) plugSeed(m *machine.Machine) error {
 		return err
 	}
 	path := filepath.Join(dir, m.Plan.Name+".iso")
-	if err := images.WriteSeed(path, c.seedOf(m), owner.Owner{}); err != nil {
+	if err := images.WriteSeed(path, seedOf(m.Plan, c.userData), owner.Owner{}); err != nil {
 		return err
 	}
 	if err := m.Domain.PlugSeed(path); err != nil {

@@ -39,12 +39,12 @@ func (v *VMs) prepareDisks(ctx context.Context, m *machine.Machine, image images
 	if err := makeVars(v.Plan, m.Plan); err != nil {
 		return err
 	}
-	return images.WriteSeed(m.Plan.Seed, v.seedOf(m), v.Plan.Owner)
+	return images.WriteSeed(m.Plan.Seed, seedOf(m.Plan, v.userData), v.Plan.Owner)
 }
 
 // seedOf is what cloud-init finds in the VM, and the guest agent.
-func (v *VMs) seedOf(m *machine.Machine) images.Seed {
-	return images.Seed{InstanceID: m.Plan.Domain, Hostname: m.Plan.Name, GuestBinary: guestBinary(), UserData: v.userData}
+func seedOf(vm plan.VM, userData []byte) images.Seed {
+	return images.Seed{InstanceID: vm.Domain, Hostname: vm.Name, GuestBinary: guestBinary(), UserData: userData}
 }
 
 // guestBinary is the path of the guest agent's program on the node.
