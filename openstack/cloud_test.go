@@ -53,10 +53,7 @@ func settings(t *testing.T, mode recorder.Mode) Settings {
 	t.Helper()
 	s := Settings{CloudsFile: os.Getenv("OS_CLIENT_CONFIG_FILE"), Cloud: "slurmv", Label: "test"}
 	if mode == recorder.ModeReplayOnly {
-		s.CloudsFile = filepath.Join(t.TempDir(), "clouds.yaml")
-		if err := os.WriteFile(s.CloudsFile, []byte(replayed), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		s.CloudsFile = credentials(t)
 	}
 	s.wire = func(network http.RoundTripper) http.RoundTripper {
 		var played atomic.Int32
@@ -102,6 +99,16 @@ const replayed = `clouds:
     auth: {auth_url: "http://10.77.0.10:5000/v3", application_credential_id: none, application_credential_secret: none}
     region_name: RegionOne
 `
+
+// credentials writes those into a file.
+func credentials(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "clouds.yaml")
+	if err := os.WriteFile(path, []byte(replayed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
 
 // sameRequest compares the bodies, too: requests for the servers of a job differ in nothing
 // else, and come in any order.

@@ -2,8 +2,7 @@ package openstack
 
 import (
 	"net/http"
-	"os"
-	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,7 +18,7 @@ type keystone struct {
 }
 
 func (k *keystone) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Host == "keystone" {
+	if strings.HasSuffix(r.URL.Path, "/auth/tokens") {
 		return k.login(r)
 	}
 	if r.Header.Get("X-Auth-Token") != k.token() {
@@ -71,7 +70,7 @@ func TestAnExpiredTokenIsRenewed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := &keystone{}
-				c := open(t, Settings{CloudsFile: credentialsFor(t), Cloud: "slurmv", Label: "test", wire: func(http.RoundTripper) http.RoundTripper { return k }})
+				c := open(t, Settings{CloudsFile: credentials(t), Cloud: "slurmv", Label: "test", wire: func(http.RoundTripper) http.RoundTripper { return k }})
 				if expires {
 					k.expire()
 				}
@@ -84,20 +83,4 @@ func TestAnExpiredTokenIsRenewed(t *testing.T) {
 			})
 		})
 	}
-}
-
-// credentialsFor writes clouds.yaml for a cloud that exists in this test alone.
-func credentialsFor(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "clouds.yaml")
-	const text = `clouds:
-  slurmv:
-    auth_type: v3applicationcredential
-    auth: {auth_url: "http://keystone/v3", application_credential_id: none, application_credential_secret: none}
-    region_name: RegionOne
-`
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }

@@ -103,7 +103,7 @@ func (p *party) checkHeard(vm int) {
 	}
 }
 
-const apartOptions = "--vcpu-per-vm=1 --memory-per-vm=384M --time=90"
+const apartOptions = oneCPU + " --time=90"
 
 // On the same two nodes, at the same time.
 func TestNetworksOfJobsAreApart(t *testing.T) {

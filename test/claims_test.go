@@ -60,7 +60,7 @@ func (s sight) checkPeers(t *testing.T) {
 	}
 }
 
-const fourVMs = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --time=90 "
+const fourVMs = twoByTwo + " "
 
 // whileRun waits, in a script, until a command succeeds. It ends the script if a run, known by its process, ends
 // before.
@@ -154,7 +154,7 @@ touch B.go; wait $b; echo "B: $?"
 // SACJ: four jobs of two users side by side, each with two VMs on both of two nodes. Each
 // run has a device that nobody else writes to.
 func TestFourJobsSideBySide(t *testing.T) {
-	const options = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=1 --memory-per-vm=384M --time=90 --ivshmem=1:1M"
+	const options = slender + " --ivshmem=1:1M"
 	var jobs []*job
 	for _, u := range []user{alice, alice, bob, bob} {
 		jobs = append(jobs, u.submit(t, options, probe(t)+`

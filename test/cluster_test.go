@@ -148,12 +148,12 @@ pause() { read -rt 0.3 -u 9 || :; }
 // rest is for bash in VMs that wait for signals.
 const rest = `while :; do sleep 1000 & wait $!; done`
 
-// vmsNetwork is how the addresses of VMs begin: in the job's own network, or in the cloud's.
-func vmsNetwork() string {
+// firstAddress is that of vm0: in the job's own network, or somewhere in the cloud's.
+func firstAddress() string {
 	if inOpenStack() {
 		return " 10.79."
 	}
-	return " 172.30."
+	return "172.30.0.1"
 }
 
 // inOpenStack reports whether nova makes the cluster's VMs, see scripts/openstack.

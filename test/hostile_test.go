@@ -87,7 +87,7 @@ until [ -e go ]; do pause; done
 func TestForgedFramesReachNobody(t *testing.T) {
 	t.Parallel()
 	submit := func(u user, vms int, script string) *job {
-		options := fmt.Sprintf("--nodes=2 --vm-per-node=%d --vcpu-per-vm=1 --memory-per-vm=384M --time=90", vms)
+		options := fmt.Sprintf("--nodes=2 --vm-per-node=%d --time=90 ", vms) + oneCPU
 		j := u.submit(t, options, "until [ -e frames ]; do sleep 0.2; done\nslurm-v-run -n "+fmt.Sprint(2*vms)+" bash ./guest")
 		u.writeFile(t, j.dir+"/guest", script)
 		output(t, "env", "CGO_ENABLED=0", "go", "build", "-o", j.dir+"/frames", "./frames")

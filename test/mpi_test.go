@@ -41,8 +41,8 @@ func checkHello(t *testing.T, out string, want int) {
 
 // Four VMs of two shapes: of both there are templates of alice's, of the second also of bob's.
 const (
-	twoByTwo = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --time=90"
-	slender  = "--nodes=2 --vm-per-node=2 --vcpu-per-vm=1 --memory-per-vm=384M --time=90"
+	twoByTwo = "--nodes=2 --vm-per-node=2 --time=90 " + twoCPUs
+	slender  = "--nodes=2 --vm-per-node=2 --time=90 " + oneCPU
 )
 
 func TestBatchJobOfTwoUsersAtOnce(t *testing.T) {

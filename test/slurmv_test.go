@@ -24,7 +24,7 @@ func TestSlurmv(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &vms); err != nil || len(vms) != 2 {
 		t.Errorf("ps --output json prints %s (%v)", text, err)
 	}
-	contains(t, alice.must(t, "slurmv ps "+j.id), "vm0", "vm1", "n1", "n2", vmsNetwork())
+	contains(t, alice.must(t, "slurmv ps "+j.id), "vm0", "vm1", "n1", "n2", firstAddress())
 	bobs := bob.submit(t, small, "slurm-v-run sh -c 'echo up; sleep 300'")
 	bobs.awaitOutput("up")
 	for _, u := range []struct {
@@ -57,10 +57,11 @@ func TestSlurmv(t *testing.T) {
 	j.await("CANCELLED")
 	poll(func() bool { return alice.run(t, "slurmv logs "+j.id).code == 0 })
 	contains(t, alice.must(t, "slurmv logs "+j.id), "Linux version", "guest reported")
-	contains(t, alice.must(t, "slurmv report --long "+j.id), "2 VMs on 2 nodes", "vm0", "vm1",
+	long := alice.must(t, "slurmv report --long "+j.id)
+	contains(t, long, "2 VMs on 2 nodes", "vm0", "vm1",
 		"queue", "plan", "image", "vf", "taps", "libvirt", "ivshmem", "start", "boot", "agent", "network", "ready")
 	if !inOpenStack() { // there, these are nova's work
-		contains(t, alice.must(t, "slurmv report --long "+j.id), "disk", "define")
+		contains(t, long, "disk", "define")
 	}
 	contains(t, alice.must(t, "cd "+j.dir+" && slurmv report --svg l.svg "+j.id+" && cat l.svg"), "<svg", ">vm1<")
 }

@@ -14,7 +14,8 @@ mpicc -O2 -o hello-mpi ~/hello-mpi.c
 slurm-v-run --launcher=ssh mpirun -n 8 ./hello-mpi; echo "mpirun: $?"
 echo a line of standard input | slurm-v-run --launcher=ssh sh -c 'cat; hostname; sort $SLURMV_HOSTFILE | uniq -c; env | grep ^SLURM_
 	md5sum < ${SLURMV_HOSTFILE%/*}/key > key1; echo "finds $SLURMV_IVSHMEM of $SLURMV_IVSHMEM_SIZE"'
-slurm-v-run --launcher=ssh sh -c 'md5sum < ${SLURMV_HOSTFILE%/*}/key > key2; exit 3'; echo "exit: $?"
+slurm-v-run --launcher=ssh sh -c 'md5sum < ${SLURMV_HOSTFILE%/*}/key > key2
+	for vm in vm0 vm1 vm2 vm3; do $SLURMV_SSH $vm hostname; done | tr "\n" " "; echo; exit 3'; echo "exit: $?"
 cmp key1 key2 && echo the key is the same
 slurm-v-run -n 4 sh -c 'stat -c "%a %U" /var/tmp/slurmv-ssh-*' | sort | uniq -c
 slurm-v-run -Q -n 1 sh -c 'env | grep -q ^SLURM_ && echo by srun there are variables'
@@ -28,7 +29,7 @@ func TestMpirunOfTheUsersOwn(t *testing.T) {
 	out := j.completes()
 	contains(t, out, "mpirun: 0\n", "exit: 3\n", "the ranks add up to 28, which is right",
 		"a line of standard input\nvm0\n      2 vm0\n      2 vm1\n      2 vm2\n      2 vm3\n",
-		"finds /dev/slurmv/ivshmem0 of 1048576\n", "the key is the same\n", "      4 700 alice\n", "by srun there are variables\n")
+		"finds /dev/slurmv/ivshmem0 of 1048576\n", "vm0 vm1 vm2 vm3 \n", "the key is the same\n", "      4 700 alice\n", "by srun there are variables\n")
 	if got := j.file("hosts"); got != "/tmp/slurmv-ssh-seen\n/tmp/slurmv-ssh-seen" {
 		t.Errorf("on the hosts there is more than what a task has made to be seen:\n%s", got)
 	}
