@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
 	"gopkg.in/dnaeon/go-vcr.v4/pkg/cassette"
 	"gopkg.in/dnaeon/go-vcr.v4/pkg/recorder"
 )
@@ -270,7 +273,7 @@ func TestFailures(t *testing.T) {
 	}{
 		"host":    {func(r *Request) { r.Servers[0].Host = "n9" }, "Compute host n9 could not be found."},
 		"full":    {func(r *Request) { r.MemoryMiB = 1 << 20 }, "No valid host was found."},
-		"image":   {func(r *Request) { r.Image.Name = "none" }, `there is no active image "none"`},
+		"image":   {func(r *Request) { r.Image.Name = "none" }, `there is no image "none"`},
 		"network": {func(r *Request) { r.Network = "none" }, `there is no network "none"`},
 		"flavor":  {func(r *Request) { r.Flavor = "none" }, `there is no flavor "none" (backend.flavor)`},
 		"start": {func(r *Request) { // what libvirt refuses
@@ -293,6 +296,50 @@ func TestFailures(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An image whose data have not come yet is refused by its state.
+func TestAnImageThatIsNotActive(t *testing.T) {
+	withCloud(t, func(t *testing.T, c *Cloud) {
+		queued, err := images.Create(t.Context(), c.glance.api, images.CreateOpts{Name: "coming", ContainerFormat: "bare", DiskFormat: "raw"}).Extract()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := request("16.0", "n1")
+		r.Image.Name = "coming"
+		if err := begin(t, c, r); err == nil || !strings.Contains(err.Error(), `image "coming" is queued: VMs start from active ones only`) {
+			t.Error(err)
+		}
+		if err := images.Delete(t.Context(), c.glance.api, queued.ID).ExtractErr(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A network that no switch of the host is on makes a server fail, and leaves nothing.
+func TestAPortThatCannotBeBound(t *testing.T) {
+	withCloud(t, func(t *testing.T, c *Cloud) {
+		api := c.neutron.api
+		elsewhere, err := networks.Create(t.Context(), api, networks.CreateOpts{Name: "elsewhere"}).Extract()
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts := subnets.CreateOpts{NetworkID: elsewhere.ID, CIDR: "10.80.0.0/24", IPVersion: 4}
+		if _, err := subnets.Create(t.Context(), api, opts).Extract(); err != nil {
+			t.Fatal(err)
+		}
+		r := request("17.0", "n1")
+		r.Network = "elsewhere"
+		if err := begin(t, c, r); err == nil || !strings.Contains(err.Error(), "Binding failed for port") {
+			t.Error(err)
+		}
+		if err := c.Delete(t.Context(), r.Job); err != nil {
+			t.Error(err)
+		}
+		if err := networks.Delete(t.Context(), api, elsewhere.ID).ExtractErr(); err != nil {
+			t.Errorf("something is left in the network: %v", err)
+		}
+	})
 }
 
 // Virtual functions are ports of their own kind. If a node has too few, that is a sentence,

@@ -41,7 +41,6 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A cloud that is away comes back, or is given up after a while; a refusal is final.
 // nova does not tell why a host could not start a server if it was to try other hosts.
 func TestWithCause(t *testing.T) {
 	const exceeded = "Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance 4711."
@@ -64,6 +63,7 @@ func TestUntilNextLook(t *testing.T) {
 	}
 }
 
+// A cloud that is away comes back, or is given up after a while; a refusal is final.
 func TestTry(t *testing.T) {
 	away, lost := answer(http.StatusServiceUnavailable, ""), &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	for name, tt := range map[string]struct {

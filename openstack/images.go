@@ -9,29 +9,32 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 )
 
-// noImage is the error of a request whose image is not there.
-type noImage struct{ name string }
-
-func (e noImage) Error() string { return fmt.Sprintf("there is no active image %q", e.name) }
-
-// getImage returns the id of an image of the cloud's, the newest of its name, or uploads
-// the file.
+// getImage returns the id of an image of the cloud's, the newest active one of its name, or uploads the file.
 func (g glance) getImage(ctx context.Context, m Mark, i Image) (id string, err error) {
 	if i.Name == "" {
 		id, err = g.upload(ctx, m, i)
 		return id, explain("upload the image", err)
 	}
 	err = try(ctx, func() error {
-		found, err := g.usable(ctx, images.ListOpts{Name: i.Name, Status: images.ImageStatusActive, Sort: "created_at:desc"})
-		if err == nil && len(found) == 0 {
-			err = noImage{i.Name}
-		}
+		found, err := g.usable(ctx, images.ListOpts{Name: i.Name, Sort: "created_at:desc"})
 		if err == nil {
-			id = found[0].ID
+			id, err = newestActive(found, i.Name)
 		}
 		return err
 	})
 	return id, explain("find image "+i.Name, err)
+}
+
+// newestActive chooses of images of one name, the newest of which comes first.
+func newestActive(all []images.Image, name string) (id string, err error) {
+	active := slices.IndexFunc(all, func(i images.Image) bool { return i.Status == images.ImageStatusActive })
+	switch {
+	case len(all) == 0:
+		return "", fmt.Errorf("there is no image %q", name)
+	case active < 0:
+		return "", fmt.Errorf("image %q is %s: VMs start from active ones only", name, all[0].Status)
+	}
+	return all[active].ID, nil
 }
 
 // upload makes an image of a file. The file can be read once, so an upload that breaks off

@@ -33,8 +33,8 @@ func (a answers) service() service {
 func TestOtherProjectsAreLeftAlone(t *testing.T) {
 	there := answers{
 		"images": {"images": []any{
-			map[string]any{"id": "theirs", "name": "demo", "visibility": "private", "owner": "other"},
-			map[string]any{"id": "ours", "name": "demo", "visibility": "private", "owner": "site"},
+			map[string]any{"id": "theirs", "name": "demo", "visibility": "private", "owner": "other", "status": "active"},
+			map[string]any{"id": "ours", "name": "demo", "visibility": "private", "owner": "site", "status": "active"},
 		}},
 		"networks": {"networks": []any{
 			map[string]any{"id": "theirs", "name": "guests", "project_id": "other"},

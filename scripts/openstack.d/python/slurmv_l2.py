@@ -1,4 +1,5 @@
-"""Mechanism drivers of neutron's ML2 for hosts without an agent: a port is plugged in as soon as it has a host."""
+"""Mechanism drivers of neutron's ML2 for hosts without an agent: a port is plugged in as soon as it has a host, if its
+network is one of which the hosts have a cable."""
 from neutron_lib import constants
 from neutron_lib.api.definitions import portbindings
 from neutron_lib.db import constants as db
@@ -36,7 +37,7 @@ class Direct(api.MechanismDriver):
         kind = context.current.get(portbindings.VNIC_TYPE, portbindings.VNIC_NORMAL)
         binding = self.binding(kind)
         for segment in context.segments_to_bind:
-            if binding:
+            if binding and segment[api.NETWORK_TYPE] == constants.TYPE_FLAT:
                 how, details = binding
                 details = dict(details, **{portbindings.CAP_PORT_FILTER: False})
                 context.set_binding(segment[api.ID], how, details, status=constants.PORT_STATUS_ACTIVE)
