@@ -17,6 +17,9 @@ SLURM_INCLUDE ?= /usr/include
 
 BUILD   ?= build
 GO      ?= go
+# The same for all, programs, tests and lint, so that packages are compiled once for them; and no program has
+# paths of this machine in it.
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 CC      ?= cc
 CFLAGS  ?= -O2 -g
 # 0.1.0+COMMIT, with -dirty if there are uncommitted changes. Without .git, as in a tarball, 0.1.0.
@@ -59,7 +62,7 @@ $(PROGRAMS:%=$(BUILD)/%): $(BUILD)/%: $(GO_SOURCES) $(BUILD)/settings
 $(BUILD)/slurmv-guest: PKG = $(GUEST_PKG)
 $(BUILD)/slurmv-workload: PKG = ./cmd/slurmv-workload
 $(STATIC:%=$(BUILD)/%): $(GO_SOURCES) $(BUILD)/settings
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X $(MODULE)/config.Version=$(VERSION)' -o $@ $(PKG)
+	CGO_ENABLED=0 $(GO) build -ldflags '-s -w -X $(MODULE)/config.Version=$(VERSION)' -o $@ $(PKG)
 
 # slurmctld waits for it, and without libraries it starts sooner.
 $(BUILD)/slurmv-fabric: $(GO_SOURCES) $(BUILD)/settings
@@ -150,8 +153,9 @@ changelog:
 	scripts/changelog >CHANGELOG.md
 
 # vfpool/place has no goroutines, and computes five times as long under the race detector. `make lint` has go vet.
+# Half of the tests' time is waiting, so more packages than there are CPUs are tested at once.
 unit:
-	$(GO) test -vet=off -race -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -v '/vfpool/place$$')
+	$(GO) test -p $$((2 * $$(nproc))) -vet=off -race -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -v '/vfpool/place$$')
 	$(GO) test -tags $(TAGS) ./vfpool/place
 	$(GO) test -C bench -vet=off -race -tags $(TAGS) ./...
 
@@ -172,7 +176,7 @@ mutants:
 
 # Tests that take long. The cycles have their own cluster.
 .PHONY: soak soak-cycles
-soak: soak-cycles soak-mpi
+soak: soak-cycles soak-mpi soak-fabric
 	$(GO) test -tags $(TAGS),soak -count 1 -timeout 2h ./fabric/ledger ./vfpool/lease
 	$(GO) test -tags $(TAGS),soak -count 1 -timeout 5h ./vmlaunch/hostdir
 	$(MAKE) sriov TAGS=$(TAGS),soak
@@ -184,6 +188,11 @@ soak-cycles:
 .PHONY: soak-mpi
 soak-mpi: packages
 	scripts/soak mpi
+
+# 300 times something of the tags of jobs is killed or lost.
+.PHONY: soak-fabric
+soak-fabric: packages
+	scripts/soak fabric
 
 # Measures how fast VMs start: docs/benchmarks.md. The machine should have nothing else to do.
 .PHONY: bench
@@ -220,10 +229,11 @@ demo: packages
 	scripts/cluster up
 	scripts/demo
 
-# The scenarios with VMs of a real OpenStack, of Debian 12's packages. They are in `make test`, too.
+# The scenarios with VMs of a real OpenStack, of Debian 12's packages. They are in `make test`, too. RUN chooses others, also
+# those that take long: `make test-openstack RUN=^TestCloud`.
 .PHONY: test-openstack
 test-openstack: packages
-	scripts/test openstack
+	scripts/test openstack $(if $(RUN),'$(RUN)')
 
 # The same job in VMs of a real OpenStack, of Debian 12's packages.
 .PHONY: demo-openstack

@@ -23,6 +23,18 @@ const libcxi = "/run/libcxi/libcxi.so.1"
 // have other numbers on n1 than on n2.
 func giveCards(t *testing.T) {
 	t.Helper()
+	library := cardLibrary(t)
+	for node, settings := range map[string]string{"n1": firstServices, "n2": ""} {
+		putCards(t, node, library, settings)
+		t.Cleanup(func() { root.must(t, "rm -r /run/libcxi", "--node", node) })
+	}
+}
+
+// firstServices are the settings of n1's cards.
+const firstServices = "FIRST_IDS=11,11,12,11\n"
+
+func cardLibrary(t *testing.T) []byte {
+	t.Helper()
 	built, err := cxitest.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -31,14 +43,16 @@ func giveCards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for node, settings := range map[string]string{"n1": "FIRST_IDS=11,11,12,11\n", "n2": ""} {
-		o := root.runIn(t, library, "rm -rf /run/libcxi && mkdir /run/libcxi && cat > "+libcxi+" && chmod 755 "+libcxi, "--node", node)
-		if o.code != 0 {
-			t.Fatal(o.stderr)
-		}
-		setCards(t, node, settings)
-		t.Cleanup(func() { root.must(t, "rm -r /run/libcxi", "--node", node) })
+	return library
+}
+
+func putCards(t *testing.T, node string, library []byte, settings string) {
+	t.Helper()
+	o := root.runIn(t, library, "rm -rf /run/libcxi && mkdir /run/libcxi && cat > "+libcxi+" && chmod 755 "+libcxi, "--node", node)
+	if o.code != 0 {
+		t.Fatal(o.stderr)
 	}
+	setCards(t, node, settings)
 }
 
 // setCards changes the settings of a node's cards.
@@ -107,7 +121,7 @@ echo up; until [ -e seen ]; do sleep 0.5; done`)
 	if row := vnis(t); row.Reserved != 2 {
 		t.Errorf("the controller has %+v, want 2 VNIs reserved", row)
 	}
-	setCards(t, "n1", "FIRST_IDS=11,11,12,11\nBUSY=-1\nBUSY_CARD=1\n")
+	setCards(t, "n1", firstServices+"BUSY=-1\nBUSY_CARD=1\n")
 	alice.must(t, "touch "+j.dir+"/seen")
 	j.completes()
 	drainedAndBack(t, j.id, lines[0][2])
@@ -134,7 +148,7 @@ func drainedAndBack(t *testing.T, job, both string) {
 	if row := vnis(t); row.Releasing != 2 {
 		t.Errorf("the controller has %+v, want 2 VNIs that are being released", row)
 	}
-	setCards(t, "n1", "FIRST_IDS=11,11,12,11\n")
+	setCards(t, "n1", firstServices)
 	if !poll(func() bool { return reason() == "none" }) {
 		t.Errorf("n1 does not come back: %s", reason())
 	}

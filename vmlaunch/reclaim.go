@@ -84,6 +84,9 @@ func isAgent(pid int) bool {
 // but do not harm other jobs.
 var ErrFiles = errors.New("only files are left")
 
+// ErrCloud matches the error of a reclaim that could not delete everything of the job in OpenStack.
+var ErrCloud = errors.New("something is left in OpenStack")
+
 // reclaim undoes everything in the journal, the last record first, and removes the journal.
 // Files that users could write to go to the trash, where they may stay for a while.
 func (s store) reclaim(ctx context.Context, j *journal.Journal) error {
@@ -157,7 +160,10 @@ var undoers = map[string]func(s store, ctx context.Context, j *journal.Journal, 
 		return s.releaseVFs(ctx, j.ID())
 	},
 	recordServers: func(s store, ctx context.Context, _ *journal.Journal, job string) error {
-		return s.deleteServers(ctx, job)
+		if err := s.deleteServers(ctx, job); err != nil {
+			return fmt.Errorf("%w: %w", ErrCloud, err)
+		}
+		return nil
 	},
 	recordRegion: store.removeRegion,
 	recordImage: func(s store, _ context.Context, _ *journal.Journal, holder string) error {

@@ -26,7 +26,12 @@ func If(ctx context.Context, c slurm.Client, node string, job uint32, failed []e
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), slurm.Patience)
 	defer cancel()
-	_, err := asAdministrator(c).Drain(ctx, node, fmt.Sprintf("%s job %d left something; see 'slurmv clean --node-name %s'", reason, job, node), reason)
+	where := ""
+	if slices.ContainsFunc(failed, func(err error) bool { return errors.Is(err, vmlaunch.ErrCloud) }) {
+		where = " in OpenStack"
+	}
+	why := fmt.Sprintf("%s job %d left something%s; see 'slurmv clean --node-name %s'", reason, job, where, node)
+	_, err := asAdministrator(c).Drain(ctx, node, why, reason)
 	return err
 }
 

@@ -81,8 +81,11 @@ func TestDrainAndResume(t *testing.T) {
 		told string
 		err  error
 	}{
-		"files drain nothing":                        {func(c slurm.Client) error { return If(t.Context(), c, "n1", 7, []error{vmlaunch.ErrFiles}) }, on("IDLE", ""), "", nil},
-		"a VM drains":                                {drainIf, on("IDLE", ""), leftNow, nil},
+		"files drain nothing": {func(c slurm.Client) error { return If(t.Context(), c, "n1", 7, []error{vmlaunch.ErrFiles}) }, on("IDLE", ""), "", nil},
+		"a VM drains":         {drainIf, on("IDLE", ""), leftNow, nil},
+		"the cloud drains": {func(c slurm.Client) error {
+			return If(t.Context(), c, "n1", 7, []error{fmt.Errorf("node n1: %w: nova is away", vmlaunch.ErrCloud)})
+		}, on("IDLE", ""), strings.Replace(leftNow, "something;", "something in OpenStack;", 1), nil},
 		"a VM replaces a reason of ours":             {drainIf, on("IDLE+DRAIN", "slurm-v: x"), leftNow, nil},
 		"a VM leaves an administrator's reason":      {drainIf, on("IDLE+DRAIN", "bad disk"), "", nil},
 		"a service drains":                           {drainFor, on("MIXED", ""), xNow, nil},

@@ -20,6 +20,8 @@
 //	GONE_ERRNO   the error with which a service is destroyed nevertheless
 //	LIES         1: services are said to be destroyed and are not
 //	GARBLED      1: cards have names that this release does not expect
+//	LOG          1: the file with the library's name and ".log" gets a line for each service that
+//	             is made or destroyed: nanoseconds since 1970, alloc or destroy, card, service, uid, VNIs
 //
 // The services are in the file with the library's name and ".state". To lose them, as by a
 // restart of the node, remove it.

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { CARDS = 8, SERVICES = 64, KINDS = 8 };
@@ -191,6 +192,27 @@ static int give(int fd, struct state *s, int rc)
 	return rc;
 }
 
+/* note writes into the log, if there is one, what has happened to a service. The state is taken. */
+static void note(const char *what, unsigned int card, const struct svc_desc *d)
+{
+	char path[PATH_MAX];
+	struct timespec now;
+	FILE *f;
+
+	if (!number("LOG", 0))
+		return;
+	beside(".log", path);
+	f = fopen(path, "a");
+	if (!f)
+		abort();
+	clock_gettime(CLOCK_REALTIME, &now);
+	fprintf(f, "%lld%09ld %s %u %u %u", (long long)now.tv_sec, now.tv_nsec, what, card, d->svc_id, d->members[0].id);
+	for (int i = 0; i < d->num_vld_vnis; i++)
+		fprintf(f, " %u", d->vnis[i]);
+	fputs("\n", f);
+	fclose(f);
+}
+
 static void fill(struct devinfo *info, int id)
 {
 	*info = (struct devinfo){
@@ -329,6 +351,7 @@ int cxil_alloc_svc(struct dev *dev, const struct svc_desc *wish, struct fail_inf
 	d.enable = d.restricted_vnis;
 	c->svc[c->count].tries = 0;
 	c->svc[c->count++].desc = d;
+	note("alloc", dev->info.dev_id, &d);
 	return give(fd, &s, d.svc_id);
 }
 
@@ -354,6 +377,7 @@ int cxil_destroy_svc(struct dev *dev, unsigned int id)
 	rc = refusal(dev->info.dev_id, c->svc[i].tries++);
 	if (rc || number("LIES", 0))
 		return give(fd, &s, rc);
+	note("destroy", dev->info.dev_id, &c->svc[i].desc);
 	c->count--;
 	memmove(&c->svc[i], &c->svc[i + 1], (c->count - i) * sizeof(c->svc[i]));
 	return give(fd, &s, number("GONE_ERRNO", 0) ? -number("GONE_ERRNO", 0) : 0);

@@ -1,0 +1,178 @@
+//go:build cluster && long
+
+package test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What dies while OpenStack makes a job's VMs, or while they run, leaves nothing in the cloud: as an administrator
+// sees it, once the nodes were cleaned. None of these tests is parallel, since the cloud is the same for all.
+
+// onBothHosts is a job with a server on each of two compute hosts.
+const onBothHosts = "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=90 --no-requeue"
+
+// A service that is away for some seconds delays a job, and no more, whichever request it has not answered.
+func TestCloudServicesAreKilled(t *testing.T) {
+	needsCloud(t)
+	for _, service := range []string{"keystone", "glance", "neutron", "nova-api", "nova-conductor", "nova-scheduler"} {
+		for _, after := range []time.Duration{500 * time.Millisecond, 2 * time.Second} {
+			t.Run(fmt.Sprint(service, " after ", after), func(t *testing.T) {
+				j := alice.submit(t, onBothHosts, "slurm-v-run hostname")
+				j.await("RUNNING")
+				time.Sleep(after)
+				killService(t, "ctl", service)
+				time.Sleep(2 * time.Second)
+				cloudUp(t)
+				out := j.ends("COMPLETED", "0:0")
+				contains(t, out, "vm0\n", "vm1\n")
+			})
+			nothingInTheCloud(t)
+		}
+	}
+}
+
+// The node's agent asks for the servers of all nodes. If it dies, the job ends.
+func TestCloudRequesterIsKilled(t *testing.T) {
+	needsCloud(t)
+	for after := range 8 {
+		t.Run(fmt.Sprint("after ", after, " halves of a second"), func(t *testing.T) {
+			j := alice.submit(t, onBothHosts, "slurm-v-run sh -c 'echo running; sleep 300'")
+			j.await("RUNNING")
+			time.Sleep(time.Duration(after) * 500 * time.Millisecond)
+			if !poll(func() bool { return j.kills("slurmv-agent") }) {
+				t.Fatal("the job has no agent")
+			}
+			j.await("FAILED", "CANCELLED", "COMPLETED", "NODE_FAIL")
+		})
+		nothingInTheCloud(t)
+	}
+}
+
+// kills kills the processes of the job on its first node that have that name, and reports whether there was one.
+func (j *job) kills(name string) bool {
+	j.t.Helper()
+	node := field(j.user.must(j.t, "scontrol show job "+j.id), "BatchHost")
+	return root.run(j.t, fmt.Sprintf(`
+for p in $(pgrep -x %s); do
+	if [[ /proc/$p/ns/net -ef /proc/self/ns/net ]] && grep -q /job_%s/ /proc/$p/cgroup; then kill -9 $p && found=yes; fi
+done
+[[ -n $found ]]`, name, j.id), "--node", node).code == 0
+}
+
+// A host that loses nova-compute starts no server. The job waits, and goes on when it is back, or reads why not.
+func TestCloudComputeIsKilled(t *testing.T) {
+	needsCloud(t)
+	for _, after := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
+		t.Run(fmt.Sprint("after ", after), func(t *testing.T) {
+			j := alice.submit(t, onBothHosts, "slurm-v-run hostname")
+			j.await("RUNNING")
+			time.Sleep(after)
+			killService(t, "n2", "nova-compute")
+			time.Sleep(2 * time.Second)
+			cloudUp(t)
+			if state := j.await("COMPLETED", "FAILED"); state == "FAILED" {
+				contains(t, j.output(), "OpenStack: ", "vm1")
+			}
+		})
+		nothingInTheCloud(t)
+	}
+}
+
+// A job that ends while the cloud is away leaves its servers to it. Its VMs are dead, its first node takes no jobs
+// and says why, and both are mended when the cloud is back.
+func TestCloudIsAwayAtTheEnd(t *testing.T) {
+	needsCloud(t)
+	j := alice.submit(t, onBothHosts, "slurm-v-run sh -c 'echo running; sleep 1000'")
+	j.awaitOutput("running")
+	killService(t, "ctl", "nova-api")
+	t.Cleanup(func() { cloudUp(t) })
+	alice.must(t, "scancel "+j.id)
+	if !poll(func() bool {
+		return strings.Contains(root.must(t, "sinfo -h -N -o '%E'"), "slurm-v: job "+j.id+" left something in OpenStack")
+	}) {
+		t.Errorf("no node says that the cloud is away: %s", root.must(t, "sinfo -N -o '%N %T %E'"))
+	}
+	for _, node := range []string{"n1", "n2"} {
+		if left := root.run(t, "pgrep -af 'guest=slurmv-.*-"+j.id+"[.]' || true", "--node", node).stdout; left != "" {
+			t.Errorf("VMs outlive their job on %s: %s", node, left)
+		}
+	}
+	cloudUp(t)
+	nothingInTheCloud(t)
+}
+
+// A compute host loses its power: the job ends, and what it had there goes when the host is back.
+func TestCloudHostLosesItsPower(t *testing.T) {
+	needsCloud(t)
+	for _, node := range []string{"n1", "n2"} {
+		t.Run(node, func(t *testing.T) {
+			j := alice.submit(t, onBothHosts, "slurm-v-run sh -c 'echo running; sleep 1000'")
+			j.awaitOutput("running")
+			restore := powerCut(t, node)
+			j.await("NODE_FAIL", "FAILED", "CANCELLED")
+			restore()
+			cloudUp(t)
+			nothingInTheCloud(t)
+		})
+	}
+}
+
+func needsCloud(t *testing.T) {
+	t.Helper()
+	if !inOpenStack() {
+		t.Skip("needs VMs of OpenStack: scripts/test openstack")
+	}
+	cloudUp(t)
+}
+
+// killService kills a daemon of the cloud.
+func killService(t *testing.T, host, name string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(clusterDir(), "openstack", host+"-"+name+".pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || pid < 2 {
+		t.Fatalf("%s on %s has the pid %q", name, host, text)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cloudUp starts what is dead.
+func cloudUp(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command("../scripts/openstack", "up").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// nothingInTheCloud waits until the nodes have cleaned up.
+func nothingInTheCloud(t *testing.T) {
+	t.Helper()
+	var left []byte
+	if !poll(func() bool {
+		for _, node := range []string{"n1", "n2"} {
+			root.run(t, "slurmv clean --node-name "+node, "--node", node)
+		}
+		var err error
+		left, err = exec.Command("../scripts/openstack", "leaks").CombinedOutput()
+		return err == nil
+	}) {
+		t.Fatalf("in the cloud are\n%s", left)
+	}
+	if unusable := root.must(t, `sinfo -h -N -o "%N %T %E" | grep -iE 'drain|down|fail' || true`); unusable != "" {
+		t.Errorf("nodes are not usable: %s", unusable)
+	}
+}
