@@ -81,8 +81,9 @@ func (f *tagFaults) strike() {
 		f.kill("n2", "slurmv-agent")
 	case kind < 33:
 		f.counts["slurmctld is killed"]++
-		f.calm()
+		runs := f.calm()
 		killSlurmctld(f.t)
+		bob.must(f.t, "scancel "+runs.id)
 	case kind < 38:
 		f.putBackLedger()
 	case kind < 44:
@@ -115,7 +116,7 @@ exit 1`, name, f.random.IntN(40)), "--node", host)
 func (f *tagFaults) putBackLedger() {
 	f.t.Helper()
 	f.counts["the ledger is an old copy"]++
-	f.calm()
+	runs := f.calm()
 	root.must(f.t, `
 cd $(scontrol show config | sed -n 's/^StateSaveLocation *= //p')
 pid=$(cat /run/slurm/slurmctld.pid) && kill -9 $pid
@@ -127,17 +128,19 @@ cp -p slurm-v-fabric.db now.db
 [[ ! -e old.db ]] || mv old.db slurm-v-fabric.db
 mv now.db old.db
 slurmctld && until scontrol ping | grep -q UP; do sleep 0.2; done`)
+	bob.must(f.t, "scancel "+runs.id)
 }
 
-// calm waits until slurmctld has saved its state, with a job that runs, and no job that begins. A slurmctld that is killed
-// earlier starts jobs a second time that run already, and drains their nodes ("Duplicate jobid").
-func (f *tagFaults) calm() {
+// calm waits until slurmctld has saved its state, with the job that it returns, which runs, and no job that begins. A
+// slurmctld that is killed earlier starts jobs a second time that run already, and drains their nodes ("Duplicate jobid").
+func (f *tagFaults) calm() (runs *job) {
 	f.t.Helper()
-	j := f.job(bob, 1, "8")
+	runs = f.job(bob, 1, "500")
 	if !poll(func() bool { return root.must(f.t, "squeue -h -t PENDING,CONFIGURING,COMPLETING") == "" }) {
 		f.t.Fatalf("jobs do not begin: %s", root.must(f.t, "squeue"))
 	}
-	saveSlurmctld(f.t, j)
+	saveSlurmctld(f.t, runs)
+	return runs
 }
 
 // busyForAWhile lets a card refuse to destroy services.
@@ -198,6 +201,7 @@ func (f *tagFaults) settle() {
 		f.t.Errorf("the VNIs do not come back: %s", root.must(f.t, "slurmv fabric pool"))
 	}
 	for _, node := range []string{"n1", "n2"} {
+		root.must(f.t, "slurmv clean --node-name "+node, "--node", node)
 		if list := services(f.t, node); regexp.MustCompile(`\b10[2-5][0-9]\b`).MatchString(list) {
 			f.t.Errorf("%s has services:\n%s", node, list)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slurm-v/slurm-v/fabric/cxi"
+	"github.com/slurm-v/slurm-v/internal/durable"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -80,7 +81,7 @@ func (n *Node) conclude(ctx context.Context, j *journal.Journal, of journal.ID) 
 // undo removes the file of variables and the services that the journal names, as long as
 // ctx lasts. of is the run that has the reservation.
 func (n *Node) undo(ctx context.Context, j *journal.Journal, of journal.ID) error {
-	if err := removeIfThere(n.records.environmentFile(j.ID())); err != nil {
+	if err := durable.Remove(n.records.environmentFile(j.ID())); err != nil {
 		return err
 	}
 	shared, err := n.records.shared(j.ID(), of)

@@ -218,6 +218,20 @@ func TestDownUndoesWhatTheJournalNames(t *testing.T) {
 	}
 }
 
+// An agent that is killed while it writes the file of variables leaves one that is not complete.
+func TestDownAfterAKillInTheMidstOfTheVariables(t *testing.T) {
+	d := newDesk(t)
+	d.up()
+	variables := d.records.environmentFile(id)
+	if err := os.Rename(variables, variables+".new"); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Down(t.Context(), id, 0, nothingLeft); err != nil {
+		t.Error(err)
+	}
+	d.mustBeClean()
+}
+
 func TestServicesInUseAreNotConfirmed(t *testing.T) {
 	d := newDesk(t, "BUSY=-1", "BUSY_CARD=1")
 	d.up()

@@ -162,7 +162,7 @@ func ofEarlierBoot(h journal.Header) bool {
 
 // forget removes a journal whose services are gone.
 func (r records) forget(j *journal.Journal) error {
-	if err := errors.Join(undone(j), removeIfThere(r.environmentFile(j.ID()))); err != nil {
+	if err := errors.Join(undone(j), durable.Remove(r.environmentFile(j.ID()))); err != nil {
 		return errors.Join(err, j.Close())
 	}
 	if err := j.Remove(); err != nil {

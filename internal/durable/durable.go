@@ -57,6 +57,11 @@ func (d Disk) create(path string, text []byte) error {
 	return errors.Join(err, file.Close())
 }
 
+// Remove removes what [WriteFile] has written, and what it leaves if its process is killed. Neither need be there.
+func Remove(path string) error {
+	return errors.Join(removeIfThere(path+temporary), removeIfThere(path))
+}
+
 func removeIfThere(path string) error {
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -102,6 +102,20 @@ func wantFiles(t *testing.T, dir string, want ...string) {
 	}
 }
 
+func TestRemove(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	unfinished := path + ".new"
+	for name, files := range map[string][]string{"nothing": nil, "a file": {path}, "an unfinished one": {unfinished}, "both": {path, unfinished}} {
+		for _, f := range files {
+			noError(t, os.WriteFile(f, nil, 0o600))
+		}
+		noError(t, durable.Remove(path))
+		if left, _ := filepath.Glob(path + "*"); len(left) != 0 {
+			t.Errorf("%s: %v is left", name, left)
+		}
+	}
+}
+
 func TestMakeDirs(t *testing.T) {
 	top := t.TempDir()
 	noError(t, os.Mkdir(filepath.Join(top, "a"), 0o750))
