@@ -17,9 +17,6 @@ SLURM_INCLUDE ?= /usr/include
 
 BUILD   ?= build
 GO      ?= go
-# The same for all, programs, tests and lint, so that packages are compiled once for them; and no program has
-# paths of this machine in it.
-export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 CC      ?= cc
 CFLAGS  ?= -O2 -g
 # 0.1.0+COMMIT, with -dirty if there are uncommitted changes. Without .git, as in a tarball, 0.1.0.
@@ -62,7 +59,7 @@ $(PROGRAMS:%=$(BUILD)/%): $(BUILD)/%: $(GO_SOURCES) $(BUILD)/settings
 $(BUILD)/slurmv-guest: PKG = $(GUEST_PKG)
 $(BUILD)/slurmv-workload: PKG = ./cmd/slurmv-workload
 $(STATIC:%=$(BUILD)/%): $(GO_SOURCES) $(BUILD)/settings
-	CGO_ENABLED=0 $(GO) build -ldflags '-s -w -X $(MODULE)/config.Version=$(VERSION)' -o $@ $(PKG)
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X $(MODULE)/config.Version=$(VERSION)' -o $@ $(PKG)
 
 # slurmctld waits for it, and without libraries it starts sooner.
 $(BUILD)/slurmv-fabric: $(GO_SOURCES) $(BUILD)/settings

@@ -17,16 +17,13 @@ import (
 // What dies while OpenStack makes a job's VMs, or while they run, leaves nothing in the cloud: as an administrator
 // sees it, once the nodes were cleaned. None of these tests is parallel, since the cloud is the same for all.
 
-// onBothHosts is a job with a server on each of two compute hosts.
-const onBothHosts = "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=90 --no-requeue"
-
 // A service that is away for some seconds delays a job, and no more, whichever request it has not answered.
 func TestCloudServicesAreKilled(t *testing.T) {
 	needsCloud(t)
 	for _, service := range []string{"keystone", "glance", "neutron", "nova-api", "nova-conductor", "nova-scheduler"} {
 		for _, after := range []time.Duration{500 * time.Millisecond, 2 * time.Second} {
 			t.Run(fmt.Sprint(service, " after ", after), func(t *testing.T) {
-				j := alice.submit(t, onBothHosts, "slurm-v-run hostname")
+				j := alice.submit(t, onBothNodes, "slurm-v-run hostname")
 				j.await("RUNNING")
 				time.Sleep(after)
 				killService(t, "ctl", service)
@@ -45,7 +42,7 @@ func TestCloudRequesterIsKilled(t *testing.T) {
 	needsCloud(t)
 	for after := range 8 {
 		t.Run(fmt.Sprint("after ", after, " halves of a second"), func(t *testing.T) {
-			j := alice.submit(t, onBothHosts, "slurm-v-run sh -c 'echo running; sleep 300'")
+			j := alice.submit(t, onBothNodes, "slurm-v-run sh -c 'echo running; sleep 300'")
 			j.await("RUNNING")
 			time.Sleep(time.Duration(after) * 500 * time.Millisecond)
 			if !poll(func() bool { return j.kills("slurmv-agent") }) {
@@ -73,7 +70,7 @@ func TestCloudComputeIsKilled(t *testing.T) {
 	needsCloud(t)
 	for _, after := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
 		t.Run(fmt.Sprint("after ", after), func(t *testing.T) {
-			j := alice.submit(t, onBothHosts, "slurm-v-run hostname")
+			j := alice.submit(t, onBothNodes, "slurm-v-run hostname")
 			j.await("RUNNING")
 			time.Sleep(after)
 			killService(t, "n2", "nova-compute")
@@ -91,7 +88,7 @@ func TestCloudComputeIsKilled(t *testing.T) {
 // and says why, and both are mended when the cloud is back.
 func TestCloudIsAwayAtTheEnd(t *testing.T) {
 	needsCloud(t)
-	j := alice.submit(t, onBothHosts, "slurm-v-run sh -c 'echo running; sleep 1000'")
+	j := alice.submit(t, onBothNodes, "slurm-v-run sh -c 'echo running; sleep 1000'")
 	j.awaitOutput("running")
 	killService(t, "ctl", "nova-api")
 	t.Cleanup(func() { cloudUp(t) })
@@ -115,7 +112,7 @@ func TestCloudHostLosesItsPower(t *testing.T) {
 	needsCloud(t)
 	for _, node := range []string{"n1", "n2"} {
 		t.Run(node, func(t *testing.T) {
-			j := alice.submit(t, onBothHosts, "slurm-v-run sh -c 'echo running; sleep 1000'")
+			j := alice.submit(t, onBothNodes, "slurm-v-run sh -c 'echo running; sleep 1000'")
 			j.awaitOutput("running")
 			restore := powerCut(t, node)
 			j.await("NODE_FAIL", "FAILED", "CANCELLED")

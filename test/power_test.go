@@ -7,11 +7,13 @@ import (
 	"testing"
 )
 
+// onBothNodes is a job with a VM on each of two nodes.
+const onBothNodes = "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=90 --no-requeue"
+
 // A node loses its power. With --no-kill a job goes on with the VMs that it still has. Nothing
 // of the jobs is left on the node when it is back and has been cleaned, as its health check
 // does.
 func TestNodeGoesDown(t *testing.T) {
-	const onBothNodes = "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=90 --no-requeue"
 	ends := alice.submit(t, onBothNodes, "slurm-v-run sh -c 'echo up; sleep 300'")
 	goesOn := alice.submit(t, onBothNodes+" --no-kill", `
 slurm-v-run sh -c 'echo up'
