@@ -150,9 +150,8 @@ changelog:
 	scripts/changelog >CHANGELOG.md
 
 # vfpool/place has no goroutines, and computes five times as long under the race detector. `make lint` has go vet.
-# Half of the tests' time is waiting, so more packages than there are CPUs are tested at once.
 unit:
-	$(GO) test -p $$((2 * $$(nproc))) -vet=off -race -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -v '/vfpool/place$$')
+	$(GO) test -vet=off -race -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -v '/vfpool/place$$')
 	$(GO) test -tags $(TAGS) ./vfpool/place
 	$(GO) test -C bench -vet=off -race -tags $(TAGS) ./...
 

@@ -164,7 +164,7 @@ func TestNobodyWaitsForTheManagersOfOtherJobs(t *testing.T) {
 	}
 	g := giving{Controller: b.Controller}
 	began := time.Now()
-	if _, err := g.sweepFor(t.Context(), &ledger.ExhaustedError{Kind: fabric.PKey}, b.now.Add(time.Second)); err != nil {
+	if _, err := g.sweepFor(t.Context(), &ledger.ExhaustedError{Kind: fabric.PKey}, b.now.Add(5*time.Second)); err != nil {
 		t.Error(err)
 	}
 	if took := time.Since(began); took > managerWait/3 || len(s.asked) != 1 {

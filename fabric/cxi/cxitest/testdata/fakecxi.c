@@ -184,15 +184,23 @@ static int take(struct state *s)
 	return fd;
 }
 
-static int give(int fd, struct state *s, int rc)
+static void store(int fd, const struct state *s)
 {
 	if (pwrite(fd, s, sizeof(*s), 0) != sizeof(*s))
 		abort();
+}
+
+static int give(int fd, struct state *s, int rc)
+{
+	store(fd, s);
 	close(fd);
 	return rc;
 }
 
-/* note writes into the log, if there is one, what has happened to a service. The state is taken. */
+/*
+ * note writes into the log, if there is one, what has happened to a service. The state is taken. A service that is
+ * in the log is in the file already, or still: the process may be killed in between.
+ */
 static void note(const char *what, unsigned int card, const struct svc_desc *d)
 {
 	char path[PATH_MAX];
@@ -351,6 +359,7 @@ int cxil_alloc_svc(struct dev *dev, const struct svc_desc *wish, struct fail_inf
 	d.enable = d.restricted_vnis;
 	c->svc[c->count].tries = 0;
 	c->svc[c->count++].desc = d;
+	store(fd, &s);
 	note("alloc", dev->info.dev_id, &d);
 	return give(fd, &s, d.svc_id);
 }
