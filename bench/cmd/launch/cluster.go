@@ -40,6 +40,17 @@ type shape struct {
 
 // up makes a cluster of this shape, in place of any other.
 func up(ctx context.Context, s shape) (*cluster, error) {
+	c, err := start(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	// libvirt examines QEMU once on each node, which takes seconds: do it now.
+	_, err = c.launch(ctx, job{nodes: s.nodes, vms: 1, options: []string{"--vm-start=cold"}})
+	return c, err
+}
+
+// start is up without a first VM.
+func start(ctx context.Context, s shape) (*cluster, error) {
 	down()
 	c := &cluster{dir: os.Getenv("SLURMV_CLUSTER_DIR")}
 	err := errors.Join(os.Setenv("SLURMV_NODE_CPUS", strconv.Itoa(s.cpus)), os.Setenv("SLURMV_SHARED_RATE", s.rate))
@@ -51,11 +62,6 @@ func up(ctx context.Context, s shape) (*cluster, error) {
 	}
 	text, err := os.ReadFile(c.conf())
 	c.site = string(text)
-	if err != nil {
-		return nil, err
-	}
-	// libvirt examines QEMU once on each node, which takes seconds: do it now.
-	_, err = c.launch(ctx, job{nodes: s.nodes, vms: 1, options: []string{"--vm-start=cold"}})
 	return c, err
 }
 

@@ -157,17 +157,8 @@ func alone(args []string, paths *strings.Replacer) (kept []string) {
 // runBare runs the bare VM on the node, in the node's own cgroup, and returns its boot
 // time.
 func (c *cluster) runBare(ctx context.Context, m bare) (float64, error) {
-	text, err := json.Marshal(m)
+	self, file, err := c.installBare(m)
 	if err != nil {
-		return 0, err
-	}
-	program, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		return 0, err
-	}
-	home := filepath.Join(c.dir, "home") // the node has its own /tmp
-	self, file := filepath.Join(home, "bench"), filepath.Join(home, "bare.json")
-	if err := errors.Join(os.WriteFile(self, program, 0o755), os.WriteFile(file, text, 0o644)); err != nil {
 		return 0, err
 	}
 	out, err := script(ctx, "run", "--user", "root", "--node", "n1", "--", self, "bare", file)
@@ -175,6 +166,21 @@ func (c *cluster) runBare(ctx context.Context, m bare) (float64, error) {
 		return 0, err
 	}
 	return strconv.ParseFloat(out, 64)
+}
+
+// installBare puts this program and the description of a bare VM where the nodes see them.
+func (c *cluster) installBare(m bare) (self, file string, err error) {
+	home := filepath.Join(c.dir, "home") // nodes have a /tmp of their own
+	self, file = filepath.Join(home, "bench"), filepath.Join(home, "bare.json")
+	text, err := json.Marshal(m)
+	if err != nil {
+		return "", "", err
+	}
+	program, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return "", "", err
+	}
+	return self, file, errors.Join(os.WriteFile(self, program, 0o755), os.WriteFile(file, text, 0o644))
 }
 
 // readyTime bounds the boot of a bare VM.

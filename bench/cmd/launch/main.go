@@ -25,6 +25,7 @@ type part struct {
 var parts = []part{
 	{"launch", "one VM by Slurm-V, and by bare QEMU", measureLaunch},
 	{"image", "ways of getting at an image of 2.2 GB (the paper's Figures 5 and 6)", measureFigures},
+	{"designs", "1 to 4 VMs by tasks, by libvirt and by OpenStack (the paper's three designs)", measureDesigns},
 	{"nodes", "1 to 32 VMs on 1 to 4 nodes (Figures 7 and 8)", measureScale},
 	{"jobs", "64 jobs at once that want an image which the node does not have", measureJobs},
 	{"clones", "whether 32 VMs from a template are 32 machines", measureClones},

@@ -29,6 +29,9 @@ func (r *results) report() string {
 	if len(r.Figures) > 0 {
 		reportFigures(&t, r.Figures)
 	}
+	if len(r.Designs) > 0 {
+		reportDesigns(&t, r.Designs)
+	}
 	if len(r.Scale) > 0 {
 		reportScale(&t, r.Scale)
 	}

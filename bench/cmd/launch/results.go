@@ -16,6 +16,7 @@ type results struct {
 	Parts   map[string]taken `json:"parts"`
 	Launch  *launchResult    `json:"launch,omitempty"`
 	Figures []figure         `json:"figures,omitempty"`
+	Designs []designPoint    `json:"designs,omitempty"`
 	Scale   []scalePoint     `json:"scale,omitempty"`
 	Jobs    *jobsResult      `json:"jobs,omitempty"`
 	Clones  *clonesResult    `json:"clones,omitempty"`
