@@ -152,7 +152,7 @@ changelog:
 # vfpool/place has no goroutines, and computes five times as long under the race detector. `make lint` has go vet.
 unit:
 	$(GO) test -vet=off -race -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -v '/vfpool/place$$')
-	$(GO) test -tags $(TAGS) ./vfpool/place
+	$(GO) test -vet=off -tags $(TAGS) ./vfpool/place
 	$(GO) test -C bench -vet=off -race -tags $(TAGS) ./...
 
 # Virtual functions with a real kernel and its drivers, on an emulated node. Its kernel also has 802.1Q, which

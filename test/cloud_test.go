@@ -45,24 +45,13 @@ func TestCloudRequesterIsKilled(t *testing.T) {
 			j := alice.submit(t, onBothNodes, "slurm-v-run sh -c 'echo running; sleep 300'")
 			j.await("RUNNING")
 			time.Sleep(time.Duration(after) * 500 * time.Millisecond)
-			if !poll(func() bool { return j.kills("slurmv-agent") }) {
+			if !poll(func() bool { return j.signalled("KILL", "slurmv-agent launch").code == 0 }) {
 				t.Fatal("the job has no agent")
 			}
 			j.await("FAILED", "CANCELLED", "COMPLETED", "NODE_FAIL")
 		})
 		nothingInTheCloud(t)
 	}
-}
-
-// kills kills the processes of the job on its first node that have that name, and reports whether there was one.
-func (j *job) kills(name string) bool {
-	j.t.Helper()
-	node := field(j.user.must(j.t, "scontrol show job "+j.id), "BatchHost")
-	return root.run(j.t, fmt.Sprintf(`
-for p in $(pgrep -x %s); do
-	if [[ /proc/$p/ns/net -ef /proc/self/ns/net ]] && grep -q /job_%s/ /proc/$p/cgroup; then kill -9 $p && found=yes; fi
-done
-[[ -n $found ]]`, name, j.id), "--node", node).code == 0
 }
 
 // A host that loses nova-compute starts no server. The job waits, and goes on when it is back, or reads why not.
@@ -160,16 +149,12 @@ func nothingInTheCloud(t *testing.T) {
 	t.Helper()
 	var left []byte
 	if !poll(func() bool {
-		for _, node := range []string{"n1", "n2"} {
-			root.run(t, "slurmv clean --node-name "+node, "--node", node)
-		}
+		cleanNodes(t)
 		var err error
 		left, err = exec.Command("../scripts/openstack", "leaks").CombinedOutput()
 		return err == nil
 	}) {
 		t.Fatalf("in the cloud are\n%s", left)
 	}
-	if unusable := root.must(t, `sinfo -h -N -o "%N %T %E" | grep -iE 'drain|down|fail' || true`); unusable != "" {
-		t.Errorf("nodes are not usable: %s", unusable)
-	}
+	checkNodes(t, "after that")
 }

@@ -132,8 +132,16 @@ func powerOff(t *testing.T, j *job, vm string) {
 // line has a pattern. Other clusters of the machine can have a job of that number.
 func (j *job) signal(signal, pattern string) {
 	j.t.Helper()
+	if o := j.signalled(signal, pattern); o.code != 0 {
+		j.t.Fatalf("send SIG%s to %s of job %s: %+v", signal, pattern, j.id, o)
+	}
+}
+
+// signalled is signal for processes that need not be there.
+func (j *job) signalled(signal, pattern string) outcome {
+	j.t.Helper()
 	node := field(j.user.must(j.t, "scontrol show job "+j.id), "BatchHost")
-	root.must(j.t, fmt.Sprintf(`
+	return root.run(j.t, fmt.Sprintf(`
 for p in $(pgrep -f '%s'); do
 	if [[ /proc/$p/ns/net -ef /proc/self/ns/net ]] && grep -q /job_%s/ /proc/$p/cgroup; then found+=" $p"; fi
 done

@@ -214,7 +214,7 @@ func TestTagsOutliveSlurmctld(t *testing.T) {
 	stays, again := alice.submit(t, options, tagHolder), bob.submit(t, options, tagHolder)
 	given := []string{stays.vnisOf(""), again.vnisOf("")}
 	saveSlurmctld(t, again)
-	killSlurmctld(t)
+	killSlurmctld(t, "")
 	bob.must(t, "scontrol requeue "+again.id)
 	again.await("PENDING")
 	root.must(t, "scontrol update jobid="+again.id+" starttime=now")
@@ -245,11 +245,12 @@ dir=$(scontrol show config | sed -n 's/^StateSaveLocation *= //p')
 until grep -q `+mark+` $dir/job_state; do sleep 0.2; done`)
 }
 
-// killSlurmctld kills slurmctld, starts it again, and waits until it answers.
-func killSlurmctld(t *testing.T) {
+// killSlurmctld kills slurmctld, starts it again, and waits until it answers. While it is dead, the shell does the rest.
+func killSlurmctld(t *testing.T, meanwhile string) {
 	t.Helper()
 	root.must(t, `pid=$(cat /run/slurm/slurmctld.pid) && kill -9 $pid
 while kill -0 $pid 2>/dev/null; do sleep 0.1; done
+`+meanwhile+`
 slurmctld && until scontrol ping | grep -q UP; do sleep 0.2; done`)
 }
 

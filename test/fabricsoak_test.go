@@ -30,7 +30,7 @@ func TestFabricFaults(t *testing.T) {
 		f.submit()
 		f.strike()
 		if i%8 == 7 {
-			f.clean()
+			cleanNodes(f.t)
 		}
 	}
 	f.settle()
@@ -82,7 +82,7 @@ func (f *tagFaults) strike() {
 	case kind < 33:
 		f.counts["slurmctld is killed"]++
 		runs := f.calm()
-		killSlurmctld(f.t)
+		killSlurmctld(f.t, "")
 		bob.must(f.t, "scancel "+runs.id)
 	case kind < 38:
 		f.putBackLedger()
@@ -117,17 +117,15 @@ func (f *tagFaults) putBackLedger() {
 	f.t.Helper()
 	f.counts["the ledger is an old copy"]++
 	runs := f.calm()
-	root.must(f.t, `
-cd $(scontrol show config | sed -n 's/^StateSaveLocation *= //p')
-pid=$(cat /run/slurm/slurmctld.pid) && kill -9 $pid
+	dir := root.must(f.t, "scontrol show config | sed -n 's/^StateSaveLocation *= //p'")
+	killSlurmctld(f.t, `
 for p in $(pgrep -x slurmv-fabric); do
 	[[ ! /proc/$p/ns/net -ef /proc/self/ns/net ]] || kill -9 $p
 done
-while kill -0 $pid 2>/dev/null; do sleep 0.1; done
+cd `+dir+`
 cp -p slurm-v-fabric.db now.db
 [[ ! -e old.db ]] || mv old.db slurm-v-fabric.db
-mv now.db old.db
-slurmctld && until scontrol ping | grep -q UP; do sleep 0.2; done`)
+mv now.db old.db`)
 	bob.must(f.t, "scancel "+runs.id)
 }
 
@@ -176,14 +174,6 @@ func (f *tagFaults) powerCut() {
 	root.run(f.t, "scontrol update nodename=n2 state=resume")
 }
 
-// clean does what the health check of a site's nodes does.
-func (f *tagFaults) clean() {
-	f.t.Helper()
-	for _, node := range []string{"n1", "n2"} {
-		root.run(f.t, "slurmv clean --node-name "+node, "--node", node)
-	}
-}
-
 // settle waits until all VNIs are back, and checks that nothing is left on the nodes.
 func (f *tagFaults) settle() {
 	f.t.Helper()
@@ -192,7 +182,7 @@ func (f *tagFaults) settle() {
 	if !poll(func() bool { return root.must(f.t, "squeue -h --name="+f.t.Name()) == "" }) {
 		f.t.Errorf("jobs do not end:\n%s", root.must(f.t, "squeue"))
 	}
-	back := func() bool { f.clean(); row := vnis(f.t); return row.Free+row.Quarantined == row.Size }
+	back := func() bool { cleanNodes(f.t); row := vnis(f.t); return row.Free+row.Quarantined == row.Size }
 	if !poll(back) {
 		f.t.Errorf("the VNIs do not come back: %s", root.must(f.t, "slurmv fabric pool"))
 	}

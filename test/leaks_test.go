@@ -40,7 +40,13 @@ func checkLeaks(t *testing.T, id string) {
 	if err != nil {
 		t.Errorf("job %s left behind:\n%s", id, left)
 	}
+	checkNodes(t, "after job "+id)
+}
+
+// checkNodes checks that all nodes take jobs.
+func checkNodes(t *testing.T, when string) {
+	t.Helper()
 	if unusable := root.must(t, `sinfo -h -N -o "%N %T %E" | grep -iE 'drain|down|fail' || true`); unusable != "" {
-		t.Errorf("nodes are not usable after job %s:\n%s", id, unusable)
+		t.Errorf("nodes are not usable %s:\n%s", when, unusable)
 	}
 }

@@ -28,6 +28,14 @@ slurm-v-run -Q -N1 -n1 -w n1 sh -c 'echo still in $(hostname)'`)
 	restore(ends, goesOn)
 }
 
+// cleanNodes does what the health check of a site's nodes does. It may fail, and is repeated.
+func cleanNodes(t *testing.T) {
+	t.Helper()
+	for _, node := range []string{"n1", "n2"} {
+		root.run(t, "slurmv clean --node-name "+node, "--node", node)
+	}
+}
+
 // powerCut cuts the power of a node. The function it returns gives it back and
 // cleans what the jobs have left there.
 func powerCut(t *testing.T, node string) (restore func(...*job)) {

@@ -16,7 +16,7 @@ import (
 func (r records) noteNobody(ctx context.Context, tags bool, client slurm.Comments) error {
 	path := filepath.Join(r.dir, "environment")
 	if !tags {
-		return removeIfThere(path)
+		return durable.Remove(path)
 	}
 	boot, err := journal.BootID()
 	if err != nil {

@@ -45,7 +45,7 @@ func up(ctx context.Context, s shape) (*cluster, error) {
 		return nil, err
 	}
 	// libvirt examines QEMU once on each node, which takes seconds: do it now.
-	_, err = c.launch(ctx, job{nodes: s.nodes, vms: 1, options: []string{"--vm-start=cold"}})
+	_, err = c.launch(ctx, cold(s.nodes, 1))
 	return c, err
 }
 
@@ -110,6 +110,11 @@ type job struct {
 
 // memory is the memory of each VM.
 const memory = "--memory-per-vm=384M"
+
+// cold is a job whose VMs boot.
+func cold(nodes, vms int) job {
+	return job{nodes: nodes, vms: vms, options: []string{"--vm-start=cold"}}
+}
 
 func (j job) arguments() string {
 	return fmt.Sprintf("--nodes=%d --vm-per-node=%d %s --vcpu-per-vm=1 --vm-ready-timeout=1800 --time=60 %s",

@@ -48,7 +48,7 @@ func measureDesigns(ctx context.Context, b *bench, r *results) error {
 		return err
 	}
 	plugin := func(vms int) (launch, error) {
-		return c.launch(ctx, job{nodes: 1, vms: vms, options: []string{"--vm-start=cold"}})
+		return c.launch(ctx, cold(1, vms))
 	}
 	r.Designs = nil
 	for _, vms := range designVMs {
@@ -87,9 +87,8 @@ func (b *bench) measureDesign(r *results, design string, vms int, start func(vms
 // captureTask returns what starts VMs by srun: each task makes a disk, starts QEMU, and ends when the guest is set up. The
 // guests are like those of the plugin.
 func (c *cluster) captureTask(ctx context.Context) (start func(vms int) (launch, error), err error) {
-	var same bare
-	sample := job{nodes: 1, vms: 1, options: []string{"--vm-start=cold"}, during: func() (err error) { same, err = c.capture(); return err }}
-	if _, err := c.launch(ctx, sample); err != nil {
+	same, err := c.captureOne(ctx)
+	if err != nil {
 		return nil, err
 	}
 	for i, a := range same.Args {
@@ -130,7 +129,7 @@ func upInCloud(ctx context.Context, s shape) (*cluster, error) {
 	if out, err := exec.CommandContext(ctx, "scripts/openstack", "up").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("scripts/openstack up: %w\n%s", err, out)
 	}
-	_, err = c.launch(ctx, job{nodes: s.nodes, vms: 1, options: []string{"--vm-start=cold"}})
+	_, err = c.launch(ctx, cold(s.nodes, 1))
 	return c, err
 }
 

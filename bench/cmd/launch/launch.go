@@ -33,16 +33,13 @@ func measureLaunch(ctx context.Context, b *bench, r *results) error {
 	if err != nil {
 		return err
 	}
-	var same bare
-	one := job{nodes: 1, vms: 1, options: []string{"--vm-start=cold"}}
-	captured := one
-	captured.during = func() (err error) { same, err = c.capture(); return err }
-	if _, err := c.launch(ctx, captured); err != nil {
+	same, err := c.captureOne(ctx)
+	if err != nil {
 		return err
 	}
 	var result launchResult
 	for i := range b.rounds(7) {
-		l, err := c.launch(ctx, one)
+		l, err := c.launch(ctx, cold(1, 1))
 		if err != nil {
 			return err
 		}
@@ -65,6 +62,14 @@ type bare struct {
 	Seed    string      `json:"seed"` // disk
 	Overlay string      `json:"overlay"`
 	Setup   guest.Setup `json:"setup"`
+}
+
+// captureOne launches a VM, and makes a bare one like it.
+func (c *cluster) captureOne(ctx context.Context) (same bare, err error) {
+	one := cold(1, 1)
+	one.during = func() (err error) { same, err = c.capture(); return err }
+	_, err = c.launch(ctx, one)
+	return same, err
 }
 
 // capture reads the command line of the only QEMU that runs in the cluster, and makes a
