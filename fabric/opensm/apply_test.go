@@ -31,14 +31,12 @@ func TestMain(m *testing.M) {
 	}
 	hups := make(chan os.Signal, 100)
 	signal.Notify(hups, syscall.SIGHUP)
-	text := "."
-	for {
-		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-			panic(err)
-		}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
+	for text := "."; err == nil; text = "H" {
+		_, err = f.WriteString(text)
 		<-hups
-		text += "H"
 	}
+	panic(err)
 }
 
 // A double is a process that counts the signals it gets.
@@ -47,22 +45,23 @@ type double struct{ file, pidFile string }
 // startDouble starts a program of that name, with the rights of uid.
 func startDouble(t *testing.T, name string, uid uint32) double {
 	t.Helper()
-	dir := t.TempDir()
-	d := double{filepath.Join(dir, "hups"), filepath.Join(dir, "pid")}
-	program := filepath.Join(dir, name)
+	program := filepath.Join(t.TempDir(), name)
 	text, err := os.ReadFile("/proc/self/exe")
-	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // for the program of another user
+	if err := errors.Join(err, os.WriteFile(program, text, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(err, os.WriteFile(program, text, 0o755), os.WriteFile(d.file, nil, 0o666), os.Chmod(d.file, 0o666)); err != nil {
-		t.Fatal(err)
-	}
-	d.run(t, program, uid)
-	return d
+	return runDouble(t, program, uid)
 }
 
-func (d double) run(t *testing.T, program string, uid uint32) {
+// runDouble returns when the program is there and can be told.
+func runDouble(t *testing.T, program string, uid uint32) double {
 	t.Helper()
+	dir := t.TempDir()
+	d := double{filepath.Join(dir, "hups"), filepath.Join(dir, "pid")}
+	err := os.Chmod(filepath.Dir(dir), 0o711) // for the program of another user
+	if err := errors.Join(err, os.WriteFile(d.file, nil, 0o666), os.Chmod(d.file, 0o666)); err != nil {
+		t.Fatal(err)
+	}
 	c := exec.Command(program)
 	c.Env = append(os.Environ(), beDaemon+"="+d.file)
 	if uid != 0 {
@@ -79,6 +78,7 @@ func (d double) run(t *testing.T, program string, uid uint32) {
 		t.Fatal(err)
 	}
 	d.await(t, 0)
+	return d
 }
 
 // await waits until the double has got n signals.
@@ -208,12 +208,11 @@ func TestWhoIsTold(t *testing.T) {
 	if note := apply(other.pidFile); !strings.Contains(note, "which is sleeper and not OpenSM: "+notRunning) {
 		t.Errorf("note = %q", note)
 	}
-	byName := startDouble(t, "sleeper2", 0)
 	link := filepath.Join(t.TempDir(), "opensm") // the name is right, the program is not
 	if err := os.Symlink("/proc/self/exe", link); err != nil {
 		t.Fatal(err)
 	}
-	byName.run(t, link, 0)
+	byName := runDouble(t, link, 0)
 	if note := apply(byName.pidFile); !strings.Contains(note, notRunning) {
 		t.Errorf("note = %q", note)
 	}
