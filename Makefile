@@ -149,21 +149,22 @@ lint: $(LINT)
 changelog:
 	scripts/changelog >CHANGELOG.md
 
-# vfpool/place has no goroutines, and computes five times as long under the race detector. `make lint` has go vet.
+# vfpool/place has no goroutines, and computes five times as long under the race detector. `make lint` has go vet. Many tests
+# wait more than they compute: hence -p 4 for two cores.
 unit:
-	$(GO) test -vet=off -race -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -v '/vfpool/place$$')
+	scripts/in-memory $(GO) test -vet=off -race -p 4 -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -v '/vfpool/place$$')
 	$(GO) test -vet=off -tags $(TAGS) ./vfpool/place
 	$(GO) test -C bench -vet=off -race -tags $(TAGS) ./...
 
 # Virtual functions with a real kernel and its drivers, on an emulated node. Its kernel also has 802.1Q, which
-# some machines lack: VLAN tests that skip there run here.
+# some machines lack: VLAN tests that skip there run here. RUN chooses tests, and SKIP leaves some out.
 .PHONY: sriov
 sriov: $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest
 	CGO_ENABLED=0 $(GO) test -c -tags $(TAGS),sriov -o $(BUILD)/sriovnode.test ./test/sriovnode
 	CGO_ENABLED=0 $(GO) test -c -tags $(TAGS) -o $(BUILD)/software.test ./vfpool/software
 	image=$$(scripts/guest-image) && SRIOVNODE_BUILD=$(abspath $(BUILD)) SRIOVNODE_IMAGE=$$image \
 	  scripts/sriov-node run -- sh -c 'modprobe tun && $(BUILD)/software.test -test.v -test.run VLAN && \
-	    exec $(BUILD)/sriovnode.test -test.v -test.timeout 1h'
+	    exec $(BUILD)/sriovnode.test -test.v -test.timeout 1h $(if $(RUN),-test.run "$(RUN)") $(if $(SKIP),-test.skip "$(SKIP)")'
 
 # Removes each defence once; its test must then fail. See test/mutants.
 .PHONY: mutants
@@ -201,11 +202,14 @@ bench: packages
 bench-scale: packages
 	bench/scale
 
-# The suite in continuous integration.
+# The suite, and the rest of it, which takes longer. Continuous integration runs both.
+.PHONY: test-rest
 test: packages
 	scripts/test
+test-rest: packages
+	scripts/test rest
 
-# The scenarios alone, also those that take too long for `make test`; all of them or some: `scripts/release 13 -- make scenarios RUN='^TestArray$'`.
+# The scenarios alone, also those that take too long for continuous integration; all of them or some: `scripts/release 13 -- make scenarios RUN='^TestArray$'`.
 .PHONY: scenarios
 scenarios: packages
 	scripts/test scenarios $(if $(RUN),'$(RUN)')
@@ -225,7 +229,7 @@ demo: packages
 	scripts/cluster up
 	scripts/demo
 
-# The scenarios with VMs of a real OpenStack, of Debian 12's packages. They are in `make test`, too. RUN chooses others, also
+# The scenarios with VMs of a real OpenStack, of Debian 12's packages. They are in `make test-rest`, too. RUN chooses others, also
 # those that take long: `make test-openstack RUN=^TestCloud`.
 .PHONY: test-openstack
 test-openstack: packages

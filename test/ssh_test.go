@@ -24,7 +24,7 @@ srun --overlap --ntasks-per-node=1 -n2 -N2 sh -c 'touch /tmp/slurmv-ssh-seen; ls
 
 func TestMpirunOfTheUsersOwn(t *testing.T) {
 	t.Parallel()
-	hello(t, alice, 8)
+	hello(t, alice)
 	j := alice.submit(t, twoByTwo+" --ivshmem=1:1M", sshScript)
 	out := j.completes()
 	contains(t, out, "mpirun: 0\n", "exit: 3\n", "the ranks add up to 28, which is right",

@@ -26,9 +26,20 @@ type node struct {
 // listDevices is how QEMU is asked for its devices.
 const listDevices = "/usr/bin/qemu-system-x86_64 -machine none -device help"
 
+// onDisk returns an empty directory that is not in memory: the node's file systems are those below its root.
+func onDisk(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "check")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 func newNode(t *testing.T) *node {
 	t.Helper()
-	n := &node{root: t.TempDir(), asRoot: true, programs: map[string]string{
+	n := &node{root: onDisk(t), asRoot: true, programs: map[string]string{
 		"scontrol show config":                  goodSettings,
 		"slurmd -V":                             "slurm-wlm 22.05.8",
 		"getent passwd libvirt-qemu":            "libvirt-qemu:x:64055:107::/var/lib/libvirt:/bin/false",

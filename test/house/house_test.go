@@ -61,6 +61,29 @@ func TestTypesFunctionsAndProgramsAreSmall(t *testing.T) {
 	}
 }
 
+// A scenario that was renamed would run in no part of the suite's rest.
+func TestTheListOfTheRestFitsTheScenarios(t *testing.T) {
+	list, err := os.ReadFile(root + "/test/rest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(root + "/test/*_test.go")
+	var scenarios []byte
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scenarios = append(scenarios, text...)
+	}
+	for line := range strings.Lines(string(list)) {
+		name := strings.TrimSpace(line)
+		if name != "" && !strings.HasPrefix(name, "#") && !bytes.Contains(scenarios, []byte("\nfunc "+name+"(")) {
+			t.Errorf("test/rest names %s, which is no scenario", name)
+		}
+	}
+}
+
 // sources returns the Go files of the product by their paths, without tests and bench.
 func sources(t *testing.T) map[string][]byte {
 	found := map[string][]byte{}
