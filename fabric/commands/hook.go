@@ -66,7 +66,8 @@ cooling time. A process in the background asks for the confirmations, for minute
 
 With --force and jobs, as JOB or JOB.RESTART, an administrator gives up tags that nobody
 confirms: of a node that will not come back, or in quarantine. Make sure first that no
-such node still sends with them. The jobs must have ended.
+such node still sends with them. The jobs must have ended. The job "unknown" stands for
+those of which an old copy of the ledger does not know: run slurmv clean on all nodes first.
 
 EXIT STATUS
 ===========

@@ -42,7 +42,8 @@ type comparison struct {
 // reservations that are in records of running jobs and not in the ledger: the ledger may be an
 // old copy. Tags that two jobs have are in quarantine from then on.
 //
-// An old copy also lacks runs that are over for slurmctld and not for their nodes.
+// An old copy also lacks runs that are over for slurmctld and not for their nodes. Tags of which no
+// job's record and no node tells are withheld.
 func (c comparison) run(ctx context.Context) error {
 	jobs, err := c.Slurm.AdminComments(ctx)
 	if err != nil {
@@ -65,7 +66,18 @@ func (c comparison) run(ctx context.Context) error {
 	if err := c.adoptHeld(ctx); err != nil {
 		return err
 	}
-	_, err = c.endOver(jobs)
+	if _, err = c.endOver(jobs); err != nil {
+		return err
+	}
+	return c.withhold()
+}
+
+// withhold keeps what nobody tells from other jobs.
+func (c comparison) withhold() error {
+	n, err := c.l.Withhold(c.Now())
+	if n > 0 {
+		c.warn("an old copy of the fabric's ledger was put back: %s", withheldText(n))
+	}
 	return err
 }
 

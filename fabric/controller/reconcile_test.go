@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/ledger"
 	"github.com/slurm-v/slurm-v/fabric/letter"
@@ -43,10 +45,10 @@ func TestANewSlurmctldReconciles(t *testing.T) {
 		t.Errorf("%v, %v: job 8 runs with 1025", vnis(told), err)
 	}
 	e := b.entries()
-	if len(e) != 3 || e[0].Ended.IsZero() || !e[1].Ended.IsZero() || !slices.Equal(vnis(e[1].Reservation), []fabric.Tag{1025}) {
+	if len(e) != 4 || e[1].Ended.IsZero() || !e[2].Ended.IsZero() || !slices.Equal(vnis(e[2].Reservation), []fabric.Tag{1025}) {
 		t.Errorf("%+v", e)
 	}
-	if len(b.warnings) > 0 {
+	if len(b.warnings) != 1 || !strings.Contains(b.warnings[0], ": 1 tag is in quarantine") {
 		t.Errorf("%q", b.warnings)
 	}
 }
@@ -84,7 +86,7 @@ func TestTagsThatNodesHoldAreNotInAnOldCopy(t *testing.T) {
 	if err := os.WriteFile(b.Path(), old, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []fabric.Tag{1025, 1027} {
+	for i, want := range []fabric.Tag{1027, 1028} { // nobody knows that all have given back 1025
 		if r := b.mustStart(run(uint32(9+i), 0), "vni:1"); !slices.Equal(vnis(r), []fabric.Tag{want}) {
 			t.Errorf("%v are given, and n1 and n2 have %v", vnis(r), vnis(held))
 		}
@@ -99,6 +101,41 @@ func TestTagsThatNodesHoldAreNotInAnOldCopy(t *testing.T) {
 	b.sweep()
 	if e := b.entries(); slices.ContainsFunc(e, func(e ledger.Entry) bool { return e.Reservation.Job == held.Job }) {
 		t.Errorf("nobody has it any more: %+v", e)
+	}
+}
+
+// Two jobs have ended since the copy was made, and nobody tells of them. Their tags are kept until an
+// administrator has looked.
+func TestWhatNobodyTellsIsWithheldFromJobs(t *testing.T) {
+	b := newBench(t)
+	b.Site.VNI.Pool = config.Tags{{First: 1024, Last: 1027}}
+	b.Site.Cooling = 0
+	b.mustStart(run(6, 0), "vni:1")
+	old, err := os.ReadFile(b.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []slurm.RunID{run(7, 0), run(8, 0)} {
+		b.mustStart(r, "vni:1")
+		b.end(r)
+	}
+	if err := os.WriteFile(b.Path(), old, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.mustStart(run(9, 0), "vni:1"); !slices.Equal(vnis(r), []fabric.Tag{1027}) {
+		t.Errorf("%v are given", vnis(r))
+	}
+	if _, err := b.start(run(10, 0), "vni:1"); err == nil {
+		t.Error("job 10 gets a tag, too")
+	}
+	if want := "2 tags are in quarantine"; len(b.warnings) == 0 || !strings.Contains(b.warnings[0], want) {
+		t.Errorf("%q, want %q", b.warnings, want)
+	}
+	if err := b.Force(t.Context(), ledger.Unknown); err != nil {
+		t.Fatal(err)
+	}
+	if r := b.mustStart(run(10, 0), "vni:1"); !slices.Equal(vnis(r), []fabric.Tag{1025}) {
+		t.Errorf("%v are given", vnis(r))
 	}
 }
 

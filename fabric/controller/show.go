@@ -76,8 +76,13 @@ func WritePools(out io.Writer, rows []PoolRow) error {
 // Hindrances says who has not confirmed, by node, and which tags are in quarantine and why.
 func Hindrances(rows []PoolRow) (sentences []string) {
 	waits := map[string][]string{} // "job 17.0's VNI 1027", by who has not confirmed
+	withheld := 0
 	for _, r := range rows {
 		for _, t := range r.Taken {
+			if slices.Contains(t.Jobs, ledger.Unknown) {
+				withheld++
+				continue
+			}
 			name := nameOf(t, r.Kind)
 			if t.State == ledger.Quarantined {
 				sentences = append(sentences, fmt.Sprintf("%s is in quarantine: %s; when nothing uses it any more: slurmv fabric release --force %s", name, t.Why, ids(t.Jobs, " ")))
@@ -90,10 +95,22 @@ func Hindrances(rows []PoolRow) (sentences []string) {
 			}
 		}
 	}
+	if withheld > 0 {
+		sentences = append(sentences, withheldText(withheld))
+	}
 	for _, who := range sortedKeys(waits) {
 		sentences = append(sentences, fmt.Sprintf("%s has not confirmed the release of %s", who, strings.Join(waits[who], ", ")))
 	}
 	return sentences
+}
+
+// withheldText says what to do about tags of [ledger.Unknown].
+func withheldText(n int) string {
+	what := fmt.Sprintf("%d tags are in quarantine, because an old copy of the ledger does not know whose they were", n)
+	if n == 1 {
+		what = "1 tag is in quarantine, because an old copy of the ledger does not know whose it was"
+	}
+	return what + "; start or reboot nodes that are down, run slurmv clean on all nodes, and then: slurmv fabric release --force unknown"
 }
 
 func silentAbout(t ledger.TagState) (who []string) {
@@ -139,6 +156,9 @@ func WriteEntries(out io.Writer, entries []ledger.Entry, now time.Time) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "JOB\tUSER\tSTATE\tSINCE\tTAGS\tWAITS FOR")
 	for _, e := range entries {
+		if e.Reservation.Job == ledger.Unknown {
+			continue // no user's, and `slurmv fabric pool` counts its tags
+		}
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", e.Reservation.Job, e.Reservation.UID, e.State, since(e, now), tagsText(e.Reservation), waitsFor(e))
 	}
 	return t.Flush()

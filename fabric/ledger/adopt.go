@@ -43,7 +43,7 @@ func (r *record) addGrants(grants []fabric.Grant) {
 }
 
 // claim makes the job a holder of its tags, and returns a [*ConflictError] for each other
-// holder.
+// holder. With [Unknown] there is no conflict: it may be the same job.
 func (m machine) claim(r *record) (conflicts []error, err error) {
 	for t := range r.tags() {
 		others, err := m.claimTag(t, r.job())
@@ -51,6 +51,9 @@ func (m machine) claim(r *record) (conflicts []error, err error) {
 			return nil, err
 		}
 		for _, other := range others {
+			if other == Unknown || r.job() == Unknown {
+				continue
+			}
 			c := &ConflictError{Kind: t.kind, Tag: t.number, Job: r.job(), Other: other}
 			r.addWhy(c.why(other))
 			if err := m.accuse(other, c.why(r.job())); err != nil {

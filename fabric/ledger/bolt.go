@@ -72,20 +72,27 @@ func guard(do func() error) (err error) {
 func (l *Ledger) update(operation string, do func(machine) error) error {
 	return l.run(operation, func() error {
 		var decision error
+		var change mark
 		err := l.db.Update(func(tx *bbolt.Tx) error {
-			m := machineOf(bolt{tx})
-			if err := l.doubt(m); err != nil {
+			s := tracked{bolt{tx}, map[tag]bool{}}
+			m := machineOf(s)
+			number, err := l.doubt(m)
+			if err != nil {
 				return err
 			}
-			err := do(m)
+			err = do(m)
 			if commits(err) {
 				decision, err = err, nil
 			}
 			if err != nil {
 				return err
 			}
-			return l.mark(m)
+			change, err = l.begin(m, number, s.changed)
+			return err
 		})
+		if err == nil {
+			l.commit(change)
+		}
 		return errors.Join(err, decision)
 	})
 }

@@ -3,6 +3,8 @@ package ledger
 import (
 	"fmt"
 	"slices"
+
+	"github.com/slurm-v/slurm-v/journal"
 )
 
 // check looks for records that contradict each other.
@@ -58,11 +60,21 @@ func (f facts) checkHolding(key string, h holding) error {
 		if r == nil || !r.has(key) {
 			return contradiction("job %s holds %s, but has no record of it", id, key)
 		}
-		if len(h.Jobs) > 1 && r.Why == "" {
+		if known(h.Jobs) > 1 && r.Why == "" {
 			return contradiction("%s has the holders %v, but job %s is not in quarantine", key, h.Jobs, id)
 		}
 	}
 	return nil
+}
+
+// known is how many of the jobs are not [Unknown], which is nobody's rival.
+func known(jobs []journal.ID) (n int) {
+	for _, id := range jobs {
+		if id != Unknown {
+			n++
+		}
+	}
+	return n
 }
 
 func (r *record) has(key string) bool {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -196,9 +197,36 @@ func (k *killer) one() {
 	}
 }
 
+// theFileAgrees checks that the file beside the ledger has the ledger's tags after the next change, and
+// that nothing is withheld.
+func theFileAgrees(l *Ledger) error {
+	n, err := l.Withhold(time.Now())
+	if err != nil || n > 0 {
+		return fmt.Errorf("%d tags are withheld, error %w", n, err)
+	}
+	file, err := l.taken()
+	if err != nil {
+		return err
+	}
+	var own []tag
+	err = l.view("look", func(m machine) (err error) {
+		m.scan(tags, "", func(key string, _ []byte) bool {
+			var t tag
+			t, err = parseTagKey(key)
+			own = append(own, t)
+			return err == nil
+		})
+		return err
+	})
+	if err == nil && !slices.Equal(file, own) {
+		err = fmt.Errorf("the file has %v, and the ledger %v", file, own)
+	}
+	return err
+}
+
 // reclaim ends the jobs of a process, and compares the books.
 func (k *killer) reclaim(l *Ledger, process uint32) error {
-	if err := l.Check(); err != nil {
+	if err := errors.Join(l.Check(), theFileAgrees(l)); err != nil {
 		return err
 	}
 	entries, err := l.Entry(process)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"time"
 
 	"github.com/slurm-v/slurm-v/fabric"
@@ -96,14 +97,33 @@ func (l *Ledger) Force(job journal.ID, now time.Time) error {
 //     the owners of long ago are in the way,
 //  3. adopts all jobs that run or are completing, and those that a node says it still has;
 //     the last ones it ends at once,
-//  4. lets the cooling time pass: the old file does not know what cools.
-//
-// What no job's record and no node tells any more is lost with the file.
+//  4. calls [Ledger.Withhold] for what no job's record and no node tells.
 //
 // A tag that another job has, too, is quarantined with both jobs. Both are recorded, and the
 // error has a [*ConflictError] for each such tag.
 func (l *Ledger) Adopt(r fabric.Reservation, nodes []string, began, now time.Time) error {
 	return l.update("adopt job "+r.Job.String(), func(m machine) error { return m.adopt(r, nodes, began, now) })
+}
+
+// Withhold puts into quarantine what an old copy of the ledger cannot know: all tags that were not
+// free for the ledger that it replaces, but for those of jobs that run. Their job is [Unknown]. It
+// returns how many they are; none if the ledger is no old copy.
+//
+// After a power cut, the file that knows the tags may lack the last seconds before it.
+func (l *Ledger) Withhold(now time.Time) (n int, err error) {
+	err = l.update("withhold tags of unknown jobs", func(m machine) error {
+		old, err := m.isOld()
+		if err != nil || !old {
+			return err
+		}
+		taken, err := l.taken()
+		if err != nil {
+			return err
+		}
+		n, err = m.withhold(taken, now)
+		return errors.Join(err, m.setOld(false))
+	})
+	return n, err
 }
 
 // Entries returns the jobs in the ledger, by number and restart.

@@ -47,12 +47,21 @@ func (b *bench) restore(old []byte) {
 	*b.l = *l
 }
 
-// killed is a change whose process is killed after the mark is written and before the ledger is.
-func (b *bench) killed() {
+// killed is a change that takes tags, and whose process is killed after the mark is written and before
+// the ledger is.
+func (b *bench) killed(takes ...tag) {
 	b.t.Helper()
 	tx, err := b.l.db.Begin(true)
 	noError(b.t, err)
-	noError(b.t, errors.Join(b.l.mark(machineOf(bolt{tx})), tx.Rollback()))
+	m := machineOf(bolt{tx})
+	number, err := b.l.doubt(m)
+	noError(b.t, err)
+	changed := map[tag]bool{}
+	for _, t := range takes {
+		changed[t] = true
+	}
+	_, err = b.l.begin(m, number, changed)
+	noError(b.t, errors.Join(err, tx.Rollback()))
 }
 
 // A request that is refused changes nothing, and so needs no comparison.

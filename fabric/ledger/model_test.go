@@ -18,7 +18,7 @@ import (
 func (w *world) step() error {
 	w.now = w.now.Add(time.Duration(w.random.Int64N(int64(15 * time.Second))))
 	n := w.nodes[w.random.IntN(len(w.nodes))]
-	action := w.random.IntN(43)
+	action := w.random.IntN(44)
 	if len(w.jobs) == 0 || action < 8 {
 		return w.start()
 	}
@@ -52,6 +52,8 @@ func (w *world) step() error {
 		return w.quarantine(j)
 	case action < 40:
 		return w.force(j)
+	case action < 41:
+		return w.forceUnknown()
 	default:
 		w.use(j)
 	}

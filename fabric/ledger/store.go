@@ -13,7 +13,7 @@ type bucket string
 // The buckets. All keys are text that sorts as what it stands for; all values are lines of
 // [durable.Line] with JSON.
 const (
-	meta    bucket = "meta"    // "format", "instance", "last POOL", "mark"
+	meta    bucket = "meta"    // "format", "instance", "last POOL", "change", "mark"
 	jobs    bucket = "jobs"    // "JOB.RESTART" with leading zeros: record
 	tags    bucket = "tags"    // "KIND TAG": holding; a free tag has none
 	cooling bucket = "cooling" // "TIME KIND TAG": true; the tags that nobody has

@@ -308,14 +308,13 @@ func (w *world) anywhere(j *job) bool {
 }
 
 // restore puts an old copy of the ledger in place. Before the next job, all are adopted that
-// slurmctld or a node still knows: those that run, and those that some hardware still has.
-// Then the cooling time passes: the copy does not know what cools.
+// slurmctld knows, and some of those that a node still has. What was taken is withheld.
 func (w *world) restore() error {
 	if len(w.copies) == 0 {
 		return nil
 	}
+	lost := w.m
 	w.m.store = w.copies[w.random.IntN(len(w.copies))].clone()
-	defer func() { w.now = w.now.Add(w.cooling) }()
 	w.note("restore")
 	if !w.oneIn(4) {
 		if err := w.sweep(); err != nil {
@@ -324,7 +323,7 @@ func (w *world) restore() error {
 	}
 	var conflict *ConflictError
 	for _, j := range w.jobs {
-		if !j.active && !w.anywhere(j) {
+		if !j.active && (!w.anywhere(j) || w.oneIn(2)) {
 			continue
 		}
 		if err := w.m.adopt(j.r, j.nodeNames(), j.began, w.now); err != nil {
@@ -334,7 +333,33 @@ func (w *world) restore() error {
 			}
 		}
 	}
-	return w.sweep()
+	if err := w.sweep(); err != nil {
+		return err
+	}
+	var taken []tag
+	for key := range lost.store.(memory)[tags] {
+		t, err := parseTagKey(key)
+		if err != nil {
+			return err
+		}
+		taken = append(taken, t)
+	}
+	_, err := w.m.withhold(taken, w.now)
+	return err
+}
+
+// forceUnknown is an administrator's, who has cleaned all nodes.
+func (w *world) forceUnknown() error {
+	for _, j := range w.jobs {
+		if !j.active && w.anywhere(j) {
+			return nil
+		}
+	}
+	w.note("force unknown")
+	if err := w.m.force(Unknown, w.now); !errors.Is(err, ErrUnknown) {
+		return err
+	}
+	return nil
 }
 
 // repeat repeats a call of long ago.

@@ -60,7 +60,7 @@ func PrintJSON(out io.Writer, v any) error {
 func JobNumbers(args []string) (jobs []uint32, err error) {
 	for _, arg := range args {
 		n, err := strconv.ParseUint(arg, 10, 32)
-		if err != nil {
+		if err != nil || n == 0 {
 			return nil, Usagef("%q is not the number of a job", arg)
 		}
 		jobs = append(jobs, uint32(n))

@@ -15,6 +15,7 @@ import (
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/controller"
 	"github.com/slurm-v/slurm-v/fabric/controller/remote"
+	"github.com/slurm-v/slurm-v/fabric/ledger"
 	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/journal"
 )
@@ -92,7 +93,7 @@ func (Commands) Sweep(c *cobra.Command, path string, untilQuiet bool) error {
 	return err
 }
 
-// Force gives up tags that nobody confirms. Each job is JOB or JOB.RESTART.
+// Force gives up tags that nobody confirms. Each job is JOB or JOB.RESTART, or unknown for [ledger.Unknown].
 func (Commands) Force(c *cobra.Command, path string, jobs []string) error {
 	ctl, err := open(c, path)
 	if err != nil {
@@ -117,6 +118,9 @@ func forceJob(ctx context.Context, ctl *controller.Controller, text string) erro
 
 // runsOf returns the run JOB.RESTART, or all ended runs of JOB.
 func runsOf(ctx context.Context, ctl *controller.Controller, text string) (runs []journal.ID, err error) {
+	if text == "unknown" {
+		return []journal.ID{ledger.Unknown}, nil
+	}
 	if id, err := journal.ParseID(text); err == nil {
 		return []journal.ID{id}, nil
 	}
