@@ -30,8 +30,11 @@ LDFLAGS := -s -w -X $(MODULE)/config.Path=$(CONF) -X $(MODULE)/config.Libexec=$(
 # libvirt is loaded at run time: submit hosts need not have it.
 TAGS    := libvirt_dlopen
 
-# The paths are compiled in, so changed paths need another build.
-$(shell mkdir -p $(BUILD); echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' | cmp -s - $(BUILD)/settings || echo '$(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE)' > $(BUILD)/settings)
+# The paths are compiled in, and the plugin is for one release of Slurm: another path, Slurm or system, such as one of
+# scripts/release, needs another build.
+SYSTEM   := $(shell cat /etc/os-release $(SLURM_INCLUDE)/slurm/slurm_version.h 2>/dev/null | cksum)
+SETTINGS := $(LDFLAGS) $(TAGS) $(STATEDIR) $(SLURM_INCLUDE) $(SYSTEM)
+$(shell mkdir -p $(BUILD); echo '$(SETTINGS)' | cmp -s - $(BUILD)/settings || echo '$(SETTINGS)' > $(BUILD)/settings)
 
 GO_SOURCES := $(shell find . -name '*.go' -not -path './build/*' -not -path './bench/*') config/slurmv.toml images/start-guest.sh internal/imagecheck/facts.sh internal/imagempi/mpi.sh vmstep/listmpi.sh $(wildcard internal/*/*.css) $(wildcard fabric/cxi/*.[ch]) go.mod go.sum
 SHIM       := $(wildcard spank/*.c spank/*.h) spank/spank.map Makefile
@@ -79,11 +82,11 @@ $(BUILD)/slurmv.so: $(SHIM) $(BUILD)/settings
 
 # Images may have an older glibc than this machine, whose dlsym is in libdl. Only the functions in
 # front of the C library's are seen by programs.
-$(BUILD)/libslurmv-mpi.so: $(wildcard ivshmem/mpi/*.[ch] ivshmem/mpi/*.map) internal/pmix/abi.h Makefile
+$(BUILD)/libslurmv-mpi.so: $(wildcard ivshmem/mpi/*.[ch] ivshmem/mpi/*.map) internal/pmix/abi.h $(BUILD)/settings Makefile
 	$(CC) -O2 -std=gnu11 -Wall -Wextra -Werror -fPIC -shared -Wl,--version-script=ivshmem/mpi/functions.map \
 	  -o $@ $(wildcard ivshmem/mpi/*.c) -Wl,--no-as-needed -l:libdl.so.2
 
-$(BUILD)/slurmv-pmix: $(wildcard internal/pmix/*.[ch]) Makefile
+$(BUILD)/slurmv-pmix: $(wildcard internal/pmix/*.[ch]) $(BUILD)/settings Makefile
 	$(CC) $(CFLAGS) -std=gnu11 -Wall -Wextra -Werror -s -o $@ $(wildcard internal/pmix/*.c) -pthread -ldl
 
 # Each script contains the common rules, since a site may install only one of them.
