@@ -55,10 +55,10 @@ func putCards(t *testing.T, node string, library []byte, settings string) {
 	setCards(t, node, settings)
 }
 
-// setCards changes the settings of a node's cards.
+// setCards changes the settings of a node's cards, all at once: jobs that end meanwhile read them.
 func setCards(t *testing.T, node, settings string) {
 	t.Helper()
-	if o := root.runIn(t, []byte(settings), "cat > "+libcxi+".conf", "--node", node); o.code != 0 {
+	if o := root.runIn(t, []byte(settings), "cat > "+libcxi+".new && mv "+libcxi+".new "+libcxi+".conf", "--node", node); o.code != 0 {
 		t.Fatal(o.stderr)
 	}
 }
