@@ -134,7 +134,7 @@ mv now.db old.db`)
 func (f *tagFaults) calm() (runs *job) {
 	f.t.Helper()
 	runs = f.job(bob, 1, "500")
-	if !poll(func() bool { return root.must(f.t, "squeue -h -t PENDING,CONFIGURING,COMPLETING") == "" }) {
+	if !poll(func() bool { f.clean(); return root.must(f.t, "squeue -h -t PENDING,CONFIGURING,COMPLETING") == "" }) { // jobs wait for VNIs in quarantine
 		f.t.Fatalf("jobs do not begin: %s", root.must(f.t, "squeue"))
 	}
 	saveSlurmctld(f.t, runs)
