@@ -110,7 +110,7 @@ func TestImageModes(t *testing.T) {
 	if line := cached(t, image); line != "" {
 		t.Errorf("neither mode caches, and the cache has:\n%s", line)
 	}
-	alice.boots(t, small+" --nodelist=n1 --vm-image-mode=cache --vm-image="+image)
+	alice.submit(t, small+" --nodelist=n1 --vm-image-mode=cache --vm-image="+image, "slurm-v-run -Q hostname").completes()
 	if line := cached(t, image); line == "" {
 		t.Error("the cache does not show what it has")
 	}

@@ -3,6 +3,7 @@
 package test
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -12,29 +13,29 @@ import (
 )
 
 // hello puts the example into u's home and returns the commands that build and run it
-// with four ranks.
-func hello(t *testing.T, u user) string {
+// with so many ranks.
+func hello(t *testing.T, u user, ranks int) string {
 	t.Helper()
 	source, err := os.ReadFile("../examples/hello-mpi.c")
 	if err != nil {
 		t.Fatal(err)
 	}
 	u.writeFile(t, "~/hello-mpi.c", string(source))
-	return "mpicc -O2 -o hello-mpi ~/hello-mpi.c && slurm-v-run -n 4 ./hello-mpi"
+	return fmt.Sprintf("mpicc -O2 -o hello-mpi ~/hello-mpi.c && slurm-v-run -n %d ./hello-mpi", ranks)
 }
 
 var rankLine = regexp.MustCompile(`(?m)^rank (\d) of (\d) runs in (vm\d) on node (n\d)$`)
 
-// checkHello checks that four ranks ran in four VMs on two nodes.
-func checkHello(t *testing.T, out string) {
+// checkHello checks that so many ranks ran in four VMs on two nodes.
+func checkHello(t *testing.T, out string, want int) {
 	t.Helper()
-	contains(t, out, "the ranks add up to 6, which is right")
+	contains(t, out, fmt.Sprintf("the ranks add up to %d, which is right", want*(want-1)/2))
 	ranks, vms, nodes := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, m := range rankLine.FindAllStringSubmatch(out, -1) {
 		ranks[m[1]+" of "+m[2]], vms[m[3]], nodes[m[4]] = true, true, true
 	}
-	if len(ranks) != 4 || len(vms) != 4 || len(nodes) != 2 {
-		t.Errorf("%d ranks in %d VMs on %d nodes, want 4, 4, 2:\n%s", len(ranks), len(vms), len(nodes), out)
+	if len(ranks) != want || len(vms) != 4 || len(nodes) != 2 {
+		t.Errorf("%d ranks in %d VMs on %d nodes, want %d, 4, 2:\n%s", len(ranks), len(vms), len(nodes), want, out)
 	}
 }
 
@@ -46,18 +47,18 @@ const (
 
 func TestBatchJobOfTwoUsersAtOnce(t *testing.T) {
 	t.Parallel()
-	ofAlice, ofBob := alice.submit(t, slender, hello(t, alice)), bob.submit(t, slender, hello(t, bob))
-	checkHello(t, ofAlice.completes())
-	checkHello(t, ofBob.completes())
+	ofAlice, ofBob := alice.submit(t, twoByTwo, hello(t, alice, 8)), bob.submit(t, slender, hello(t, bob, 4))
+	checkHello(t, ofAlice.completes(), 8)
+	checkHello(t, ofBob.completes(), 4)
 }
 
 func TestSalloc(t *testing.T) {
 	t.Parallel()
-	o := alice.run(t, "cd ~ && salloc "+slender+" bash -c '"+hello(t, alice)+"; squeue -h -o %A --me >&2'")
+	o := alice.run(t, "cd ~ && salloc "+slender+" bash -c '"+hello(t, alice, 4)+"; squeue -h -o %A --me >&2'")
 	if o.code != 0 {
 		t.Fatalf("exit status %d\n%s\n%s", o.code, o.stdout, o.stderr)
 	}
-	checkHello(t, o.stdout)
+	checkHello(t, o.stdout, 4)
 	for _, id := range regexp.MustCompile(`Granted job allocation (\d+)`).FindAllStringSubmatch(o.stderr, -1) {
 		checkLeaks(t, id[1])
 	}

@@ -11,30 +11,30 @@ import (
 // script also looks for what it must not find: traces on the hosts.
 const sshScript = `
 mpicc -O2 -o hello-mpi ~/hello-mpi.c
-slurm-v-run --launcher=ssh mpirun -n 4 ./hello-mpi; echo "mpirun: $?"
+slurm-v-run --launcher=ssh mpirun -n 8 ./hello-mpi; echo "mpirun: $?"
 echo a line of standard input | slurm-v-run --launcher=ssh sh -c 'cat; hostname; sort $SLURMV_HOSTFILE | uniq -c; env | grep ^SLURM_
 	md5sum < ${SLURMV_HOSTFILE%/*}/key > key1; echo "finds $SLURMV_IVSHMEM of $SLURMV_IVSHMEM_SIZE"'
 slurm-v-run --launcher=ssh sh -c 'md5sum < ${SLURMV_HOSTFILE%/*}/key > key2
-	for vm in vm0 vm1; do $SLURMV_SSH $vm hostname; done | tr "\n" " "; echo; exit 3'; echo "exit: $?"
+	for vm in vm0 vm1 vm2 vm3; do $SLURMV_SSH $vm hostname; done | tr "\n" " "; echo; exit 3'; echo "exit: $?"
 cmp key1 key2 && echo the key is the same
-slurm-v-run -n 2 -N 2 sh -c 'stat -c "%a %U" /var/tmp/slurmv-ssh-*' | sort | uniq -c
+slurm-v-run -n 4 sh -c 'stat -c "%a %U" /var/tmp/slurmv-ssh-*' | sort | uniq -c
 slurm-v-run -Q -n 1 sh -c 'env | grep -q ^SLURM_ && echo by srun there are variables'
 srun --overlap --ntasks-per-node=1 -n2 -N2 sh -c 'touch /tmp/slurmv-ssh-seen; ls -d /var/tmp/slurmv-ssh-* /tmp/slurmv-ssh-* ~/.ssh; rm /tmp/slurmv-ssh-seen' 2>/dev/null > hosts
 `
 
 func TestMpirunOfTheUsersOwn(t *testing.T) {
 	t.Parallel()
-	hello(t, alice)
-	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --time=90 "+twoCPUs+" --ivshmem=1:1M", sshScript)
+	hello(t, alice, 8)
+	j := alice.submit(t, twoByTwo+" --ivshmem=1:1M", sshScript)
 	out := j.completes()
-	contains(t, out, "mpirun: 0\n", "exit: 3\n", "the ranks add up to 6, which is right",
-		"a line of standard input\nvm0\n      2 vm0\n      2 vm1\n",
-		"finds /dev/slurmv/ivshmem0 of 1048576\n", "vm0 vm1 \n", "the key is the same\n", "      2 700 alice\n", "by srun there are variables\n")
+	contains(t, out, "mpirun: 0\n", "exit: 3\n", "the ranks add up to 28, which is right",
+		"a line of standard input\nvm0\n      2 vm0\n      2 vm1\n      2 vm2\n      2 vm3\n",
+		"finds /dev/slurmv/ivshmem0 of 1048576\n", "vm0 vm1 vm2 vm3 \n", "the key is the same\n", "      4 700 alice\n", "by srun there are variables\n")
 	if got := j.file("hosts"); got != "/tmp/slurmv-ssh-seen\n/tmp/slurmv-ssh-seen" {
 		t.Errorf("on the hosts there is more than what a task has made to be seen:\n%s", got)
 	}
-	for _, vm := range []string{"vm0", "vm1"} {
-		if n := strings.Count(out, "of 4 runs in "+vm+" "); n != 2 {
+	for _, vm := range []string{"vm0", "vm1", "vm2", "vm3"} {
+		if n := strings.Count(out, "of 8 runs in "+vm+" "); n != 2 {
 			t.Errorf("%d ranks in %s, want 2:\n%s", n, vm, out)
 		}
 	}

@@ -28,7 +28,7 @@ until [ -e looked ]; do sleep 0.3; done
 
 func TestTasksWithoutThePlugin(t *testing.T) {
 	t.Parallel()
-	hello(t, alice)
+	hello(t, alice, 4)
 	refused := alice.submit(t, taskOptions, taskScript)
 	alice.must(t, "touch "+refused.dir+"/looked")
 	out := refused.completes()
@@ -42,7 +42,7 @@ func TestTasksWithoutThePlugin(t *testing.T) {
 	alice.must(t, "touch "+j.dir+"/looked")
 	out = j.completes()
 	contains(t, out, "run: 0", "reclaim: 0", "launch: 0")
-	checkHello(t, out)
+	checkHello(t, out, 4)
 }
 
 // allow puts a line into the nodes' sudoers until the test ends.

@@ -43,16 +43,6 @@ func (j *job) reason() string {
 	return j.user.run(j.t, "cat "+j.dir+"/slurmv-"+j.id+"/*/agent.log").stdout
 }
 
-// boots starts a job whose VMs are to boot, cancels it when they begin to, and returns its reason.
-func (u user) boots(t *testing.T, options string) string {
-	t.Helper()
-	j := u.submit(t, options, "slurm-v-run hostname")
-	j.awaitOutput("boot")
-	u.must(t, "scancel "+j.id)
-	j.ends("CANCELLED", "")
-	return j.reason()
-}
-
 // askWho makes a guest print, in one line, all that must be its own.
 const askWho = `
 sleep 1
@@ -61,17 +51,19 @@ set -- "$@" $(ip -4 -o addr show scope global | awk '{print $4}' | grep ^172.30)
 echo "WHO $* $(md5sum < /etc/ssh/ssh_host_ed25519_key.pub | cut -c1-32)"`
 
 // VMs from one template are machines of their own, on the network, with mounts, shared
-// memory and virtual functions like any other; and only their owner gets VMs from his
-// template. MPI runs in such VMs in most scenarios of it.
+// memory, virtual functions and MPI like any other; and only their owner gets VMs from
+// his template.
 func TestWarmClonesAreDifferentMachines(t *testing.T) {
 	t.Parallel()
 	image := ownImage(t, alice)
 	j := alice.submit(t, "--nodes=2 --vm-per-node=2 --ivshmem=1:1M --vm-start=warm --vm-image="+image+warmShape, `
 until [ -e who ]; do sleep 0.3; done
 slurm-v-run -Q -n 4 sh ./who
-slurm-v-run -Q -n 1 sh -c 'for vm in 0 1 2 3; do ping -c 1 -w 60 vm$vm > /dev/null && echo vm$vm answers; done; ls -l /dev/slurmv/ivshmem0'`)
+slurm-v-run -Q -n 1 sh -c 'for vm in 0 1 2 3; do ping -c 1 -w 60 vm$vm > /dev/null && echo vm$vm answers; done; ls -l /dev/slurmv/ivshmem0'
+`+hello(t, alice, 4))
 	alice.writeFile(t, j.dir+"/who", askWho)
 	out := j.completes()
+	checkHello(t, out, 4)
 	contains(t, out, "vm0 answers", "vm1 answers", "vm2 answers", "vm3 answers", "ivshmem0")
 	checkUnlike(t, out, 4)
 	if why := j.reason(); strings.Count(why, "VMs are restored") != 2 {
@@ -83,7 +75,9 @@ slurm-v-run -Q -n 1 sh -c 'for vm in 0 1 2 3; do ping -c 1 -w 60 vm$vm > /dev/nu
 	contains(t, withVFs.completes(), "VFs answer")
 
 	alice.must(t, "chmod 644 "+image+" && chmod a+x ~")
-	contains(t, bob.boots(t, "--nodes=1 --nodelist=n1 --vm-per-node=1 --vm-start=auto --vm-image="+image+warmShape), "VMs are booted, not restored", "no template")
+	other := bob.submit(t, "--nodes=1 --nodelist=n1 --vm-per-node=1 --vm-start=auto --vm-image="+image+warmShape, "slurm-v-run -Q hostname")
+	contains(t, other.completes(), "vm0")
+	contains(t, other.reason(), "VMs are booted, not restored", "no template")
 	dir := templatesOf(t, image)[0]
 	for _, file := range []string{"saved", "disk.qcow2", "template.json", "seed.iso"} {
 		root.must(t, "test -s "+dir+"/"+file, "--node", "n1") // it is there
@@ -133,7 +127,14 @@ func TestWarmFallsBack(t *testing.T) {
 		contains(t, j.completes(), "vm0")
 		return j.reason()
 	}
-	boots := func(how string) string { return alice.boots(t, options+how) }
+	boots := func(how string) string {
+		t.Helper()
+		j := alice.submit(t, options+how, "slurm-v-run hostname")
+		j.awaitOutput("boot")
+		alice.must(t, "scancel "+j.id)
+		j.ends("CANCELLED", "")
+		return j.reason()
+	}
 	contains(t, boots(" --vm-start=auto"), "VMs are booted, not restored", "no template of the image")
 	contains(t, start(" --vm-start=warm"), "VMs are restored")
 	contains(t, start(" --vm-start=auto"), "VMs are restored")
