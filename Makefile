@@ -30,8 +30,9 @@ LDFLAGS := -s -w -X $(MODULE)/config.Path=$(CONF) -X $(MODULE)/config.Libexec=$(
 # libvirt is loaded at run time: submit hosts need not have it.
 TAGS    := libvirt_dlopen
 
-# With -trimpath, what Go has compiled in one clone serves all: a fresh clone builds and tests in half the time.
-export GOFLAGS := $(GOFLAGS) -trimpath
+# With -trimpath, what Go has compiled in one clone serves all, and no program has paths of this machine in it. A make
+# that another one calls has the flag already.
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 # The paths are compiled in, and the plugin is for one release of Slurm: another path, Slurm or system, such as one of
 # scripts/release, needs another build.
@@ -156,10 +157,10 @@ changelog:
 	scripts/changelog >CHANGELOG.md
 
 # vfpool/place has no goroutines, and computes five times as long under the race detector. `make lint` has go vet. Many tests
-# wait more than they compute: hence -p 4 for two cores. Each test runs, also if it has passed before: that finds those that
+# wait more than they compute, so more packages than there are cores are tested at once. Each test runs, also if it has passed before: that finds those that
 # do not always pass.
 unit:
-	scripts/in-memory $(GO) test -vet=off -race -count 1 -p 4 -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -v '/vfpool/place$$')
+	scripts/in-memory $(GO) test -vet=off -race -count 1 -p $$((2 * $$(nproc))) -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -v '/vfpool/place$$')
 	$(GO) test -vet=off -count 1 -tags $(TAGS) ./vfpool/place
 	$(GO) test -C bench -vet=off -race -count 1 -tags $(TAGS) ./...
 

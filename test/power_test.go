@@ -28,12 +28,15 @@ slurm-v-run -Q -N1 -n1 -w n1 sh -c 'echo still in $(hostname)'`)
 	restore(ends, goesOn)
 }
 
-// cleanNodes does what the health check of a site's nodes does. It may fail, and is repeated.
-func cleanNodes(t *testing.T) {
+// cleanNodes does what the health check of a site's nodes does. It may fail, and is repeated: it reports whether all
+// nodes are clean.
+func cleanNodes(t *testing.T) bool {
 	t.Helper()
+	clean := true
 	for _, node := range []string{"n1", "n2"} {
-		root.run(t, "slurmv clean --node-name "+node, "--node", node)
+		clean = root.run(t, "slurmv clean --node-name "+node, "--node", node).code == 0 && clean
 	}
+	return clean
 }
 
 // powerCut cuts the power of a node. The function it returns gives it back and

@@ -210,12 +210,7 @@ func theFileAgrees(l *Ledger) error {
 	}
 	var own []tag
 	err = l.view("look", func(m machine) (err error) {
-		m.scan(tags, "", func(key string, _ []byte) bool {
-			var t tag
-			t, err = parseTagKey(key)
-			own = append(own, t)
-			return err == nil
-		})
+		own, err = m.notFree()
 		return err
 	})
 	if err == nil && !slices.Equal(file, own) {

@@ -120,18 +120,17 @@ func (l *Ledger) doubt(m machine) (number uint64, err error) {
 
 // writeTags makes the file with the bits of the ledger, and without a mark.
 func (l *Ledger) writeTags(f facts) error {
+	all, err := f.notFree()
+	if err != nil {
+		return err
+	}
 	text := make([]byte, fileSize)
 	copy(text, mark{}.line())
-	var err error
-	f.scan(tags, "", func(key string, _ []byte) bool {
-		var t tag
-		if t, err = parseTagKey(key); err == nil {
-			at, bit := t.place()
-			text[at] |= bit
-		}
-		return err == nil
-	})
-	return errors.Join(err, os.WriteFile(l.path+markSuffix, text, 0o600))
+	for _, t := range all {
+		at, bit := t.place()
+		text[at] |= bit
+	}
+	return os.WriteFile(l.path+markSuffix, text, 0o600)
 }
 
 // place is where the file has a tag's bit.

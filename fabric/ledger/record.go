@@ -198,6 +198,17 @@ func (f facts) holding(t tag) (h holding, ok bool, err error) {
 	return h, ok, err
 }
 
+// notFree returns the tags that have a holder or cool, in order of their keys.
+func (f facts) notFree() (all []tag, err error) {
+	f.scan(tags, "", func(key string, _ []byte) bool {
+		var t tag
+		t, err = parseTagKey(key)
+		all = append(all, t)
+		return err == nil
+	})
+	return all, err
+}
+
 // records calls do with the records from a key on.
 func (f facts) records(from string, do func(*record) (more bool)) (err error) {
 	f.scan(jobs, from, func(key string, value []byte) bool {

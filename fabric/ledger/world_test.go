@@ -336,15 +336,11 @@ func (w *world) restore() error {
 	if err := w.sweep(); err != nil {
 		return err
 	}
-	var taken []tag
-	for key := range lost.store.(memory)[tags] {
-		t, err := parseTagKey(key)
-		if err != nil {
-			return err
-		}
-		taken = append(taken, t)
+	taken, err := lost.notFree()
+	if err != nil {
+		return err
 	}
-	_, err := w.m.withhold(taken, w.now)
+	_, err = w.m.withhold(taken, w.now)
 	return err
 }
 

@@ -61,7 +61,7 @@ func TestTypesFunctionsAndProgramsAreSmall(t *testing.T) {
 	}
 }
 
-// A scenario that was renamed would run in no part of the suite's rest.
+// A scenario that was renamed would run in `make test` again, however long it takes.
 func TestTheListOfTheRestFitsTheScenarios(t *testing.T) {
 	list, err := os.ReadFile(root + "/test/rest")
 	if err != nil {
