@@ -14,7 +14,7 @@
 //
 // To add one: write an entry in the file of its area. Old is a text that the file has once,
 // as short as makes it so; New takes its place, and still compiles (to leave a
-// variable unused, write `_ = x`). Name the test that stands for the defence, not one
+// variable unused, write `_ = x`): a unit test checks that for all of the list. Name the test that stands for the defence, not one
 // that happens to fail, too. Then run it: make mutants RUN=its-name.
 //
 // What does not build, a test that is skipped, missing or takes too long, is an error

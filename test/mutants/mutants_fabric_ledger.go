@@ -333,7 +333,7 @@ var fabricLedgerMutants = []Mutant{
 		Defence: "A process that met a damaged file does not keep others from it.",
 		File:    "fabric/ledger/open.go",
 		Old:     "errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())",
-		New:     "f.Close()",
+		New:     "errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_EX), f.Close())",
 		Package: "fabric/ledger",
 		Test:    "TestADamagedOrForeignFile/a_file_that_was_cut",
 	},
