@@ -160,8 +160,8 @@ changelog:
 # wait more than they compute, so more packages than there are cores are tested at once. Each test runs, also if it has passed before: that finds those that
 # do not always pass.
 unit:
-	scripts/in-memory $(GO) test -vet=off -race -count 1 -p $$((2 * $$(nproc))) -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -v '/vfpool/place$$')
-	$(GO) test -vet=off -count 1 -tags $(TAGS) ./vfpool/place
+	scripts/in-memory $(GO) test -vet=off -race -count 1 -p $$((2 * $$(nproc))) -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -vE '/(vfpool/place|test/mutants)$$')
+	$(GO) test -vet=off -count 1 -tags $(TAGS) ./vfpool/place ./test/mutants
 	$(GO) test -C bench -vet=off -race -count 1 -tags $(TAGS) ./...
 
 # Virtual functions with a real kernel and its drivers, on an emulated node. Its kernel also has 802.1Q, which
@@ -170,7 +170,7 @@ unit:
 sriov: $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest
 	CGO_ENABLED=0 $(GO) test -c -tags $(TAGS),sriov -o $(BUILD)/sriovnode.test ./test/sriovnode
 	CGO_ENABLED=0 $(GO) test -c -tags $(TAGS) -o $(BUILD)/software.test ./vfpool/software
-	image=$$(scripts/guest-image) && SRIOVNODE_BUILD=$(abspath $(BUILD)) SRIOVNODE_IMAGE=$$image \
+	image=$$(scripts/guest-image --guest $(BUILD)/slurmv-guest) && SRIOVNODE_BUILD=$(abspath $(BUILD)) SRIOVNODE_IMAGE=$$image \
 	  scripts/sriov-node run -- sh -c 'modprobe tun && $(BUILD)/software.test -test.v -test.run VLAN && \
 	    exec $(BUILD)/sriovnode.test -test.v -test.timeout 1h $(if $(RUN),-test.run "$(RUN)") $(if $(SKIP),-test.skip "$(SKIP)")'
 
@@ -186,7 +186,7 @@ soak: soak-cycles soak-mpi soak-fabric
 	$(GO) test -tags $(TAGS),soak -count 1 -timeout 5h ./vmlaunch/hostdir
 	$(MAKE) sriov TAGS=$(TAGS),soak
 
-soak-cycles:
+soak-cycles: packages
 	scripts/soak
 
 # Messages of MPI by shared memory for ten minutes with each library, and 200 kills of its runs.

@@ -240,8 +240,8 @@ kill $run 2> /dev/null; wait $run; true
 func TestRunsWithoutDevices(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, small, `slurm-v-run --start
-slurm-v-run -Q --no-wait -n 1 sh -c 'echo "device: ${SLURMV_IVSHMEM-none}"; sleep 5' &
-slurm-v-run -Q --no-wait -n 1 sh -c 'echo "device: ${SLURMV_IVSHMEM-none}"; sleep 5' &
+slurm-v-run -Q --no-wait -n 1 sh -c 'touch one; until [ -e two ]; do sleep 0.2; done; echo "device: ${SLURMV_IVSHMEM-none}"' &
+slurm-v-run -Q --no-wait -n 1 sh -c 'touch two; until [ -e one ]; do sleep 0.2; done; echo "device: ${SLURMV_IVSHMEM-none}"' &
 wait
 `)
 	if out := j.completes(); strings.Count(out, "device: none\n") != 2 {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,7 +59,12 @@ func (j *job) node() string {
 // and $job, the job's number.
 func (j *job) onNode(script string) string {
 	j.t.Helper()
-	find := fmt.Sprintf("job=%s\nqemu=$(pgrep -f 'guest=slurmv-%[1]s\\.0-vm0,') || exit\n", j.id)
+	find := fmt.Sprintf(`job=%s qemu=
+for p in $(pgrep -f 'guest=slurmv-%[1]s\.0-vm0,'); do # another cluster of the machine may have a job of that number
+	[[ ! /proc/$p/ns/net -ef /proc/self/ns/net ]] || qemu=$p
+done
+[[ $qemu ]] || exit
+`, j.id)
 	return root.must(j.t, find+script, "--node", j.node())
 }
 
@@ -139,7 +145,7 @@ func TestVMsOnImaginedCPUsAreNotPinned(t *testing.T) {
 	if config := root.must(t, "scontrol show config"); field(strings.ReplaceAll(config, " ", ""), "ConstrainCores") == "yes" {
 		t.Skip("the CPUs of this cluster are real")
 	}
-	j := alice.submit(t, small, "slurm-v-run -Q sh -c 'echo up; sleep 300'")
+	j := alice.submit(t, small, "slurm-v-run -Q sh -c 'echo up; sleep 3000'")
 	j.awaitOutput("up")
 	contains(t, alice.must(t, "slurmv ps -l "+j.id), "not pinned")
 	contains(t, alice.must(t, "slurmv ps --output json "+j.id), "ConstrainCores")
@@ -157,7 +163,7 @@ until [ -e on ]; do sleep 0.3; done`)
 	computed := func() float64 {
 		seconds, err := strconv.ParseFloat(j.onNode(`
 for p in /proc/[0-9]*; do
-	grep -q "/job_$job/step_0\(/\|\$\)" $p/cgroup && sed 's/.*) //' $p/stat
+	grep -q ":/[^.].*/job_$job/step_0\(/\|\$\)" $p/cgroup && sed 's/.*) //' $p/stat
 done 2> /dev/null | awk -v hz=$(getconf CLK_TCK) '{s += $12+$13+$14+$15} END {print s/hz}'`), 64)
 		if err != nil {
 			t.Fatal(err)
@@ -203,7 +209,7 @@ func cpuTime(line string) (seconds float64) {
 func TestAVMBeyondTheMemoryOfItsJob(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, "--nodes=1 --vm-per-node=1 --memory-per-vm=640M --time=90", `
-slurm-v-run -Q sh -c 'echo up; until [ -e go ]; do sleep 0.3; done; head -c 450M /dev/zero | tail | wc -c; sleep 300'`)
+slurm-v-run -Q sh -c 'echo up; until [ -e go ]; do sleep 0.3; done; head -c 450M /dev/zero | tail | wc -c; sleep 3000'`)
 	j.awaitOutput("up")
 	j.onNode(`
 path() { sed -n "s,^$1,,p" /proc/$qemu/cgroup | sed "s,\(/job_$job\)/.*,\1,"; }
@@ -222,6 +228,16 @@ echo $(($(sed -n "s/^$used //p" $group/memory.stat) + (64 << 20))) > $group/$lim
 	contains(t, alice.must(t, "sacct -n -j "+j.id+" -o JobName,State"), "OUT_OF_ME")
 }
 
+// awaitStopped waits until Slurm has stopped the VM step, which it does two seconds after it has told the programs.
+func (j *job) awaitStopped() {
+	j.t.Helper()
+	log := clusterDir() + "/log/slurmd-" + j.node() + ".log"
+	j.eventually("is stopped", func() bool {
+		text, _ := os.ReadFile(log)
+		return strings.Contains(string(text), "Suspended StepId="+j.id+".0\n")
+	})
+}
+
 // The VMs of a job stop with it and go on with it: the same VMs, with the same
 // programs, however long that took.
 func TestSuspendAndResume(t *testing.T) {
@@ -236,7 +252,7 @@ cmp before after && echo "the same VM"`)
 	root.must(t, "scontrol suspend "+j.id)
 	j.await("SUSPENDED")
 	const computed = `sed 's/.*) //' /proc/$qemu/stat | cut -d' ' -f12,13`
-	time.Sleep(2 * time.Second)
+	j.awaitStopped()
 	before, time0 := ticks(), j.onNode(computed)
 	time.Sleep(40 * time.Second) // more than any timeout has that could be misled
 	if after, time1 := ticks(), j.onNode(computed); after != before || time0 != time1 || time0 == "" {

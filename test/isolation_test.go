@@ -98,7 +98,7 @@ func TestOneJobCannotUseAnothersVMs(t *testing.T) {
 	first := alice.submit(t, small, relayOfATask+`
 slurm-v-run -Q true
 srun --overlap -n1 $relay --vm=0 -- echo at home; echo "status: $?"
-sleep 300`)
+sleep 3000`)
 	first.awaitOutput("status: ")
 	contains(t, first.output(), "at home\nstatus: 0\n")
 	node := field(alice.must(t, "scontrol show job "+first.id), "NodeList")

@@ -55,12 +55,12 @@ echo "VM steps: $(sacct -n -j $SLURM_JOB_ID --format=JobName%20 | grep -c slurm-
 
 func TestRelayKilledLeavesNoProcessInItsVM(t *testing.T) {
 	t.Parallel()
-	const script = `
+	const script = relayOf + `
 slurm-v-run sh -c 'setsid sleep 4321 & echo running; sleep 4321' &
 until grep -q running out; do sleep 0.3; done
 run=$!
 echo "before: $(slurm-v-run -Q sh -c 'pgrep -x sleep | wc -l')"
-kill -9 $(pgrep -u $(id -u) -f '^/[^ ]*/slurmv-relay .*sleep 4321')
+kill -9 $(relay_of sleep 4321)
 wait $run; echo "status: $?"
 left=
 for i in $(seq 20); do

@@ -13,7 +13,7 @@ import (
 func TestWhatAJobHasIsFound(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=90 --sriov=1:pf=vf0 --ivshmem=1:1M --vm-image="+alice.remoteImage(t),
-		"slurm-v-run sh -c 'echo up; sleep 300'")
+		"slurm-v-run sh -c 'echo up; sleep 3000'")
 	j.awaitOutput("up")
 	found, err := exec.Command("../scripts/leaks", j.id).Output()
 	if err == nil {

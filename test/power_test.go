@@ -14,7 +14,7 @@ const onBothNodes = "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=90 --
 // of the jobs is left on the node when it is back and has been cleaned, as its health check
 // does.
 func TestNodeGoesDown(t *testing.T) {
-	ends := alice.submit(t, onBothNodes, "slurm-v-run sh -c 'echo up; sleep 300'")
+	ends := alice.submit(t, onBothNodes, "slurm-v-run sh -c 'echo up; sleep 3000'")
 	goesOn := alice.submit(t, onBothNodes+" --no-kill", `
 slurm-v-run sh -c 'echo up'
 until [ -e cut ]; do sleep 0.5; done

@@ -12,7 +12,7 @@ import (
 // What people see and do with slurmv while a job runs and after it.
 func TestSlurmv(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=90"+cold, "slurm-v-run -n 2 sh -c 'echo up; sleep 300'")
+	j := alice.submit(t, "--nodes=2 --vm-per-node=1 --memory-per-vm=384M --time=90"+cold, "slurm-v-run -n 2 sh -c 'echo up; sleep 3000'")
 	j.awaitOutput("up")
 
 	var vms []struct {
@@ -25,7 +25,7 @@ func TestSlurmv(t *testing.T) {
 		t.Errorf("ps --output json prints %s (%v)", text, err)
 	}
 	contains(t, alice.must(t, "slurmv ps "+j.id), "vm0", "vm1", "n1", "n2", firstAddress())
-	bobs := bob.submit(t, small, "slurm-v-run sh -c 'echo up; sleep 300'")
+	bobs := bob.submit(t, small, "slurm-v-run sh -c 'echo up; sleep 3000'")
 	bobs.awaitOutput("up")
 	for _, u := range []struct {
 		user

@@ -36,7 +36,7 @@ until [ -e seen ]; do sleep 0.5; done`)
 
 // Not beside others that want VFs of a certain card.
 func TestJobsWaitWhileVFsAreTaken(t *testing.T) {
-	first := alice.submit(t, withVF+"--vm-per-node=2 --sriov=4 --nodelist=n2", "slurm-v-run sh -c 'echo up; sleep 300'")
+	first := alice.submit(t, withVF+"--vm-per-node=2 --sriov=4 --nodelist=n2", "slurm-v-run sh -c 'echo up; sleep 3000'")
 	first.awaitOutput("up")
 	second := bob.submit(t, withVF+"--vm-per-node=3 --sriov=4 --nodelist=n2", "slurm-v-run echo up")
 	if !poll(func() bool {
@@ -69,7 +69,7 @@ slurm-v-run hostname`, tt.forged))
 func TestAJobThatDoesNotFitGoesElsewhere(t *testing.T) {
 	t.Parallel()
 	holds := func(node, bandwidth string) *job {
-		j := alice.submit(t, fmt.Sprintf(withVF+"--vm-per-node=1 --sriov=1:min=%[1]s,pf=vf0+1:min=%[1]s,pf=vf1 --nodelist=%[2]s", bandwidth, node), "slurm-v-run sh -c 'echo up; sleep 300'")
+		j := alice.submit(t, fmt.Sprintf(withVF+"--vm-per-node=1 --sriov=1:min=%[1]s,pf=vf0+1:min=%[1]s,pf=vf1 --nodelist=%[2]s", bandwidth, node), "slurm-v-run sh -c 'echo up; sleep 3000'")
 		j.awaitOutput("up")
 		return j
 	}

@@ -10,7 +10,10 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -61,27 +64,108 @@ func TestTypesFunctionsAndProgramsAreSmall(t *testing.T) {
 	}
 }
 
-// A scenario that was renamed would run in `make test` again, however long it takes.
-func TestTheListOfTheRestFitsTheScenarios(t *testing.T) {
-	list, err := os.ReadFile(root + "/test/rest")
-	if err != nil {
-		t.Fatal(err)
+// go test runs nothing, and says that all is well, if no test has the name. A scenario of test/rest that was renamed would
+// run in `make test` again, however long it takes.
+func TestScriptsNameTestsThatExist(t *testing.T) {
+	tests := textOf(t, "test/*_test.go") + textOf(t, "test/sriovnode/*_test.go")
+	for _, script := range []string{"test/rest", "test/matrix", "test/cgroup2", "scripts/test"} {
+		named := testNames(textOf(t, script))
+		if len(named) == 0 {
+			t.Errorf("%s names no test", script)
+		}
+		for _, name := range named {
+			if !strings.Contains(tests, "\nfunc "+name) {
+				t.Errorf("%s names %s, which is no test", script, name)
+			}
+		}
 	}
-	files, _ := filepath.Glob(root + "/test/*_test.go")
-	var scenarios []byte
+}
+
+// testNames returns the tests that regular expressions of a script name, with the bracket for the parameters. It is left
+// out where the expression ends with .*
+func testNames(script string) (names []string) {
+	script = regexp.MustCompile(`Test\(([\w|]+)\)`).ReplaceAllStringFunc(script, func(group string) string {
+		return "Test" + strings.ReplaceAll(strings.Trim(group[len("Test"):], "()"), "|", "|Test")
+	})
+	for _, m := range regexp.MustCompile(`\b(Test[A-Z]\w*)(\.\*)?`).FindAllStringSubmatch(script, -1) {
+		names = append(names, m[1]+strings.Repeat("(", 1-min(1, len(m[2]))))
+	}
+	return names
+}
+
+// textOf returns the files that the pattern matches, one behind the other.
+func textOf(t *testing.T, pattern string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, pattern))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no file is %s (%v)", pattern, err)
+	}
+	var all strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		scenarios = append(scenarios, text...)
+		all.Write(text)
 	}
-	for line := range strings.Lines(string(list)) {
-		name := strings.TrimSpace(line)
-		if name != "" && !strings.HasPrefix(name, "#") && !bytes.Contains(scenarios, []byte("\nfunc "+name+"(")) {
-			t.Errorf("test/rest names %s, which is no scenario", name)
+	return all.String()
+}
+
+// The suite ends neither a cluster of the user nor that of a suite that runs, and leaves nothing out because of one.
+func TestTheSuiteAndClustersThatAreUp(t *testing.T) {
+	self := strconv.Itoa(os.Getpid())
+	for name, tt := range map[string]struct {
+		part  string
+		files map[string]string // of the cluster that is up
+		want  string            // the word that the script ends with
+	}{
+		"none":                            {part: "rest", want: "done"},
+		"the user's":                      {part: "rest", files: map[string]string{"complete": ""}, want: "end it first"},
+		"the user's, for the main part":   {files: map[string]string{"complete": ""}, want: "done"},
+		"of a suite that runs":            {files: map[string]string{"complete": "", "suite": self}, want: "wait for its end"},
+		"of a suite that was killed":      {part: "rest", files: map[string]string{"complete": "", "suite": "999999999"}, want: "done"},
+		"one that never came up entirely": {part: "rest", files: map[string]string{}, want: "done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if said := runSuite(t, tt.files, tt.part); !strings.Contains(said[strings.LastIndex(strings.TrimSpace(said), "\n")+1:], tt.want) {
+				t.Errorf("want %q at the end of\n%s", tt.want, said)
+			}
+		})
+	}
+}
+
+// runSuite runs scripts/test with a cluster that is up and has these files, and with programs that do nothing.
+func runSuite(t *testing.T, files map[string]string, part string) string {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, text string) {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
 		}
 	}
+	run := filepath.Join(dir, "cluster", "run")
+	cluster := fmt.Sprintf("#!/bin/sh\ncase $1 in up) mkdir -p %[1]s; touch %[1]s/complete ;; down) rm -rf %[1]s ;; status) [ -e %[1]s ] || exit 3 ;; esac\n", run)
+	for name, text := range map[string]string{
+		"scripts/test": textOf(t, "scripts/test"), "test/rest": textOf(t, "test/rest"),
+		"scripts/cluster": cluster, "scripts/release": "#!/bin/sh\n", "scripts/openstack": cluster,
+		"bin/go": "#!/bin/sh\necho TestX\n", "bin/make": "#!/bin/sh\n", "build/logs/clocks": "", "build/logs/stalls": "",
+	} {
+		write(name, text)
+	}
+	for name, text := range files {
+		write("cluster/run/"+name, text)
+	}
+	if files != nil {
+		write("cluster/run/x", "")
+	}
+	c := exec.Command("bash", filepath.Join(dir, "scripts", "test"), part)
+	c.Env = []string{"PATH=" + filepath.Join(dir, "bin") + ":/usr/bin:/bin", "SLURMV_CLUSTER_DIR=" + filepath.Dir(run)}
+	said, _ := c.CombinedOutput() // the last line says how it ended
+	return string(said)
 }
 
 // sources returns the Go files of the product by their paths, without tests and bench.
