@@ -3,6 +3,7 @@
 package test
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -97,14 +98,40 @@ fi`
 	}
 }
 
+const (
+	hugePages = "/sys/kernel/mm/hugepages/hugepages-2048kB/"
+	freePages = "cat " + hugePages + "free_hugepages"
+)
+
+// haveHugePages reserves huge pages of 2M until the test ends, so that n are free, and returns how many are. They are the
+// machine's, so no other test may run meanwhile.
+func haveHugePages(t *testing.T, n int) (free int) {
+	t.Helper()
+	read := func(name string) int {
+		n, err := strconv.Atoi(root.must(t, "cat "+hugePages+name, "--node", "n1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	reserved := read("nr_hugepages")
+	if lack := n - read("free_hugepages"); lack > 0 {
+		reserve := func(pages int) {
+			root.must(t, fmt.Sprintf("echo %d > %snr_hugepages", pages, hugePages), "--node", "n1")
+		}
+		reserve(reserved + lack)
+		t.Cleanup(func() { reserve(reserved) })
+	}
+	if free = read("free_hugepages"); free < n {
+		t.Skipf("the kernel reserves no %d huge pages of 2M, but %d", n, free)
+	}
+	return free
+}
+
 // A node that has huge pages free makes a job's memory of them, and has them back
 // afterwards.
 func TestSharedMemoryOfHugePages(t *testing.T) {
-	const freePages = "cat /sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
-	before := root.must(t, freePages, "--node", "n1")
-	if n, err := strconv.Atoi(before); err != nil || n < 8 {
-		t.Skip("needs 8 huge pages of 2M: sysctl vm.nr_hugepages=8")
-	}
+	before := strconv.Itoa(haveHugePages(t, 8))
 	j := alice.shareMemory(t, pauses+`
 if [ $(hostname) = vm0 ]; then ./shm fill ivshmem0 0xa5; touch filled; else until [ -e filled ]; do pause; done; fi
 ./shm count ivshmem0 0xa5 > new.$(hostname); mv new.$(hostname) seen.$(hostname)
@@ -129,11 +156,10 @@ sleep 1000`)
 // VMs have the huge pages that they ask for, a job that comes at the same time is not promised
 // the same ones, and all are there again afterwards.
 func TestVMsOfHugePages(t *testing.T) {
-	const freePages = "cat /sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
 	const pages = 96
-	before, err := strconv.Atoi(root.must(t, freePages, "--node", "n1"))
-	if err != nil || before < pages || before >= 2*pages {
-		t.Skipf("needs %d huge pages of 2M, and fewer than twice as many: sysctl vm.nr_hugepages=%d", pages, pages)
+	before := haveHugePages(t, pages)
+	if before >= 2*pages {
+		t.Skipf("%d huge pages of 2M are free on this machine: both jobs would have theirs", before)
 	}
 	options := "--nodes=1 --nodelist=n1 --vm-per-node=1 --vm-mount=none --vm-hugepages=2M --memory-per-vm=192M"
 	jobs := []*job{alice.submit(t, options, "slurm-v-run -Q sleep 1000"), bob.submit(t, options, "slurm-v-run -Q sleep 1000")}
