@@ -122,7 +122,7 @@ func fields(line string, n int) []string {
 }
 
 // holdingStates are the states of jobs that occupy their nodes.
-const holdingStates = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED,SIGNALING,STAGE_OUT"
+const holdingStates = "RUNNING,SUSPENDED,CONFIGURING,COMPLETING,STOPPED,SIGNALING,STAGE_OUT,RESIZING"
 
 // A RunID is one run of a job: a job that was requeued has several.
 type RunID struct{ Job, Restart uint32 }

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,6 +129,15 @@ func TestOver(t *testing.T) {
 	for state, want := range tests {
 		if got := Over(state); got != want {
 			t.Errorf("Over(%q) = %v", state, got)
+		}
+	}
+}
+
+// squeue lists a job by its flag alone: from Slurm 26.05 on a job is RESIZING until its nodes have heard of less memory.
+func TestJobsThatAreNotOverHoldTheirNodes(t *testing.T) {
+	for _, state := range []string{"RUNNING", "SUSPENDED", "CONFIGURING", "RESIZING", "SIGNALING", "STOPPED"} {
+		if Over(state) || !slices.Contains(strings.Split(holdingStates, ","), state) {
+			t.Errorf("squeue is not asked for jobs that are %s", state)
 		}
 	}
 }

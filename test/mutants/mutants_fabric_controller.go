@@ -318,6 +318,15 @@ var fabricControllerMutants = []Mutant{
 		Test:    "TestActiveRunsAreAll",
 	},
 	{
+		Name:    "fabric-jobs-that-are-resized",
+		Defence: "A running job whose memory is being changed keeps its tags.",
+		File:    "slurm/job.go",
+		Old:     "STAGE_OUT,RESIZING\"",
+		New:     "STAGE_OUT\"",
+		Package: "slurm",
+		Test:    "TestJobsThatAreNotOverHoldTheirNodes",
+	},
+	{
 		Name:    "fabric-token-in-jobinfo",
 		Defence: "Users see the variables about tags, and never the secret among them.",
 		File:    "fabric/commands/jobinfo.go",
