@@ -38,29 +38,26 @@ type comparison struct {
 	old bool // it is an old copy, or new
 }
 
-// run ends the runs that slurmctld does not have, hears their nodes, and then adopts the
-// reservations that are in records of running jobs and not in the ledger: the ledger may be an
-// old copy. Tags that two jobs have are in quarantine from then on.
+// run ends the runs that slurmctld does not have. A current ledger has all others: a job that is not
+// in it any more has given back its tags, though it may still be completing.
 //
-// An old copy also lacks runs that are over for slurmctld and not for their nodes. Tags of which no
-// job's record and no node tells are withheld.
+// For an old copy, run then hears the nodes, and adopts the reservations that are in records of
+// running jobs and not in the ledger. Tags that two jobs have are in quarantine from then on. An old
+// copy also lacks runs that are over for slurmctld and not for their nodes. Tags of which no job's
+// record and no node tells are withheld.
 func (c comparison) run(ctx context.Context) error {
 	jobs, err := c.Slurm.AdminComments(ctx)
 	if err != nil {
 		return err
 	}
 	entries, err := c.endOver(jobs)
-	if err != nil {
+	if err != nil || !c.old {
 		return err
-	}
-	unknown := lacking(entries, jobs)
-	if len(unknown) == 0 && !c.old {
-		return nil
 	}
 	if err := c.hear(ctx); err != nil {
 		return err
 	}
-	if err := c.adoptAll(unknown); err != nil || !c.old {
+	if err := c.adoptAll(lacking(entries, jobs)); err != nil {
 		return err
 	}
 	if err := c.adoptHeld(ctx); err != nil {

@@ -156,6 +156,27 @@ func TestALedgerThatIsCurrentKnowsBetterThanNodes(t *testing.T) {
 	}
 }
 
+// The nodes of a job have confirmed, and it is still completing, such as in the site's epilog, when
+// slurmctld restarts. Another job has its tag by then.
+func TestACompletingJobThatHasGivenBackItsTagsIsNotAdopted(t *testing.T) {
+	b := newBench(t)
+	b.Site.VNI.Pool, b.Site.Cooling = config.Tags{{First: 1024, Last: 1024}}, 0
+	b.mustStart(run(7, 0), "vni:1")
+	b.change(func(w *world) { j := w.Jobs[7]; j.State = "COMPLETING"; w.Jobs[7] = j })
+	if err := b.Release(t.Context(), hook(run(7, 0))); err != nil {
+		t.Fatal(err)
+	}
+	b.state("n1", id(7, 0))
+	b.state("n2", id(7, 0))
+	b.sweep()
+	b.mustStart(run(8, 0), "vni:1")
+	b.Instance = "boot 2 2"
+	b.sweep()
+	if e := b.entries(); len(e) != 1 || e[0].State != ledger.Reserved || len(b.warnings) > 0 {
+		t.Errorf("%+v, %q; want job 8 alone", e, b.warnings)
+	}
+}
+
 func TestWithoutSlurmctldNothingIsGiven(t *testing.T) {
 	b := newBench(t)
 	b.change(func(w *world) { w.Down = true })

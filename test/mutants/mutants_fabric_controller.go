@@ -48,6 +48,15 @@ var fabricControllerMutants = []Mutant{
 		Test:    "TestALedgerThatIsCurrentKnowsBetterThanNodes",
 	},
 	{
+		Name:    "fabric-current-ledger-knows-best",
+		Defence: "A restart of slurmctld puts no running job's tag into quarantine because a job that gave it back is completing.",
+		File:    "fabric/controller/reconcile.go",
+		Old:     "if err != nil || !c.old {",
+		New:     "if err != nil {",
+		Package: "fabric/controller",
+		Test:    "TestACompletingJobThatHasGivenBackItsTagsIsNotAdopted",
+	},
+	{
 		Name:    "fabric-ledger-unseen",
 		Defence: "If slurmctld does not say which jobs run, nobody gets tags from a ledger that may be old.",
 		File:    "fabric/controller/reserve.go",
