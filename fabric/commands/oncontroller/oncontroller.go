@@ -109,15 +109,13 @@ func (Commands) Force(c *cobra.Command, path string, jobs []string) error {
 func forceJob(ctx context.Context, ctl *controller.Controller, text string) error {
 	runs, err := runsOf(ctx, ctl, text)
 	for _, run := range runs {
-		if err == nil {
-			err = ctl.Force(ctx, run)
-		}
+		err = errors.Join(err, ctl.Force(ctx, run))
 	}
 	return err
 }
 
-// runsOf returns the run JOB.RESTART, or all ended runs of JOB.
-func runsOf(ctx context.Context, ctl *controller.Controller, text string) (runs []journal.ID, err error) {
+// runsOf returns the run JOB.RESTART, or those of JOB that can be forced.
+func runsOf(ctx context.Context, ctl *controller.Controller, text string) ([]journal.ID, error) {
 	if text == "unknown" {
 		return []journal.ID{ledger.Unknown}, nil
 	}
@@ -129,13 +127,27 @@ func runsOf(ctx context.Context, ctl *controller.Controller, text string) (runs 
 		return nil, err
 	}
 	entries, err := ctl.Entries(ctx, numbers[0])
-	for _, e := range entries {
-		runs = append(runs, e.Reservation.Job)
-	}
-	if err == nil && len(runs) == 0 {
+	if err == nil && len(entries) == 0 {
 		err = fmt.Errorf("job %s has no tags: slurmv fabric pool shows the jobs that have", text)
 	}
-	return runs, err
+	return forceable(entries), err
+}
+
+// forceable returns the runs that have ended and still have tags. If there are none, it returns all:
+// the error of Force then says why.
+func forceable(entries []ledger.Entry) (runs []journal.ID) {
+	var others []journal.ID
+	for _, e := range entries {
+		if e.Ended.IsZero() || e.State == ledger.Released {
+			others = append(others, e.Reservation.Job)
+		} else {
+			runs = append(runs, e.Reservation.Job)
+		}
+	}
+	if len(runs) == 0 {
+		return others
+	}
+	return runs
 }
 
 // Pool shows the pools. If slurmctld does not answer, it shows what the ledger has.
