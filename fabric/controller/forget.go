@@ -144,8 +144,16 @@ func (s sweep) compareSessions(ctx context.Context, before []ledger.Entry) error
 	for _, job := range s.Fabric.Missing(listed, goingOn(before, after)) {
 		s.warn("the fabric manager has lost the multicast addresses of job %s, which goes on without hardware collectives", job)
 	}
-	for _, session := range s.Fabric.Stale(s.Cluster, listed, jobsOf(after)) {
-		err = errors.Join(err, s.Fabric.Release(ctx, session))
+	return s.releaseStale(ctx, s.Fabric.Stale(s.Cluster, listed, jobsOf(after)))
+}
+
+// releaseStale releases sessions until the fabric manager does not answer in time.
+func (s sweep) releaseStale(ctx context.Context, sessions []string) (err error) {
+	for _, session := range sessions {
+		one := s.Fabric.Release(ctx, session)
+		if err = errors.Join(err, one); isSilence(one) {
+			break
+		}
 	}
 	return err
 }

@@ -388,6 +388,25 @@ func TestASilentFabricManagerIsAskedOnceASweep(t *testing.T) {
 	}
 }
 
+// A hanging manager lists sessions, and removes none in time.
+type hanging struct{ *manager }
+
+func (m hanging) Release(context.Context, string) error {
+	m.asked++
+	return context.DeadlineExceeded
+}
+
+func TestAFabricManagerThatHangsIsAskedAboutOneStaleSession(t *testing.T) {
+	b := newBench(t)
+	m := withCollectives(b)
+	b.mustStart(run(7, 0), "vni:1")
+	m.sessions["c-4.0"], m.sessions["c-5.0"], m.sessions["c-6.0"] = true, true, true
+	b.Fabric, m.asked = hanging{m}, 0
+	if _, err := b.Sweep(t.Context()); !isSilence(err) || m.asked != 2 {
+		t.Errorf("error %v; it was asked %d times, want 2: for the list, and about one session", err, m.asked)
+	}
+}
+
 // A dying manager makes the session, and the answer is lost.
 type dying struct{ *manager }
 

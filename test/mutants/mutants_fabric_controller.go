@@ -192,6 +192,15 @@ var fabricControllerMutants = []Mutant{
 		Test:    "TestASilentManagerIsAskedOnceASweep",
 	},
 	{
+		Name:    "fabric-hanging-manager-once",
+		Defence: "A fabric manager that hangs keeps a sweep waiting for one stale session, not for all.",
+		File:    "fabric/controller/forget.go",
+		Old:     "err = errors.Join(err, one); isSilence(one) {",
+		New:     "err = errors.Join(err, one); false {",
+		Package: "fabric/controller",
+		Test:    "TestAFabricManagerThatHangsIsAskedAboutOneStaleSession",
+	},
+	{
 		Name:    "fabric-managers-in-turn",
 		Defence: "A job of which the subnet manager does not confirm anything keeps no other job's P_Key taken.",
 		File:    "fabric/controller/decide.go",
