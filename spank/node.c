@@ -289,24 +289,31 @@ bool below_state(const struct settings *s, const char *rest, char *path, size_t 
 	return used < size && (size_t)snprintf(path + used, size - used, "/%s", rest) < size - used;
 }
 
-/*
- * The epilog of every job of the cluster comes here, so a job that never had VMs must
- * not pay for starting a program. If the directory does not exist, the state lies
- * elsewhere, and only the program knows where.
- */
-static bool may_hold_something(const struct settings *s, uint32_t job)
+/* Looks for a run of the job in a directory of the state. Without the directory the answer is unknown. */
+static bool has_run(const struct settings *s, const char *directory, uint32_t job, bool unknown)
 {
 	char path[4096], prefix[16];
 	int n = snprintf(prefix, sizeof(prefix), "%" PRIu32 ".", job);
 	bool found = false;
-	DIR *jobs = below_state(s, "jobs", path, sizeof(path)) ? opendir(path) : NULL;
+	DIR *runs = below_state(s, directory, path, sizeof(path)) ? opendir(path) : NULL;
 
-	if (!jobs)
-		return true;
-	for (struct dirent *e; !found && (e = readdir(jobs));)
+	if (!runs)
+		return unknown;
+	for (struct dirent *e; !found && (e = readdir(runs));)
 		found = !strncmp(e->d_name, prefix, (size_t)n);
-	closedir(jobs);
+	closedir(runs);
 	return found;
+}
+
+/*
+ * The epilog of every job of the cluster comes here, so a job that never had VMs must
+ * not pay for starting a program. If the directory does not exist, the state lies
+ * elsewhere, and only the program knows where. A job with tags is in a directory of its
+ * own: if slurmctld has forgotten the job, no variable tells its epilog of them.
+ */
+static bool may_hold_something(const struct settings *s, uint32_t job)
+{
+	return has_run(s, "jobs", job, true) || has_run(s, "fabric/jobs", job, false);
 }
 
 /*

@@ -245,6 +245,10 @@ func TestReclaim(t *testing.T) {
 			agent: say, context: jobScript, hook: "job_epilog", jobs: []string{"17.0", "42170.0", "421.0"},
 			want: []string{"job_epilog: 0"},
 		},
+		"the epilog of a job that slurmctld has forgotten gives back its tags": {
+			agent: say, context: jobScript, hook: "job_epilog", jobs: []string{"17.0", "../fabric/jobs/4217.0"},
+			want: []string{"log: reclaim --config /c --job 4217 --deadline 2m --last", "job_epilog: 0"},
+		},
 		"the epilog asks the agent where the state is elsewhere": {
 			agent: say, context: jobScript, hook: "job_epilog",
 			want: []string{"log: reclaim --config /c --job 4217 --deadline 2m --last", "job_epilog: 0"},

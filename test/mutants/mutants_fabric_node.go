@@ -48,6 +48,15 @@ var fabricNodeMutants = []Mutant{
 		Test:    "TestTheEpilogOfAJobWithTagsConfirms",
 	},
 	{
+		Name:    "epilog-of-a-forgotten-job",
+		Defence: "The epilog of a job that slurmctld has forgotten gives back its tags.",
+		File:    "spank/node.c",
+		Old:     ` || has_run(s, "fabric/jobs", job, false)`,
+		New:     "",
+		Package: "spank",
+		Test:    "TestReclaim/the_epilog_of_a_job_that_slurmctld_has_forgotten_gives_back_its_tags",
+	},
+	{
 		Name:    "reservation-fits-the-job",
 		Defence: "A reservation of another job or user sets up nothing.",
 		File:    "fabric/node/node.go",
