@@ -16,7 +16,7 @@
 //	jobs/JOB.RESTART/journal      what the job holds, and that a confirmation is due
 //	jobs/JOB.RESTART/environment  the variables for its tasks, see [Node.Up]
 //	locks/JOB                     taken by the plugin while it starts Up
-//	ends/JOB.RESTART              taken while a run of the job ends
+//	ends/JOB.RESTART              taken while services come or go
 //	pending/JOB                   a job has ended of which it is not known yet which run
 //	statement                     what the node has confirmed, and what slurmctld was told of it
 //

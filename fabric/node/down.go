@@ -47,7 +47,7 @@ func (n *Node) end(ctx context.Context, j *journal.Journal, patience time.Durati
 	busy, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	of := reservationOf(j)
-	unlock, err := n.records.lockEnd(ctx, of)
+	unlock, err := n.records.lockShared(ctx, of)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (n *Node) end(ctx context.Context, j *journal.Journal, patience time.Durati
 // goes: a crash between the two then confirms twice, and not never. The last component of a
 // heterogeneous job confirms for all.
 func (n *Node) conclude(ctx context.Context, j *journal.Journal, of journal.ID) error {
-	shared, err := n.records.shared(j.ID(), of)
+	shared, err := n.records.shared(j.ID(), of, anything)
 	if err == nil && !shared {
 		err = errors.Join(n.words.note(ctx, of), removeIfThere(n.records.endFile(of)))
 	}
@@ -79,12 +79,13 @@ func (n *Node) conclude(ctx context.Context, j *journal.Journal, of journal.ID) 
 }
 
 // undo removes the file of variables and the services that the journal names, as long as
-// ctx lasts. of is the run that has the reservation.
+// ctx lasts. of is the run that has the reservation. It leaves the services to another component
+// only if that one's journal names services, too: else nobody would remove them.
 func (n *Node) undo(ctx context.Context, j *journal.Journal, of journal.ID) error {
 	if err := durable.Remove(n.records.environmentFile(j.ID())); err != nil {
 		return err
 	}
-	shared, err := n.records.shared(j.ID(), of)
+	shared, err := n.records.shared(j.ID(), of, anyService)
 	if err != nil || shared {
 		return err
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -39,6 +40,50 @@ func TestTheLastComponentConfirms(t *testing.T) {
 		t.Errorf("after the second: services %v, confirmed %v", got, d.confirmed())
 	}
 	d.mustHoldNothing()
+}
+
+// A component of which no task ran here begins a journal to confirm. If the other one ends
+// meanwhile, that journal takes no services over: it has no record to remove them by.
+func TestAComponentWithoutServicesTakesNoneOver(t *testing.T) {
+	d := newDesk(t)
+	r := reservation()
+	r.Job.Job = 4216
+	d.reserve(r, "c1", id)
+	if _, err := d.upOf(job); err != nil {
+		t.Fatal(err)
+	}
+	second, err := d.records.beginFresh(journal.ID{Job: 4218}, r.Job) // as confirmOne, before end
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Down(t.Context(), id, time.Second, nothingLeft); err != nil {
+		t.Error(err)
+	}
+	if got := d.services(); len(got) != 0 || d.confirmed() != nil {
+		t.Errorf("after the first component: services %v, confirmed %v", got, d.confirmed())
+	}
+	if err := d.end(t.Context(), second, 0, nothingLeft); err != nil {
+		t.Error(err)
+	}
+	d.mustHaveConfirmed(r.Job)
+	d.mustHoldNothing()
+}
+
+// The services that one component gives back are no longer there for another one that begins.
+func TestAComponentBeginsAfterAnotherHasEnded(t *testing.T) {
+	d := newDesk(t)
+	d.reserve(reservation(), "c1", id)
+	unlock, err := d.records.lockShared(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := d.Up(soon, job); !errors.Is(err, context.DeadlineExceeded) || len(d.services()) > 0 {
+		t.Errorf("while the other one ends: %v, services %v", err, d.services())
+	}
+	unlock()
+	d.up()
 }
 
 func TestANodeThatHeldNothingConfirmsTheLeader(t *testing.T) {

@@ -197,9 +197,9 @@ func (r records) holds(id journal.ID) bool {
 // the agent has failed.
 func (r records) locks() numbered { return numbered(filepath.Join(r.dir, "locks")) }
 
-// lockEnd keeps other components of the job from ending at the same time: each would leave
-// it to the other to give back what they share.
-func (r records) lockEnd(ctx context.Context, of journal.ID) (unlock func(), err error) {
+// lockShared keeps other components of the job from what they share. Two that end at the same time
+// would each leave it to the other; one that begins could find services that are just going.
+func (r records) lockShared(ctx context.Context, of journal.ID) (unlock func(), err error) {
 	if err := durable.MakeDirs(filepath.Dir(r.endFile(of)), 0o711); err != nil {
 		return nil, err
 	}
@@ -212,9 +212,9 @@ func (r records) lockEnd(ctx context.Context, of journal.ID) (unlock func(), err
 
 func (r records) endFile(of journal.ID) string { return filepath.Join(r.dir, "ends", of.String()) }
 
-// shared reports whether another component of the job is on the node. The services belong
-// to the whole job.
-func (r records) shared(id, of journal.ID) (bool, error) {
+// shared reports whether another component of the job is on the node whose records count. The
+// services belong to the whole job.
+func (r records) shared(id, of journal.ID, counts func([]journal.Record) bool) (bool, error) {
 	ids, err := journal.List(r.dir)
 	for _, other := range ids {
 		if other == id {
@@ -224,7 +224,7 @@ func (r records) shared(id, of journal.ID) (bool, error) {
 		if err != nil && !gone(err) {
 			return false, err
 		}
-		if reservationIn(other, s.Held) == of {
+		if reservationIn(other, s.Held) == of && counts(s.Held) {
 			return true, nil
 		}
 	}
@@ -284,8 +284,10 @@ func (r records) jobs() (jobs []cxi.Job, err error) {
 	return jobs, nil
 }
 
-func holdsServices(j *journal.Journal) bool {
-	return slices.ContainsFunc(j.Held(), func(r journal.Record) bool { return r.Kind == recordService })
+func anything([]journal.Record) bool { return true }
+
+func anyService(held []journal.Record) bool {
+	return slices.ContainsFunc(held, func(r journal.Record) bool { return r.Kind == recordService })
 }
 
 // state reports whether the journal has a record, and whether that is done.

@@ -41,7 +41,12 @@ func (n *Node) up(ctx context.Context, job Job, r fabric.Reservation) (Tags, err
 	if err := errors.Join(noteReservation(j, r.Job), noteTags(j, r), n.words.retract(ctx, r.Job)); err != nil {
 		return Tags{}, err
 	}
-	inUse := holdsServices(j)
+	unlock, err := n.records.lockShared(ctx, r.Job)
+	if err != nil {
+		return Tags{}, err
+	}
+	defer unlock()
+	inUse := anyService(j.Held())
 	tags, err := n.setUp(j, job, r)
 	if err != nil {
 		err = fmt.Errorf("set up the tags of job %s: %w", job.ID, err)
