@@ -18,6 +18,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vfpool/device"
 	"github.com/slurm-v/slurm-v/vfpool/lease"
 	"github.com/slurm-v/slurm-v/vfpool/sriov/sriovtest"
 )
@@ -99,6 +100,35 @@ func TestAJobGetsItsVFsAndGivesThemBack(t *testing.T) {
 		if err := p.Release(t.Context(), journal.ID{Job: 7}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	l.checkClean(t, before)
+}
+
+// A VM of the site's own, of libvirt's account, has the VF by vfio-pci. What releases a job kills the
+// programs of whoever had the VF before, so the VF must not become a job's.
+func TestAVFThatTheSiteUsesIsLeftAlone(t *testing.T) {
+	l := newLab(t, sriovtest.Card{Name: "eth0", Driver: "mlx5_core", Speed: 100000, VFs: 1, HostDriver: "mlx5_core"})
+	cards := l.node.Open()
+	pfs, err := cards.PFs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	vf, libvirt := pfs[0].VFs[0], owner.IDs{UID: 64055, GID: 109}
+	if err := errors.Join(cards.Apply(t.Context(), vf, device.Settings{VLAN: 7}), cards.Attach(t.Context(), vf, libvirt)); err != nil {
+		t.Fatal(err)
+	}
+	end, err := l.node.Hold(vf.PCI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	l.node.OnEnd = func(uid uint32) { t.Errorf("programs of user %d are killed", uid) }
+	before, p := l.node.Snapshot(t), l.mustPool(t)
+	if _, err := p.Acquire(t.Context(), demand(7, jobspec.VF{})); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("error = %v", err)
+	}
+	if err := p.Release(t.Context(), journal.ID{Job: 7}); err != nil {
+		t.Error(err)
 	}
 	l.checkClean(t, before)
 }

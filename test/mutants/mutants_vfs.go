@@ -12,6 +12,15 @@ var vfMutants = []Mutant{
 		Test:    "TestCreateLeavesVFsOfJobsAlone",
 	},
 	{
+		Name:    "vf-of-the-site-is-left-alone",
+		Defence: "The end of a job kills no VM of the site's own that had the VF before.",
+		File:    "vfpool/sriov/sriov.go",
+		Old:     "if err := bind.idle(ctx); err != nil {",
+		New:     "if err := bind.idle(ctx); err != nil && false {",
+		Package: "vfpool",
+		Test:    "TestAVFThatTheSiteUsesIsLeftAlone",
+	},
+	{
 		Name:    "quarantine",
 		Defence: "A VF that could not be restored is given to nobody.",
 		File:    "vfpool/vfpool.go",

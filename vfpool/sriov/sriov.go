@@ -44,13 +44,19 @@ func Open(root string, links Links) *Cards {
 	return &Cards{Kernel: kernel{}, Before: func(string) {}, Patience: 2 * time.Second, sys: sysfs(root), links: links}
 }
 
-// State returns the present state of vf, for [Cards.Restore].
+// State returns the present state of vf, for [Cards.Restore]. A VF that a program has open is in
+// use by the site itself, and Restore would kill that program as the job's: the error is
+// [unix.EBUSY].
 func (c *Cards) State(ctx context.Context, vf device.VF) (device.State, error) {
 	o, err := c.begin("read", vf)
 	if err != nil {
 		return device.State{}, err
 	}
-	return binding{o}.state(ctx)
+	bind := binding{o}
+	if err := bind.idle(ctx); err != nil {
+		return device.State{}, err
+	}
+	return bind.state(ctx)
 }
 
 // Apply sets vf, through its PF, to want, and checks that the kernel reports these

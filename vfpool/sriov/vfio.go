@@ -62,7 +62,7 @@ func (o binding) idle(ctx context.Context) error {
 	}
 	advice := ""
 	if errors.Is(err, unix.EBUSY) {
-		advice = "a QEMU still has the VF: end it (fuser -v " + path + ")"
+		advice = "a program has the VF open: end it (fuser -v " + path + ")"
 	}
 	return o.fail("in use", path, err, advice)
 }
