@@ -18,7 +18,7 @@
  * What it goes by are three variables, for those who cannot use C:
  *
  *	SLURMV_IVSHMEM        the file to map, such as /dev/slurmv/ivshmem0
- *	SLURMV_IVSHMEM_SIZE   how many bytes it has
+ *	SLURMV_IVSHMEM_SIZE   how many bytes a program may map; MPI may have the rest
  *	SLURMV_IVSHMEM_PEERS  the ranks that have it, in rising order, such as 0-3,8
  */
 #ifndef SLURMV_IVSHMEM_H

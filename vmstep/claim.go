@@ -73,7 +73,7 @@ func (w *claimWords) end() error {
 	return NewStepError(errors.New("the step has ended"), strings.Join(w.lines, "\n"))
 }
 
-// IVShmemEnv returns the variables by which a program finds its run's device.
+// IVShmemEnv returns the variables by which a program finds its run's device, of which it may use size bytes.
 func IVShmemEnv(device int, size int64) []string {
 	return []string{
 		fmt.Sprintf("SLURMV_IVSHMEM=/dev/slurmv/ivshmem%d", device),

@@ -55,7 +55,7 @@ In a job with --ivshmem=N, N slurm-v-run can run at once, each with a device of 
 own. The next one waits. Programs find the device of their run in these variables:
 
     SLURMV_IVSHMEM        the file to map, such as /dev/slurmv/ivshmem0
-    SLURMV_IVSHMEM_SIZE   its size in bytes
+    SLURMV_IVSHMEM_SIZE   how many bytes the program may map; MPI may have the rest
     SLURMV_IVSHMEM_PEERS  the ranks that share it, on one node, such as 0-3,8
 
 A run gets its device filled with zeros.

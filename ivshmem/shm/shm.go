@@ -25,7 +25,7 @@ import (
 // The variables that describe a run's memory to a program.
 const (
 	EnvDevice = "SLURMV_IVSHMEM"       // the file to map, such as /dev/slurmv/ivshmem0
-	EnvSize   = "SLURMV_IVSHMEM_SIZE"  // how many bytes it has
+	EnvSize   = "SLURMV_IVSHMEM_SIZE"  // how many bytes a program may map; MPI may have the rest
 	EnvPeers  = "SLURMV_IVSHMEM_PEERS" // the ranks that have it, in rising order, such as 0-3,8
 )
 

@@ -191,6 +191,15 @@ var mpiMutants = []Mutant{
 		Test:    "TestProgramsOfTheDevice",
 	},
 	{
+		Name:    "a-program-is-told-what-mpi-leaves",
+		Defence: "A program that maps as much of the device as it is told, perhaps a static one, gets nothing of MPI's.",
+		File:    "vmstep/task/mpishm.go",
+		Old:     "return memory.ForPrograms(), nil",
+		New:     "return reply.IVShmemSize, nil",
+		Package: "vmstep/task",
+		Test:    "TestDeviceSizeIsWhatMPILeaves",
+	},
+	{
 		Name:    "a-programs-part-is-its-own",
 		Defence: "MPI and a program that uses the device itself do not write to the same memory.",
 		File:    "ivshmem/mpi/region.c",

@@ -74,8 +74,7 @@ func (e Exec) Run(program []string) (guest.Exit, error) {
 	command := command(program, reply.VM.Name, task.PMI != nil)
 	command.PMIx = e.PMIx && task.PMI != nil
 	task.PMIx, task.SparesRanks = command.PMIx, e.SparesRanks
-	command.Env = append(command.Env, e.deviceEnv(reply)...)
-	if err := e.shareMemory(task, &command, reply); err != nil {
+	if err := e.giveMemory(task, &command, reply); err != nil {
 		return guest.Exit{}, err
 	}
 	if e.Mpirun {
@@ -152,13 +151,13 @@ func (e Exec) causeIn(node nodeagent.NodeVMs, lost *nodeagent.VM) string {
 	return ""
 }
 
-// deviceEnv returns the variables of a program that may use an IVShmem device.
-func (e Exec) deviceEnv(reply nodeagent.Reply) []string {
+// deviceEnv returns the variables of a program that may use so many bytes of an IVShmem device.
+func (e Exec) deviceEnv(size int64) []string {
 	claim, err := nodeagent.ParseClaim(e.Claim)
 	if err != nil {
 		return nil
 	}
-	env := vmstep.IVShmemEnv(claim.Device, reply.IVShmemSize)
+	env := vmstep.IVShmemEnv(claim.Device, size)
 	if e.Mpirun {
 		return env // mpirun decides which ranks are where
 	}

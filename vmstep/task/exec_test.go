@@ -1,9 +1,15 @@
 package task
 
 import (
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
+	"github.com/slurm-v/slurm-v/vmstep"
+	"github.com/slurm-v/slurm-v/vmstep/relay"
 )
 
 func TestCauseOfALostProgram(t *testing.T) {
@@ -33,7 +39,6 @@ func TestCauseOfALostProgram(t *testing.T) {
 
 func TestDeviceEnv(t *testing.T) {
 	t.Setenv("SLURM_GTIDS", "2,3")
-	reply := nodeagent.Reply{IVShmemSize: 1 << 20}
 	tests := map[string]struct {
 		o    Exec
 		want int
@@ -44,9 +49,54 @@ func TestDeviceEnv(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := tt.o.deviceEnv(reply); len(got) != tt.want {
+			if got := tt.o.deviceEnv(1 << 20); len(got) != tt.want {
 				t.Errorf("variables = %q, want %d", got, tt.want)
 			}
 		})
 	}
+}
+
+// A program maps as much of the device as it is told, so it is told what MPI leaves it.
+func TestDeviceSizeIsWhatMPILeaves(t *testing.T) {
+	const whole = 16 << 20
+	tests := map[string]struct {
+		e      Exec
+		shared bool // MPI gets the rest
+		size   int64
+	}{
+		"MPI has the memory":      {Exec{Claim: "0.5"}, true, whole},
+		"MPI is to leave it":      {Exec{Claim: "0.5", MPIShared: vmstep.MPISharedOff}, false, whole},
+		"the device is too small": {Exec{Claim: "0.5"}, false, 1 << 20},
+	}
+	for name, value := range map[string]string{
+		"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "1", "SLURM_NODEID": "0", "SLURM_STEP_TASKS_PER_NODE": "2",
+	} {
+		t.Setenv(name, value)
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			reply := nodeagent.Reply{IVShmemSize: tt.size, VM: &nodeagent.VM{}, Node: &nodeagent.NodeVMs{VMs: make([]nodeagent.VM, 2)}}
+			var c guest.Command
+			if err := tt.e.giveMemory(&relay.Task{PMI: &os.File{}}, &c, reply); err != nil {
+				t.Fatal(err)
+			}
+			want := strconv.FormatInt(tt.size, 10)
+			if parts := strings.Split(valueOf(c.Env, "SLURMV_MPI_SHM"), ":"); tt.shared {
+				want = parts[len(parts)-1]
+			}
+			if got := valueOf(c.Env, "SLURMV_IVSHMEM_SIZE"); got != want || guest.HasVariable(c.Env, "SLURMV_MPI_SHM") != tt.shared {
+				t.Errorf("the program is told of %q bytes, want %s: %q", got, want, c.Env)
+			}
+		})
+	}
+}
+
+// valueOf is all values of a variable.
+func valueOf(env []string, name string) (values string) {
+	for _, entry := range env {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			values += value
+		}
+	}
+	return values
 }

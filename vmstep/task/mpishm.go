@@ -12,26 +12,38 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep/relay"
 )
 
-// shareMemory gives the program's MPI the memory of the run's device, if it can. All tasks of a
-// run come to the same result, since MPI must see the same neighbours everywhere.
-func (e Exec) shareMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply) error {
+// giveMemory gives the program the run's device, as far as its MPI does not get it.
+func (e Exec) giveMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply) error {
+	own, err := e.shareMemory(r, c, reply)
+	if err != nil {
+		return err
+	}
+	c.Env = append(c.Env, e.deviceEnv(own)...)
+	return nil
+}
+
+// shareMemory gives the program's MPI the memory of the run's device, if it can, and returns how many bytes of the
+// device are left for the program itself. All tasks of a run come to the same result, since MPI must see the same
+// neighbours everywhere.
+func (e Exec) shareMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply) (own int64, err error) {
 	memory, err := e.mpiMemory(reply, r.PMI != nil)
 	if err != nil || memory == nil {
-		return err
+		return reply.IVShmemSize, err
 	}
 	here, err := slurm.TaskOf(os.Getenv)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	r.Shared = &relay.SharedMemory{
 		Node: reply.Node.Node, VMs: min(len(reply.Node.VMs), here.LocalTasks), Refuse: memory.Check(),
 		Speaks: here.LocalID == 0 && here.LocalTasks > 1, Quiet: e.Quiet,
 	}
 	r.Shared.PMI.Must = e.MPIShared == vmstep.MPISharedOn
-	if r.Shared.Refuse == nil {
-		c.Env = append(c.Env, memory.Env(c.Env)...)
+	if r.Shared.Refuse != nil {
+		return reply.IVShmemSize, nil
 	}
-	return nil
+	c.Env = append(c.Env, memory.Env(c.Env)...)
+	return memory.ForPrograms(), nil
 }
 
 // mpiMemory returns the memory of the run's device, or nil if its ranks have nobody to share it
