@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +14,10 @@ import (
 const (
 	// abortPatience bounds how long a program may live after it has asked Slurm to end its run.
 	abortPatience = 5 * time.Second
+
+	// killPatience bounds how long after SIGTERM the end of a program may follow from it. If Slurm ends a run, it kills what
+	// is left KillWait later, 30 s by default.
+	killPatience = time.Minute
 
 	// readPatience bounds how long slurmstepd may take to read the last words of a task.
 	readPatience = time.Second
@@ -34,13 +37,11 @@ func (t *Task) Leave(exit guest.Exit) {
 		return
 	}
 	abort := t.abort.Swap(nil)
-	if abort == nil && t.unfinished() && !t.PMIx && !t.SparesRanks {
+	if abort == nil && t.unfinished() && !t.PMIx && !t.SparesRanks && !t.told(exit) {
 		message := t.member.Abort()
 		abort = &message
 	}
-	if !t.told(exit) {
-		t.endRun(abort)
-	}
+	t.endRun(abort)
 	_ = t.PMI.Close()
 }
 
@@ -77,8 +78,10 @@ func hasUnread(stream any) bool {
 // unfinished reports whether the program has left ranks behind that may wait for it.
 func (t *Task) unfinished() bool { return t.member.Within() && t.Rank.Ranks > 1 }
 
-// told reports whether Slurm has sent the task a signal by which it ends all tasks of a run, or that of which the
-// program died. The others have it, too, and slurmctld should not hear of it from each of them.
+// told reports whether Slurm has just sent the task the signal by which it ends all tasks of a run, or ever that of which
+// the program died. The others have it, too, and slurmctld should not hear of it from each of them. A SIGTERM that the program
+// has outlived ends nothing.
 func (t *Task) told(exit guest.Exit) bool {
-	return t.passed.Load()&(1<<syscall.SIGTERM|1<<exit.Signal)&^1 != 0
+	since := time.Since(time.Unix(0, t.terminated.Load()))
+	return t.passed.Load()&(1<<exit.Signal)&^1 != 0 || since < cmp.Or(t.killPatience, killPatience)
 }

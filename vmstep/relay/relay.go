@@ -45,11 +45,12 @@ type Task struct {
 	// Shared is memory that MPI may use; nil if it has none.
 	Shared *SharedMemory
 
-	member pmi.Membership
-	passed atomic.Uint64          // signals that Slurm has sent, a bit for each
-	abort  atomic.Pointer[[]byte] // the program's own, which is kept back
+	member     pmi.Membership
+	passed     atomic.Uint64          // signals that Slurm has sent, a bit for each
+	terminated atomic.Int64           // when Slurm has sent SIGTERM last, in ns since 1970
+	abort      atomic.Pointer[[]byte] // the program's own, which is kept back
 
-	abortPatience time.Duration // another than the constant, for tests
+	abortPatience, killPatience time.Duration // others than the constants, for tests
 }
 
 const (
@@ -110,10 +111,18 @@ func (t *Task) pass(p *guest.Process, done <-chan struct{}) {
 			if s == syscall.SIGWINCH && t.Size != nil {
 				_ = p.Resize(t.Size())
 			} else if number, ok := s.(syscall.Signal); ok {
-				t.passed.Or(1 << number)
+				t.note(number)
 				_ = p.Signal(number)
 			}
 		}
+	}
+}
+
+// note remembers a signal of Slurm's.
+func (t *Task) note(number syscall.Signal) {
+	t.passed.Or(1 << number)
+	if number == syscall.SIGTERM {
+		t.terminated.Store(time.Now().UnixNano())
 	}
 }
 

@@ -333,6 +333,7 @@ func TestARankThatIsGoneEndsTheOthers(t *testing.T) {
 		ranks        int // 2 if 0
 		script       string
 		signal       syscall.Signal // that Slurm sends when the program has said ready
+		killPatience time.Duration  // the constant if 0
 		lost         bool           // the VM goes then
 		want         string         // at the end of what slurmstepd hears; "" for no abort
 	}{
@@ -348,6 +349,8 @@ func TestARankThatIsGoneEndsTheOthers(t *testing.T) {
 		"Slurm kills it in another way": {script: init1 + "echo ready; sleep 1000", signal: syscall.SIGUSR1},
 		"Slurm has ended it":            {script: init1 + "trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done", signal: syscall.SIGTERM},
 		"killed after another signal":   {script: init1 + "trap 'kill -9 $$' USR1; echo ready; while :; do sleep 0.01; done", signal: syscall.SIGUSR1, want: pmi1},
+		"killed, long after SIGTERM":    {script: init1 + "trap : TERM; echo ready; sleep 0.3; sleep 0.3; kill -9 $$", signal: syscall.SIGTERM, killPatience: time.Millisecond, want: pmi1},
+		"MPI_Abort after SIGTERM":       {script: init1 + `trap : TERM; echo ready; sleep 0.3; sleep 0.3; printf 'cmd=abort exitcode=6\n' >&$PMI_FD; sleep 0.3; exit 6`, signal: syscall.SIGTERM, want: "cmd=abort exitcode=6\n"},
 		"the user spares the others":    {spares: true, script: init1 + "kill -9 $$"},
 		"srun knows, with PMIx":         {pmix: true, script: init1 + `printf 'cmd=slurmv-pmix joined=1\n' >&$PMI_FD; kill -9 $$`},
 	}
@@ -358,7 +361,7 @@ func TestARankThatIsGoneEndsTheOthers(t *testing.T) {
 			out, in := io.Pipe()
 			signals := make(chan os.Signal, 1)
 			task := &Task{Stdin: strings.NewReader(""), Stdout: in, Stderr: io.Discard, Signals: signals, PMI: ours, PMIx: tt.pmix,
-				SparesRanks: tt.spares, Rank: pmi.Layout{Ranks: cmp.Or(tt.ranks, 2), VMsPerNode: 1}}
+				SparesRanks: tt.spares, killPatience: tt.killPatience, Rank: pmi.Layout{Ranks: cmp.Or(tt.ranks, 2), VMsPerNode: 1}}
 			v := newVM(t)
 			p := v.start(t, tt.script, true)
 			go func() {
