@@ -59,8 +59,11 @@ static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
 static pid_t self;
 static uint64_t programs;
 
-#define LOCK() REAL(pthread_mutex_lock)(&table)
-#define UNLOCK() REAL(pthread_mutex_unlock)(&table)
+/* The thread that forks has the table. Other libraries prepare for the fork, too, with locks about which we are asked. */
+static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
+
+#define LOCK() (forking ? 0 : REAL(pthread_mutex_lock)(&table))
+#define UNLOCK() (forking ? 0 : REAL(pthread_mutex_unlock)(&table))
 
 /* A child of vfork runs in its parent's memory until it becomes another program. What it
  * closes, its parent still has. */
@@ -81,12 +84,14 @@ static void each(void (*what)(int file))
 static void before_fork(void)
 {
 	LOCK();
+	forking = true;
 	region_before_fork();
 }
 
 static void after_fork(void)
 {
 	region_after_fork();
+	forking = false;
 	UNLOCK();
 }
 

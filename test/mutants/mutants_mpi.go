@@ -173,6 +173,15 @@ var mpiMutants = []Mutant{
 		Test:    "TestOpenMPIThroughSharedMemory",
 	},
 	{
+		Name:    "a-fork-waits-not-for-itself",
+		Defence: "A rank with a library that has locks of its own around fork, such as jemalloc, does not hang when it forks.",
+		File:    "ivshmem/mpi/files.c",
+		Old:     "\tforking = true;\n",
+		New:     "",
+		Package: "ivshmem/mpi",
+		Test:    "TestFilesOfMPI/forks",
+	},
+	{
 		Name:    "mpi-gets-zeroed-memory",
 		Defence: "A new file of MPI's is zero, whatever was there before.",
 		File:    "ivshmem/mpi/region.c",

@@ -220,6 +220,30 @@ static void children(void)
 	MUST(left() == before);
 }
 
+/* A library that the program has loaded before it started MPI, such as jemalloc, has locks of its own around fork. This one is
+ * where a file of MPI's could be. */
+static pthread_mutex_t *of_library;
+
+static void lock_library(void) { MUST(!pthread_mutex_lock(of_library)); }
+static void unlock_library(void) { MUST(!pthread_mutex_unlock(of_library)); }
+
+static void forks(void)
+{
+	char *at = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	alarm(20); /* it hangs or takes no time */
+	of_library = (pthread_mutex_t *)(at + 4096);
+	MUST(at != MAP_FAILED && !pthread_atfork(lock_library, unlock_library, unlock_library));
+	int fd = shm_open("/ucx_shm_posix_forks", O_RDWR | O_CREAT, 0600);
+	MUST(fd >= 0 && !ftruncate(fd, 4096) && !shm_unlink("/ucx_shm_posix_forks"));
+	MUST(mmap(at, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == at);
+	MUST(mmap(at + 8192, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == at + 8192);
+	if (!fork())
+		exit(0);
+	wait_for(1);
+	MUST(!munmap(at, 4096) && !close(fd));
+}
+
 /* A program that uses the device itself has its beginning, and MPI the rest. */
 static void device(const char *path, size_t programs)
 {
@@ -470,6 +494,8 @@ int main(int argc, char **argv)
 		conditions();
 	else if (!strcmp(part, "children"))
 		children();
+	else if (!strcmp(part, "forks"))
+		forks();
 	else if (!strcmp(part, "device"))
 		device(argv[2], atol(argv[3]));
 	else if (!strcmp(part, "taken"))
