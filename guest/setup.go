@@ -50,6 +50,7 @@ type Group struct {
 
 // A Mount is a directory of the host, and where it is mounted.
 type Mount struct {
+	Of       string `json:"of,omitempty"`  // the path of a mounted directory that is to be at Path, too; "" if it is one itself
 	Tag      string `json:"tag,omitempty"` // of its export by 9p; "" if it was mounted by [Session.Mount]
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"read_only,omitempty"`

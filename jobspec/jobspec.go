@@ -39,13 +39,14 @@ type Spec struct {
 	// Mounts are in the order of their guest paths, so that a directory comes
 	// before those inside it.
 	Mounts       []Mount          `json:"mounts,omitempty"`
-	UserData     string           `json:"user_data,omitempty"` // absolute path of a cloud-init file
-	ReadyTimeout time.Duration    `json:"ready_timeout_ns"`    // whole seconds
-	Start        config.Start     `json:"start,omitempty"`     // "" is auto: an older plugin does not set it
-	HugePages    config.HugePages `json:"hugepages,omitempty"` // "" is auto, which an older agent understands
-	Fabric       string           `json:"fabric,omitempty"`    // fabric.Choice; "" is the site's, which an older agent understands
-	WorkDir      string           `json:"work_dir"`            // of the job
-	Nonce        string           `json:"nonce,omitempty"`     // of the submission; known only to the job's own processes
+	UserData     string           `json:"user_data,omitempty"`      // absolute path of a cloud-init file
+	ReadyTimeout time.Duration    `json:"ready_timeout_ns"`         // whole seconds
+	Start        config.Start     `json:"start,omitempty"`          // "" is auto: an older plugin does not set it
+	HugePages    config.HugePages `json:"hugepages,omitempty"`      // "" is auto, which an older agent understands
+	Fabric       string           `json:"fabric,omitempty"`         // fabric.Choice; "" is the site's, which an older agent understands
+	WorkDir      string           `json:"work_dir"`                 // of the job
+	WorkDirAlias string           `json:"work_dir_alias,omitempty"` // another path of it, which an older agent does not know; "" for none
+	Nonce        string           `json:"nonce,omitempty"`          // of the submission; known only to the job's own processes
 }
 
 // SRIOV asks for virtual functions.
@@ -209,6 +210,9 @@ func (s Spec) Validate(cfg config.Config) error {
 func (s Spec) checkWorkDir() error {
 	if err := checkPath(s.WorkDir); err != nil {
 		return &ValueError{"working directory", err.Error()}
+	}
+	if alias := s.WorkDirAlias; alias != "" && !s.takesAlias(alias) {
+		return &ValueError{"working directory", fmt.Sprintf("it cannot be %s, too", config.Quote(alias))}
 	}
 	return nil
 }

@@ -206,36 +206,38 @@ func TestValidateRefusesForgery(t *testing.T) {
 		forge func(*Spec)
 		want  string
 	}{
-		"no VMs":                       {func(s *Spec) { s.VMsPerNode = 0 }, "--vm-per-node: 0 is not allowed"},
-		"more VMs than the node's own": {func(s *Spec) { s.VMsPerNode = 9 }, "--vm-per-node: 9 is not allowed; use 1 to 8"},
-		"vCPUs below zero":             {func(s *Spec) { s.VCPUs = -1 }, "--vcpu-per-vm: -1 is not allowed"},
-		"memory below zero":            {func(s *Spec) { s.MemoryMiB = -1 }, "--memory-per-vm: -1M is not allowed"},
-		"a disk below zero":            {func(s *Spec) { s.DiskMiB = -1 }, "--disk-size: -1M is not allowed"},
-		"an image going up":            {func(s *Spec) { s.Image = "/images/../etc/shadow" }, "--vm-image: /images/../etc/shadow is not a plain absolute path"},
-		"a relative image":             {func(s *Spec) { s.Image = "../x" }, "--vm-image: ../x is not a plain absolute path"},
-		"an image with a newline":      {func(s *Spec) { s.Image = "/a\nb" }, "--vm-image: \"/a\\nb\" has a control"},
-		"more VFs than the node's own": {func(s *Spec) { s.SRIOV.VFs = make([]VF, 17) }, "--sriov: 17 VFs per VM are not allowed; use 0 to 16"},
-		"a minimum above the maximum":  {func(s *Spec) { s.SRIOV.VFs = []VF{{}, {MinMbps: 2, MaxMbps: 1}} }, "--sriov: the minimum of 2m is above the maximum of 1m"},
-		"a rate beyond any":            {func(s *Spec) { s.SRIOV.VFs = []VF{{MaxMbps: 10_000_001}} }, "--sriov: 10000001m is too high a rate; at most 10000g can be given"},
-		"a PF of another directory":    {func(s *Spec) { s.SRIOV.VFs = []VF{{PF: "../../x"}} }, "--sriov: pf: ../../x is not an interface name"},
-		"a second form of a NUMA word": {func(s *Spec) { s.SRIOV.VFs = []VF{{NUMA: "prefer"}} }, "--sriov: numa: prefer is not"},
-		"two VFs spread over one PF":   {func(s *Spec) { s.SRIOV.VFs = []VF{{PF: "a", Spread: true}, {PF: "a", Spread: true}} }, "--sriov: spread puts each VF on another"},
-		"devices below zero":           {func(s *Spec) { s.IVShmem.Devices = -1 }, "--ivshmem: -1 is not allowed"},
-		"a size without device":        {func(s *Spec) { s.IVShmem.SizeMiB = 16 }, "--ivshmem: 16M of shared memory has no device"},
-		"shared memory below zero":     {func(s *Spec) { s.IVShmem = IVShmem{1, -16} }, "--ivshmem: -16M is not allowed"},
-		"a network of another node":    {func(s *Spec) { s.Network = "lan" }, "--vm-network: lan is not a network"},
-		"a relative host directory":    {func(s *Spec) { s.Mounts[0].Host = "x" }, "--vm-mount: x is not a plain absolute path"},
-		"a host directory going up":    {func(s *Spec) { s.Mounts[0].Host = "/x/.." }, "--vm-mount: /x/.. is not a plain absolute path"},
-		"a guest directory going up":   {func(s *Spec) { s.Mounts[0].Guest = "/x/../etc" }, "--vm-mount: /x/../etc is not a plain absolute path"},
-		"mounts out of order":          {func(s *Spec) { s.Mounts = []Mount{{"/b", "/b", false}, {"/a", "/a", false}} }, "--vm-mount: /a is out of order"},
-		"relative user data":           {func(s *Spec) { s.UserData = "x" }, "--vm-user-data: x is not a plain absolute path"},
-		"part of a second":             {func(s *Spec) { s.ReadyTimeout = 1500 * time.Millisecond }, "--vm-ready-timeout: 1.5s is not a whole number of seconds"},
-		"a time below zero":            {func(s *Spec) { s.ReadyTimeout = -time.Second }, "--vm-ready-timeout: -1 is not allowed"},
-		"another form of a choice":     {func(s *Spec) { s.Fabric = "bulk,vni:1" }, "--vm-fabric: bulk,vni:1 is not as Slurm-V writes it"},
-		"a choice of anything":         {func(s *Spec) { s.Fabric = "vni:1\n" }, `--vm-fabric: "vni:1\n" is not allowed`},
-		"more VNIs than a job has":     {func(s *Spec) { s.Fabric = "vni:9" }, "--vm-fabric: vni:9 is too many"},
-		"a class of another site":      {func(s *Spec) { s.Fabric = "dedicated" }, "--vm-fabric: jobs of this site may not use the traffic class dedicated"},
-		"no working directory":         {func(s *Spec) { s.WorkDir = "" }, `working directory: "" is not a plain absolute path`},
+		"no VMs":                        {func(s *Spec) { s.VMsPerNode = 0 }, "--vm-per-node: 0 is not allowed"},
+		"more VMs than the node's own":  {func(s *Spec) { s.VMsPerNode = 9 }, "--vm-per-node: 9 is not allowed; use 1 to 8"},
+		"vCPUs below zero":              {func(s *Spec) { s.VCPUs = -1 }, "--vcpu-per-vm: -1 is not allowed"},
+		"memory below zero":             {func(s *Spec) { s.MemoryMiB = -1 }, "--memory-per-vm: -1M is not allowed"},
+		"a disk below zero":             {func(s *Spec) { s.DiskMiB = -1 }, "--disk-size: -1M is not allowed"},
+		"an image going up":             {func(s *Spec) { s.Image = "/images/../etc/shadow" }, "--vm-image: /images/../etc/shadow is not a plain absolute path"},
+		"a relative image":              {func(s *Spec) { s.Image = "../x" }, "--vm-image: ../x is not a plain absolute path"},
+		"an image with a newline":       {func(s *Spec) { s.Image = "/a\nb" }, "--vm-image: \"/a\\nb\" has a control"},
+		"more VFs than the node's own":  {func(s *Spec) { s.SRIOV.VFs = make([]VF, 17) }, "--sriov: 17 VFs per VM are not allowed; use 0 to 16"},
+		"a minimum above the maximum":   {func(s *Spec) { s.SRIOV.VFs = []VF{{}, {MinMbps: 2, MaxMbps: 1}} }, "--sriov: the minimum of 2m is above the maximum of 1m"},
+		"a rate beyond any":             {func(s *Spec) { s.SRIOV.VFs = []VF{{MaxMbps: 10_000_001}} }, "--sriov: 10000001m is too high a rate; at most 10000g can be given"},
+		"a PF of another directory":     {func(s *Spec) { s.SRIOV.VFs = []VF{{PF: "../../x"}} }, "--sriov: pf: ../../x is not an interface name"},
+		"a second form of a NUMA word":  {func(s *Spec) { s.SRIOV.VFs = []VF{{NUMA: "prefer"}} }, "--sriov: numa: prefer is not"},
+		"two VFs spread over one PF":    {func(s *Spec) { s.SRIOV.VFs = []VF{{PF: "a", Spread: true}, {PF: "a", Spread: true}} }, "--sriov: spread puts each VF on another"},
+		"devices below zero":            {func(s *Spec) { s.IVShmem.Devices = -1 }, "--ivshmem: -1 is not allowed"},
+		"a size without device":         {func(s *Spec) { s.IVShmem.SizeMiB = 16 }, "--ivshmem: 16M of shared memory has no device"},
+		"shared memory below zero":      {func(s *Spec) { s.IVShmem = IVShmem{1, -16} }, "--ivshmem: -16M is not allowed"},
+		"a network of another node":     {func(s *Spec) { s.Network = "lan" }, "--vm-network: lan is not a network"},
+		"a relative host directory":     {func(s *Spec) { s.Mounts[0].Host = "x" }, "--vm-mount: x is not a plain absolute path"},
+		"a host directory going up":     {func(s *Spec) { s.Mounts[0].Host = "/x/.." }, "--vm-mount: /x/.. is not a plain absolute path"},
+		"a guest directory going up":    {func(s *Spec) { s.Mounts[0].Guest = "/x/../etc" }, "--vm-mount: /x/../etc is not a plain absolute path"},
+		"mounts out of order":           {func(s *Spec) { s.Mounts = []Mount{{"/b", "/b", false}, {"/a", "/a", false}} }, "--vm-mount: /a is out of order"},
+		"relative user data":            {func(s *Spec) { s.UserData = "x" }, "--vm-user-data: x is not a plain absolute path"},
+		"part of a second":              {func(s *Spec) { s.ReadyTimeout = 1500 * time.Millisecond }, "--vm-ready-timeout: 1.5s is not a whole number of seconds"},
+		"a time below zero":             {func(s *Spec) { s.ReadyTimeout = -time.Second }, "--vm-ready-timeout: -1 is not allowed"},
+		"another form of a choice":      {func(s *Spec) { s.Fabric = "bulk,vni:1" }, "--vm-fabric: bulk,vni:1 is not as Slurm-V writes it"},
+		"a choice of anything":          {func(s *Spec) { s.Fabric = "vni:1\n" }, `--vm-fabric: "vni:1\n" is not allowed`},
+		"more VNIs than a job has":      {func(s *Spec) { s.Fabric = "vni:9" }, "--vm-fabric: vni:9 is too many"},
+		"a class of another site":       {func(s *Spec) { s.Fabric = "dedicated" }, "--vm-fabric: jobs of this site may not use the traffic class dedicated"},
+		"an alias over the guest's own": {func(s *Spec) { s.WorkDirAlias = "/etc" }, "working directory: it cannot be /etc, too"},
+		"an alias going up":             {func(s *Spec) { s.WorkDirAlias = "/home/../etc" }, "working directory: it cannot be /home/../etc, too"},
+		"no working directory":          {func(s *Spec) { s.WorkDir = "" }, `working directory: "" is not a plain absolute path`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -248,6 +250,39 @@ func TestValidateRefusesForgery(t *testing.T) {
 	}
 	if err := plain().Validate(site()); err != nil {
 		t.Errorf("the Spec that was forged is refused as it was: %v", err)
+	}
+}
+
+func TestAliasWorkDir(t *testing.T) {
+	const physical, logical = "/lustre/u", "/home/u/scratch"
+	tests := map[string]struct{ mount, path, want string }{
+		"the shell's path":                    {"", logical, logical},
+		"the directory's own path":            {"", physical, ""},
+		"a path that a mount has":             {"/home/u", logical, ""},
+		"a path below which a mount is":       {"/data:" + logical + "/data", logical, ""},
+		"a directory that the VMs do not see": {"none", logical, ""},
+		"a directory below a mount":           {"/lustre", logical, logical},
+		"a path of the guest's own":           {"", "/var/run/u", ""},
+		"a path with a link and ..":           {"", "/home/u/scratch/../scratch", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			values := map[string]string{"vm-per-node": "1"}
+			if tt.mount != "" {
+				values["vm-mount"] = tt.mount
+			}
+			spec, err := ParseIn(physical, values, noEnv, site())
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec.AliasWorkDir(tt.path)
+			if spec.WorkDirAlias != tt.want {
+				t.Errorf("alias = %q, want %q", spec.WorkDirAlias, tt.want)
+			}
+			if err := spec.Validate(site()); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -69,11 +69,30 @@ func parseMount(entry string) (Mount, error) {
 // withWorkDir adds the working directory at its own path, unless another mount covers
 // that path, or the site allows no mounts.
 func withWorkDir(mounts []Mount, dir string, cfg config.Config) []Mount {
-	covered := slices.ContainsFunc(mounts, func(m Mount) bool { return within(dir, m.Guest) })
-	if covered || cfg.Limits.MountsPerVM == 0 {
+	if covered(mounts, dir) || cfg.Limits.MountsPerVM == 0 {
 		return mounts
 	}
 	return append(mounts, Mount{Host: dir, Guest: dir})
+}
+
+// covered reports whether a mount decides what is at a path of the guest.
+func covered(mounts []Mount, path string) bool {
+	return slices.ContainsFunc(mounts, func(m Mount) bool { return within(path, m.Guest) })
+}
+
+// AliasWorkDir gives the working directory a second path in the VMs, if they see it and the
+// path is free. The guest binds it there, so it takes neither a device nor one of the mounts
+// that a VM from a template can have.
+func (s *Spec) AliasWorkDir(path string) {
+	if s.takesAlias(path) {
+		s.WorkDirAlias = path
+	}
+}
+
+// takesAlias refuses a path below which something is mounted, too: the alias would hide it.
+func (s Spec) takesAlias(path string) bool {
+	holds := slices.ContainsFunc(s.Mounts, func(m Mount) bool { return within(m.Guest, path) })
+	return checkPath(path) == nil && !guestsOwn(path) && covered(s.Mounts, s.WorkDir) && !covered(s.Mounts, path) && !holds
 }
 
 func checkMounts(s Spec, cfg config.Config) error {

@@ -64,7 +64,12 @@ func texts(array **C.char) []string {
 
 // check answers the request of the command in which it runs.
 func check(config string, options []string) (answer, error) {
-	dir, err := os.Getwd()
+	// Not os.Getwd, which believes the shell's PWD: Slurm's commands resolve symbolic links.
+	dir, err := os.Readlink("/proc/self/cwd")
+	if err != nil {
+		return answer{}, fmt.Errorf("find the working directory: %w", err)
+	}
+	shell, err := os.Getwd()
 	if err != nil {
 		return answer{}, fmt.Errorf("find the working directory: %w", err)
 	}
@@ -76,6 +81,7 @@ func check(config string, options []string) (answer, error) {
 		config:  config,
 		options: options,
 		dir:     dir,
+		shell:   shell,
 		args:    args,
 		env:     os.Getenv,
 		stdin:   "/proc/self/fd/0",

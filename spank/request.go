@@ -17,7 +17,8 @@ import (
 type submission struct {
 	config  string   // path of slurmv.toml
 	options []string // VM options, as "name=value"
-	dir     string   // working directory of the command
+	dir     string   // working directory of the command, without symbolic links
+	shell   string   // the same as the user's shell names it, perhaps by symbolic links
 	args    []string // of sbatch or salloc, its own name first
 	env     func(string) string
 	stdin   string // path of the command's standard input
@@ -56,6 +57,7 @@ func (s submission) answer() (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	spec.AliasWorkDir(s.alias(slurms))
 	need := spec.Resources(site)
 	if site.Slurm.Resources == config.ResourcesUser && known {
 		if err := jobspec.Granted(need, slurms); err != nil {
@@ -73,6 +75,20 @@ func (s submission) withoutVMs(site config.Config) (answer, error) {
 	wish, err := jobspec.ParseWithoutVMs(s.values(), site)
 	need := jobspec.Resources{Licenses: jobspec.LicensesOf(wish, site)}
 	return answer{resources: need.Flat(), fabric: wish.String()}, err
+}
+
+// alias returns another path of the job's working directory. Programs may be named by the
+// shell's path, and Slurm leaves symbolic links in an absolute --chdir, which getcwd resolves.
+func (s submission) alias(slurms slurm.Submission) string {
+	dir, shell := slurms.WorkDir(s.dir), slurms.WorkDir(s.shell)
+	if shell != dir {
+		return shell
+	}
+	resolved, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return dir // only the nodes have the directory
+	}
+	return resolved
 }
 
 func (s submission) values() map[string]string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 // A job of one VM with these options needs 2 CPUs and 1280 MiB on a node.
@@ -187,6 +189,49 @@ func TestAnswerIsWhatTheNodesRead(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, parts{spec.VMsPerNode, spec.VCPUs, spec.Image, spec.WorkDir}); diff != "" {
 		t.Errorf("the nodes read (-want +got):\n%s", diff)
+	}
+}
+
+// Slurm's commands resolve symbolic links in the working directory, and shells do not.
+func TestCheckBehindASymbolicLink(t *testing.T) {
+	physical, link := t.TempDir(), filepath.Join(t.TempDir(), "scratch")
+	if err := os.Symlink(physical, link); err != nil {
+		t.Fatal(err)
+	}
+	conf := filepath.Join(physical, "slurmv.toml")
+	write(t, conf, "[slurm]\nresources = 'job_submit'")
+	t.Chdir(link)
+	got, err := check(conf, oneVM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := jobspec.Decode(got.spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slurms, err := os.Readlink("/proc/self/cwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec.WorkDir != slurms || spec.WorkDirAlias != link {
+		t.Errorf("the VMs have %s and %q, want Slurm's %s and the shell's %s", spec.WorkDir, spec.WorkDirAlias, slurms, link)
+	}
+}
+
+func TestAliasOfChdir(t *testing.T) {
+	dir := t.TempDir()
+	physical, link := filepath.Join(dir, "lustre"), filepath.Join(dir, "scratch")
+	if err := errors.Join(os.Mkdir(physical, 0o755), os.Symlink("lustre", link)); err != nil {
+		t.Fatal(err)
+	}
+	for chdir, want := range map[string]string{
+		"/elsewhere/x": "/elsewhere/x", link: physical, "run": "/shell/run",
+	} {
+		s := submission{dir: "/slurm", shell: "/shell"}
+		line := slurm.ReadCommandLine([]string{"sbatch", "--chdir=" + chdir, "job.sh"})
+		if got := s.alias(line.Submission("", os.Getenv)); got != want {
+			t.Errorf("with --chdir=%s the alias is %s, want %s", chdir, got, want)
+		}
 	}
 }
 

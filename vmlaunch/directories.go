@@ -33,7 +33,7 @@ func (d *directories) serve(ctx context.Context) error {
 // and takes the tags from mounts, by which the guest would mount them by 9p. If the guest's
 // kernel has no FUSE, it leaves them as they are.
 func (d *directories) mount(ctx context.Context, m *machine.Machine, mounts []guest.Mount) error {
-	for i := range mounts {
+	for i := range d.servers { // what follows in mounts has no server
 		stream, err := m.Session().Mount(ctx, mounts[i])
 		if errors.Is(err, guest.ErrNoFUSE) && d.vms.Plan.Hardware.Missing.NineP {
 			return fmt.Errorf("%w; by 9p it cannot be mounted either, because QEMU on this node does not know it", err)

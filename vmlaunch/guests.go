@@ -149,6 +149,9 @@ func guestSetup(p plan.Plan, vm plan.VM, address netip.Prefix, mtu int) guest.Se
 	for i, m := range p.Job.Spec.Mounts {
 		s.Mounts = append(s.Mounts, guest.Mount{Tag: hypervisor.MountTag(i), Path: m.Guest, ReadOnly: m.ReadOnly})
 	}
+	if alias := p.Job.Spec.WorkDirAlias; alias != "" {
+		s.Mounts = append(s.Mounts, guest.Mount{Of: p.Job.Spec.WorkDir, Path: alias})
+	}
 	return s
 }
 

@@ -3,6 +3,7 @@ package vmlaunch
 import (
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,11 +11,26 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
+
+// The guest binds the working directory at its second path: it has no device and no server.
+func TestGuestSetupHasTheAlias(t *testing.T) {
+	p := plantest.Plan(t)
+	p.Job.Spec.WorkDirAlias = "/alias"
+	mounts := guestSetup(p, p.VMs[0], netip.Prefix{}, 1500).Mounts
+	if last := mounts[len(mounts)-1]; last != (guest.Mount{Of: p.Job.Spec.WorkDir, Path: "/alias"}) || len(mounts) != len(p.Job.Spec.Mounts)+1 {
+		t.Errorf("the guest mounts %+v", mounts)
+	}
+	if err := (&directories{}).mount(t.Context(), nil, mounts); err != nil {
+		t.Error(err)
+	}
+}
 
 func TestRecordOfALaunch(t *testing.T) {
 	p := plan.Plan{State: t.TempDir(), Job: plan.Job{Node: "n1"}, VMs: []plan.VM{{Name: "vm0"}, {Name: "vm1", Index: 1, Number: 1}}}

@@ -131,6 +131,26 @@ func TestSetupTwice(t *testing.T) {
 	}
 }
 
+// The working directory is also at the path by which the user's shell knows it, even if this
+// is the home directory.
+func TestSetupBindsAnAlias(t *testing.T) {
+	d := newDouble(t, map[string]string{"etc/passwd": "", "lustre/alice/x": ""})
+	setup := guest.Setup{HostName: "vm0", User: alice, Mounts: []guest.Mount{
+		{Path: "/lustre/alice"}, {Of: "/lustre/alice", Path: "/home/alice"}, {Of: "/lustre/none", Path: "/home/none"},
+	}}
+	for range 2 {
+		if _, err := d.Setup(t.Context(), setup); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.RemoveAll(d.path("home")), os.MkdirAll(d.path("home"), 0o755), os.Symlink("../lustre/alice", d.path("home/alice"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"hostname vm0", "mount /lustre/alice /home/alice  0x1000 ", "hostname vm0"}, d.done); diff != "" {
+		t.Errorf("what was done, and in a second setup, differs (-want +got):\n%s", diff)
+	}
+}
+
 func TestSetupThatFails(t *testing.T) {
 	ok := guest.Setup{HostName: "vm0", User: alice, Mounts: []guest.Mount{{Tag: "m0", Path: "/data"}}}
 	tests := map[string]struct {

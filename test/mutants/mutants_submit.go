@@ -82,4 +82,13 @@ var submitMutants = []Mutant{
 		Package: "spank/lua",
 		Test:    "TestJobSubmit",
 	},
+	{
+		Name:    "work-directory-is-slurms",
+		Defence: "The VMs have the directory that Slurm's commands name, also behind a symbolic link.",
+		File:    "spank/exports.go",
+		Old:     `dir, err := os.Readlink("/proc/self/cwd")`,
+		New:     "dir, err := os.Getwd()",
+		Package: "spank",
+		Test:    "TestCheckBehindASymbolicLink",
+	},
 }
