@@ -81,14 +81,18 @@ func launch(ctx context.Context, path string, status *status) (*vmlaunch.VMs, er
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", job.Node, err)
 	}
-	if err := entitle.AddVFs(ctx, slurm.Client{Bin: cfg.Slurm.Bin}, cfg, &job); err != nil {
-		return nil, fmt.Errorf("node %s: %w", job.Node, err)
-	}
-	return launchJob(ctx, cfg, job, status)
+	return launchForPlugin(ctx, cfg, job, status)
 }
 
-func launchJob(ctx context.Context, cfg config.Config, job plan.Job, status *status) (*vmlaunch.VMs, error) {
-	client := slurm.Client{Bin: cfg.Slurm.Bin}
+func launchForPlugin(ctx context.Context, cfg config.Config, job plan.Job, status *status) (*vmlaunch.VMs, error) {
+	client := administrator(cfg)
+	if err := entitle.AddVFs(ctx, client, cfg, &job); err != nil {
+		return nil, fmt.Errorf("node %s: %w", job.Node, err)
+	}
+	return launchJob(ctx, client, cfg, job, status)
+}
+
+func launchJob(ctx context.Context, client slurm.Client, cfg config.Config, job plan.Job, status *status) (*vmlaunch.VMs, error) {
 	tags, err := entitle.SetUpTags(ctx, client, cfg, &job)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", job.Node, err)

@@ -6,13 +6,18 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/jobspec"
+	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vmlaunch"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -41,6 +46,22 @@ func TestLaunchHasItsOwnUmask(t *testing.T) {
 		if !strings.Contains(string(out), "umask: 022\n") {
 			t.Errorf("with the user's umask %s:\n%s", umask, out)
 		}
+	}
+}
+
+// slurmd may have its slurm.conf elsewhere than where Slurm's commands look.
+func TestLaunchAsksSlurmAsSlurmdDoes(t *testing.T) {
+	t.Setenv("SLURM_CONF", "/x/slurm.conf")
+	cfg := config.Default()
+	cfg.Slurm.Bin, cfg.Slurm.GRES = t.TempDir(), true
+	squeue := "#!/bin/sh\necho \"squeue reads $SLURM_CONF\" >&2\nexit 1\n"
+	if err := os.WriteFile(filepath.Join(cfg.Slurm.Bin, "squeue"), []byte(squeue), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	job := plan.Job{ID: journal.ID{Job: 7}, Node: "n1", Spec: jobspec.Spec{SRIOV: jobspec.SRIOV{VFs: make([]jobspec.VF, 1)}}}
+	_, err := launchForPlugin(t.Context(), cfg, job, nil)
+	if err == nil || !strings.Contains(err.Error(), "squeue reads /x/slurm.conf") {
+		t.Errorf("error = %v", err)
 	}
 }
 

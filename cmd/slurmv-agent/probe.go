@@ -22,7 +22,7 @@ func newProbe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return json.NewEncoder(c.OutOrStdout()).Encode(probe.Run(c.Context(), cfg, node))
+			return json.NewEncoder(c.OutOrStdout()).Encode(probe.Run(c.Context(), cfg, administrator(cfg), node))
 		},
 	}
 	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`")

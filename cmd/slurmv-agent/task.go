@@ -46,7 +46,8 @@ func taskLaunch(ctx context.Context, status *status) (*vmlaunch.VMs, error) {
 	if err != nil {
 		return nil, err
 	}
-	job, err := entitle.FromSudo(ctx, slurm.Client{Bin: cfg.Slurm.Bin}, os.Getenv)
+	client := slurm.Client{Bin: cfg.Slurm.Bin}
+	job, err := entitle.FromSudo(ctx, client, os.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func taskLaunch(ctx context.Context, status *status) (*vmlaunch.VMs, error) {
 	if err := toNull(0, 2); err != nil {
 		return nil, err
 	}
-	return launchJob(ctx, cfg, job, status)
+	return launchJob(ctx, client, cfg, job, status)
 }
 
 // toNull replaces the user's streams by /dev/null: the agent may outlive their readers.

@@ -268,6 +268,9 @@ func TestCheck(t *testing.T) {
 			[]string{"error libvirt", "error libvirt QEMU driver", "skipped SR-IOV"}, ""},
 		"no account for libvirt": {func(_ *testing.T, m *node) { delete(m.programs, "getent group libvirt-qemu") },
 			[]string{"error libvirt's account", "skipped SR-IOV"}, ""},
+		"an agent that does not reach slurmctld": {func(_ *testing.T, m *node) {
+			m.probe(`{"libvirt": "9.0.0", "slurm_error": "scontrol is not in /usr/bin"}`)
+		}, []string{"skipped SR-IOV", "error slurm"}, "the agent does not reach slurmctld: scontrol is not in /usr/bin"},
 		"libvirt that does not open": {func(_ *testing.T, m *node) { m.probe(`{"libvirt_error": "no"}`) },
 			[]string{"error libvirt opens", "skipped SR-IOV"}, ""},
 		"RHEL's QEMU": {func(_ *testing.T, m *node) { m.programs[listDevices] = "name \"virtio-blk-pci\", bus PCI\n" }, []string{"warning QEMU's devices", "skipped SR-IOV"}, ""},

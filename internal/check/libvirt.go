@@ -158,6 +158,7 @@ func uefi(_ context.Context, i *inspection) []Result {
 type Probe struct {
 	Libvirt          string `json:"libvirt"` // version of the library that was loaded
 	LibvirtError     string `json:"libvirt_error"`
+	SlurmError       string `json:"slurm_error"` // why the agent does not reach slurmctld
 	KVMError         string `json:"kvm_error"`
 	Uncached         bool   `json:"uncached"`           // see [emulator.Missing.SharedMemory]
 	NodeNetworkError string `json:"node_network_error"` // of a job with one node

@@ -35,8 +35,18 @@ func slurmSettings(_ context.Context, i *inspection) []Result {
 	}
 	s := i.settings
 	return []Result{
-		ok("slurm", "slurmctld answers, Slurm "+s["SLURM_VERSION"]), tracking(s), tasks(s), memoryLimit(s), pmi(i, s), timers(s), epilogs(s), contained(s),
+		reached(i), tracking(s), tasks(s), memoryLimit(s), pmi(i, s), timers(s), epilogs(s), contained(s),
 	}
+}
+
+// reached judges the agent's own way to slurmctld: its commands are those of the
+// configuration, and it does not have the caller's PATH.
+func reached(i *inspection) Result {
+	if i.probe.SlurmError != "" {
+		return wrong("slurm", "the agent does not reach slurmctld: "+i.probe.SlurmError,
+			"set bin in [slurm] of the configuration to the directory of Slurm's commands, and let them find slurm.conf: jobs of several nodes, counted virtual functions and requeuing need them")
+	}
+	return ok("slurm", "slurmctld answers, Slurm "+i.settings["SLURM_VERSION"])
 }
 
 // tracking checks that Slurm tracks processes by cgroups: the agent admits only processes

@@ -24,9 +24,12 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// Run tries everything. node is this node's name in Slurm. Run leaves nothing behind.
-func Run(ctx context.Context, cfg config.Config, node string) check.Probe {
+// Run tries everything. client asks Slurm as a launch does, node is this node's name in
+// Slurm. Run leaves nothing behind.
+func Run(ctx context.Context, cfg config.Config, client slurm.Client, node string) check.Probe {
 	var p check.Probe
+	_, err := client.Conf(ctx)
+	p.SlurmError = text(err)
 	p.Libvirt, p.LibvirtError = probeLibvirt()
 	p.KVMError = text(hypervisor.KVMUsable("/"))
 	if accel, err := hypervisor.ChooseAccel(cfg.QEMU.Accel, "/"); err == nil {
@@ -38,7 +41,7 @@ func Run(ctx context.Context, cfg config.Config, node string) check.Probe {
 		p.SiteNetworkError = text(aside(func() error { return rehearseSite(ctx) }))
 	}
 	p.Underlay, p.UnderlayError = probeUnderlay(cfg.Network["default"])
-	p.PeersError = text(probePeers(ctx, slurm.Client{Bin: cfg.Slurm.Bin}, cfg.Network["default"], node, p.Underlay))
+	p.PeersError = text(probePeers(ctx, client, cfg.Network["default"], node, p.Underlay))
 	p.PortHolders = probePorts(cfg.Network)
 	if cfg.Backend.Type == config.BackendOpenStack {
 		p.Cloud = probeCloud(ctx, cfg, node)
