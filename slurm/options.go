@@ -24,7 +24,7 @@ const (
 	all = submit | srun
 )
 
-// options are the long options of Slurm from 22.05 to 25.11, by the argument that they
+// options are the long options of Slurm from 22.05 to 26.05, by the argument that they
 // take. Those of srun were tried with 22.05.
 var options = []struct {
 	of    command
@@ -34,14 +34,14 @@ var options = []struct {
 	{all, NoValue, `contiguous help hold overcommit oversubscribe quiet reboot spread-job stepmgr test-only usage
 		use-min-nodes verbose version`},
 	{all, OptionalValue, `exclusive immediate nice no-kill oom-kill-step propagate resv-ports x11`},
-	{all, RequiredValue, `account acctg-freq bb bbf begin chdir cluster-constraint clusters comment constraint
-		container container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline
+	{all, RequiredValue, `account acctg-freq bb bbf begin chdir cluster cluster-constraint clusters comment constraint
+		container container-id container-type core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline
 		delay-boot dependency distribution error exclude export extra extra-node-info gid gpu-bind
 		gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags hint input job-name
-		jobid licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus
+		jobid licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mem-update mincpus
 		network nodefile nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node
 		ntasks-per-socket open-mode output partition power prefer priority profile qos reservation
-		segment signal sockets-per-node switches thread-spec threads-per-core time time-min tmp
+		resources segment signal sockets-per-node switches tasks-per-node thread-spec threads-per-core time time-min tmp
 		tres-bind tres-per-task uid wckey`},
 
 	{submit, NoValue, `bell consolidate-segments external ignore-pbs no-bell no-requeue no-shell parsable requeue
@@ -53,7 +53,7 @@ var options = []struct {
 		preserve-env pty quit-on-interrupt unbuffered wait-for-children whole`},
 	{srun, OptionalValue, `bcast compress kill-on-bad-exit overlap send-libs`},
 	{srun, RequiredValue, `accel-bind bcast-exclude cpu-bind epilog het-group mpi msg-timeout ntasks-per-tres pack-group
-		prolog relative resources slurmd-debug task-epilog task-prolog threads treewidth wait`},
+		prolog relative slurmd-debug task-epilog task-prolog threads treewidth wait`},
 }
 
 // letters are the options with one letter and the equivalent long names. They are the
@@ -76,6 +76,9 @@ var letters = []struct {
 		'l': "label", 'r': "relative", 'u': "unbuffered",
 	}},
 }
+
+// synonyms are options under their second names, which no help mentions.
+var synonyms = map[string]string{"cluster": "clusters", "tasks-per-node": "ntasks-per-node"}
 
 // A Grammar says which options a command has, and which argument each of them takes.
 type Grammar struct {
@@ -117,7 +120,7 @@ func grammarOf(c command) Grammar {
 
 // An Option is one option on a command line.
 type Option struct {
-	Name   string // the full long name; if not Known, the name as written
+	Name   string // the full long name, the usual one of two; if not Known, the name as written
 	Letter byte   // with which it is written; 0 if written by name
 	Known  bool   // whether the grammar has it
 	Takes  Argument
@@ -164,6 +167,9 @@ func (g Grammar) next(words []string) (found []Option, rest []string) {
 func (g Grammar) byName(word string) (o Option) {
 	o.Name, o.Value, o.Given = strings.Cut(word, "=")
 	o.Name, o.Takes, o.Known = g.lookUp(o.Name)
+	if name, second := synonyms[o.Name]; second {
+		o.Name = name
+	}
 	return o
 }
 

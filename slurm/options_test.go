@@ -53,6 +53,8 @@ func TestParse(t *testing.T) {
 		"a name with its value":        {"--ntasks=4 x", "ntasks=4 | x", ""},
 		"an empty value":               {"--comment= x", "comment= | x", ""},
 		"a name that is cut":           {"--ntasks-per-n 2 x", "ntasks-per-node=2 | x", ""},
+		"a second name":                {"--tasks-per-node 8 --cluster=c x", "ntasks-per-node=8 clusters=c | x", ""},
+		"options of Slurm 26.05":       {"--container-type a --mem-update b --resources c x", "container-type=a mem-update=b resources=c | x", ""},
 		"a name that is ambiguous":     {"--nt=2 x", "?nt | x", ""},
 		"an optional value":            {"--nice=3 --exclusive x", "nice=3 exclusive | x", ""},
 		"an optional value, by letter": {"-k -I60 x", "no-kill immediate=60 | x", ""},

@@ -41,6 +41,7 @@ func TestSubmission(t *testing.T) {
 		"in another one":                    {"sbatch -D /data x.sh", "", "/data", false},
 		"in one below":                      {"sbatch --chdir=a/b x.sh", "", "/home/u/a/b", false},
 		"in the script's":                   {"sbatch x.sh", "#SBATCH --chdir ..\n", "/home", false},
+		"in the script's, behind a synonym": {"sbatch x.sh", "#SBATCH --tasks-per-node 8\n#SBATCH --chdir=/data\n", "/data", false},
 		"in that of the program it runs":    {"salloc ./x -D /data", "", "/home/u", false},
 		"components on the command line":    {"sbatch -n1 : -n2 x.sh", "", "/home/u", true},
 		"components of salloc":              {"salloc -c 2 : -n2", "", "/home/u", true},
