@@ -98,6 +98,17 @@ func JobOf(env func(string) string) (id RunID, err error) {
 	return RunID{uint32(job), uint32(restart)}, nil
 }
 
+// ThisJob returns the name by which Slurm's commands find only the job of a process with these
+// variables; "" outside of jobs. The last task of an array has the array's own number, under
+// which they list all tasks.
+func ThisJob(env func(string) string) string {
+	job, task := env(EnvJobID), env(envArrayTask)
+	if job != "" && task != "" && env(envArrayJob) == job {
+		return job + "_" + task
+	}
+	return job
+}
+
 // NodesOf returns how many nodes the job has.
 func NodesOf(env func(string) string) (int, error) {
 	text := env(envNodes)

@@ -81,6 +81,24 @@ func TestJobOf(t *testing.T) {
 	}
 }
 
+func TestThisJob(t *testing.T) {
+	tests := map[string]struct{ job, array, task, want string }{
+		"outside of jobs":                     {"", "", "", ""},
+		"a job":                               {"9", "", "", "9"},
+		"a task of an array":                  {"9", "6", "3", "9"},
+		"the last task, with the array's own": {"6", "6", "4", "6_4"},
+		"a job inside of an array's task":     {"12", "6", "4", "12"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			env := map[string]string{EnvJobID: tt.job, envArrayJob: tt.array, envArrayTask: tt.task}
+			if got := ThisJob(func(name string) string { return env[name] }); got != tt.want {
+				t.Errorf("this job is %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestFirstNodeOf(t *testing.T) {
 	for list, want := range map[string]string{
 		"n1": "n1", "n1,n2": "n1", "n[1-2]": "n1", "n[3,5-7]": "n3", "n[007-012],m1": "n007", "login,n[1-2]": "login",

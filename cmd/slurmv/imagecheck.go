@@ -102,7 +102,7 @@ func checkInJob(c *cobra.Command, output string) error {
 	if err := cli.Run(run); err != nil {
 		return err
 	}
-	nodes, err := jobvms.AskNamed(c.Context(), os.Getenv(slurm.EnvJobID))
+	nodes, err := jobvms.AskNamed(c.Context(), slurm.ThisJob(os.Getenv))
 	if err != nil {
 		return err
 	}

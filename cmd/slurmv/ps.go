@@ -93,7 +93,7 @@ func (o psOptions) which(env func(string) string, uid int) (slurm.Which, error) 
 			return slurm.Which{}, err
 		}
 	}
-	switch job := env(slurm.EnvJobID); {
+	switch job := slurm.ThisJob(env); {
 	case len(o.jobs) > 0:
 		return slurm.Which{Jobs: o.jobs}, nil
 	case o.all:

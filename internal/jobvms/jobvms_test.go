@@ -14,6 +14,7 @@ func TestParseTarget(t *testing.T) {
 	tests := map[string]struct {
 		text string
 		job  string // in which slurmv runs
+		task string // of that array, if it is one
 		want string // "" if an error is expected
 	}{
 		"a job is its first VM":          {text: "4217", want: "4217/vm0"},
@@ -22,6 +23,8 @@ func TestParseTarget(t *testing.T) {
 		"a task of an array":             {text: "4217_2/1", want: "4217_2/vm1"},
 		"a VM of this job":               {text: "/vm1", job: "9", want: "9/vm1"},
 		"this job":                       {text: "", job: "9", want: "9/vm0"},
+		"a VM of an array's last task":   {text: "/vm1", job: "9", task: "4", want: "9_4/vm1"},
+		"an array's last task":           {text: "", job: "9", task: "4", want: "9_4/vm0"},
 		"another job than this":          {text: "8", job: "9", want: "8/vm0"},
 		"no job at all":                  {text: ""},
 		"a VM of no job":                 {text: "/vm1"},
@@ -36,7 +39,11 @@ func TestParseTarget(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseTarget(tt.text, func(string) string { return tt.job })
+			env := map[string]string{slurm.EnvJobID: tt.job}
+			if tt.task != "" {
+				env["SLURM_ARRAY_JOB_ID"], env["SLURM_ARRAY_TASK_ID"] = tt.job, tt.task
+			}
+			got, err := ParseTarget(tt.text, func(name string) string { return env[name] })
 			if tt.want == "" {
 				var usage *vmstep.UsageError
 				if !errors.As(err, &usage) {

@@ -26,7 +26,7 @@ var (
 func ParseTarget(text string, env func(string) string) (Target, error) {
 	job, vm, named := strings.Cut(text, "/")
 	if job == "" {
-		if job = env(slurm.EnvJobID); job == "" {
+		if job = slurm.ThisJob(env); job == "" {
 			return Target{}, usagef("name the job, as in 4217/vm0: this is not inside one")
 		}
 	}

@@ -39,7 +39,7 @@ func AwaitLaunch(ctx context.Context, path string, wait time.Duration) error {
 		case errors.Is(err, nodeagent.ErrForeign):
 			return err
 		}
-		jobs, err := jobvms.FindAll(ctx, slurm.Which{Jobs: []string{os.Getenv(slurm.EnvJobID)}})
+		jobs, err := jobvms.FindAll(ctx, slurm.Which{Jobs: []string{slurm.ThisJob(os.Getenv)}})
 		switch {
 		case err != nil || len(jobs) > 0:
 			seen = time.Now()
