@@ -26,7 +26,7 @@ VERSION := $(RELEASE)$(COMMIT:%=+%)
 
 MODULE  := github.com/slurm-v/slurm-v
 CONF    := $(SYSCONFDIR)/slurm-v/slurmv.toml
-LDFLAGS := -s -w -X $(MODULE)/config.Path=$(CONF) -X $(MODULE)/config.Libexec=$(LIBEXECDIR) -X $(MODULE)/config.Version=$(VERSION)
+LDFLAGS := -s -w -X $(MODULE)/config.Path=$(CONF) -X $(MODULE)/config.Libdir=$(LIBDIR) -X $(MODULE)/config.Libexec=$(LIBEXECDIR) -X $(MODULE)/config.Version=$(VERSION)
 # libvirt is loaded at run time: submit hosts need not have it.
 TAGS    := libvirt_dlopen
 

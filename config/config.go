@@ -24,6 +24,7 @@ import (
 // Properties of the installation, set at build time with -ldflags -X.
 var (
 	Path    = "/etc/slurm-v/slurmv.toml"   // the configuration file
+	Libdir  = "/usr/local/lib/slurm-v"     // directory of Slurm's plugin
 	Libexec = "/usr/local/libexec/slurm-v" // directory of the programs that users do not call
 	Version = "unreleased"                 // the Makefile sets 0.1.0+COMMIT
 )

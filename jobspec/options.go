@@ -173,6 +173,9 @@ func checkDisk(s Spec, cfg config.Config) error {
 // parseImage takes a text without slash for a name, even if such a file exists: the
 // meaning of a job must not depend on the files in its directory.
 func parseImage(s *Spec, value string, _ config.Config) error {
+	if strings.HasPrefix(value, "~/") {
+		return fmt.Errorf("%s begins with ~, which no shell has replaced; write $HOME/%s on the command line, or the whole path", config.Quote(value), value[2:])
+	}
 	s.Image = value
 	if strings.Contains(value, "/") {
 		s.Image = absolute(value, s.WorkDir)

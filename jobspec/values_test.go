@@ -145,6 +145,7 @@ func TestBadValues(t *testing.T) {
 		"a disk too large":              {"disk-size", "5T", "5T is not allowed; use 0 to 4T"},
 		"a disk of part of a MiB":       {"disk-size", "1K", "1K is not a whole number of MiB"},
 		"an image not in the catalogue": {"vm-image", "rocky10", "rocky10 is not in the site's catalogue (debian12, rocky9); for a file write its path, such as ./rocky10"},
+		"an image in a home directory":  {"vm-image", "~/mine.qcow2", "~/mine.qcow2 begins with ~, which no shell has replaced; write $HOME/mine.qcow2 on the command line"},
 		"an image with an escape":       {"vm-image", "/i/\x1b[2J", `"/i/\x1b[2J" has a control or invisible character`},
 		"an image with a newline":       {"vm-image", "/i/a\nb", "has a control or invisible character"},
 		"an image with a null byte":     {"vm-image", "/i/a\x00", "has a control or invisible character"},

@@ -34,8 +34,8 @@ const (
 )
 
 // saveLogs copies the job's logs and consoles to a place where they outlive the job:
-// slurmv-<job>/<node> in the directory that the job was submitted from, written with the
-// owner's rights. If that fails, or no job has made the logs, the place is the node's state directory.
+// slurmv-<job>/<node> in the job's working directory, written with the owner's
+// rights. If that fails, or no job has made the logs, the place is the node's state directory.
 func (s store) saveLogs(ctx context.Context, h journal.Header, dir string) {
 	archive, err := archiveLogs(dir)
 	if err != nil || archive.Len() == 0 {

@@ -76,6 +76,25 @@ func typed(root *cobra.Command, words []string) string {
 	return ""
 }
 
+// Slurm takes Epilog= and its like for the path of a program, without arguments.
+var hookWithArguments = regexp.MustCompile(`(Epilog|Prolog|Slurmctld)=\S+ \S`)
+
+func TestHelpHasHooksThatSlurmReads(t *testing.T) {
+	var look func(c *cobra.Command)
+	look = func(c *cobra.Command) {
+		if found := hookWithArguments.FindString(c.Long + c.Example); found != "" {
+			t.Errorf("%s --help: %s", c.CommandPath(), found)
+		}
+		for _, child := range c.Commands() {
+			look(child)
+		}
+	}
+	look(newRoot(fabriccommands.Ledger{}))
+	if hookWithArguments.MatchString(config.Commented) {
+		t.Errorf("slurmv.toml: %s", hookWithArguments.FindString(config.Commented))
+	}
+}
+
 func TestWrongCommandsAreSeen(t *testing.T) {
 	for _, words := range []string{"pss", "ps --longer", "vf list -x"} {
 		if typed(newRoot(fabriccommands.Ledger{}), strings.Fields(words)) == "" {

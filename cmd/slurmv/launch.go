@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/cli"
 	"github.com/slurm-v/slurm-v/jobspec"
-	"github.com/slurm-v/slurm-v/vmstep"
 	"github.com/slurm-v/slurm-v/vmstep/noplugin"
 )
 
@@ -41,13 +39,17 @@ The agent takes the user from sudo, the job from the caller's cgroup, which Slur
 sets, and the job's CPUs and memory from slurmctld. So it starts nothing beyond what
 the caller's own job has. squeue and scontrol must work for root there.
 
-When a job is killed, its last processes may have no time to clean up. If the site's
-epilog script calls
+When a job is killed, its last processes may have no time to clean up. The
+administrator makes this script on every node, executable,
 
-    Epilog=` + vmstep.AgentPath() + ` reclaim --job $SLURM_JOB_ID --deadline 2m --last
+    ` + strings.Join(noplugin.EpilogScript(), "\n    ") + `
 
-nothing is left. Otherwise network devices and files of such a job stay until slurmv
-clean runs on the node.
+and sets it in slurm.conf:
+
+    Epilog=` + noplugin.EpilogPath + `
+
+Without it, network devices and files of such a job stay until slurmv clean runs on
+the node.
 
 EXIT STATUS
 ===========
@@ -67,22 +69,19 @@ EXIT STATUS
 		},
 	}
 	for _, o := range jobspec.Options {
-		values[o.Name] = c.Flags().String(o.Name, "", strings.TrimPrefix(o.Usage, "[slurm-v] "))
+		// Without the plugin no controller hears of a job's wish for tags.
+		if o.Name != jobspec.FabricOption {
+			values[o.Name] = c.Flags().String(o.Name, "", strings.TrimPrefix(o.Usage, "[slurm-v] "))
+		}
 	}
 	c.Flags().StringVar(&path, "config", config.Path, "read the configuration from `file`; the node reads its own")
 	return c
 }
 
-// errNoTags refuses an option that would have no effect.
-var errNoTags = errors.New("--" + jobspec.FabricOption + ": without the plugin no controller hears of the job's wish for tags, so it has none; leave the option out")
-
 func runLaunch(ctx context.Context, path string, values map[string]string, words io.Writer) error {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return err
-	}
-	if _, given := values[jobspec.FabricOption]; given {
-		return errNoTags
 	}
 	spec, err := jobspec.Parse(values, os.Getenv, cfg)
 	if err != nil {

@@ -33,10 +33,10 @@ func newLogs() *cobra.Command {
 on their consoles.
 
 While the VMs run, slurmv asks for their consoles. When a node gives a job's
-resources back, it writes all logs to the directory slurmv-JOB/NODE beside the job's
-output, and slurmv reads them there. If this directory cannot be written, the logs
-stay on the node, in the directory logs of its state directory (/var/lib/slurmv/NODE
-by default), which only root can read.
+resources back, it writes all logs to slurmv-JOB/NODE in the job's working directory,
+and slurmv reads them there. If this directory cannot be written, the logs stay on the
+node, in the directory logs of its state directory (/var/lib/slurmv/NODE by default),
+which only root can read.
 
 EXIT STATUS
 ===========

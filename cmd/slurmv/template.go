@@ -42,7 +42,7 @@ EXIT STATUS
     0   the templates are there
     1   one could not be made
     2   the command line cannot be run`,
-		Example: `  salloc --nodes=4 --vm-per-node=1 --vm-image=~/mine.qcow2 --memory-per-vm=8G slurmv image warm
+		Example: `  salloc --nodes=4 --vm-per-node=1 --vm-image=$HOME/mine.qcow2 --memory-per-vm=8G slurmv image warm
   ssh n7 slurmv image warm --vm-image debian12-mpi --memory-per-vm 8G --vcpu-per-vm 4`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -7,11 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/vfpool/sriov/sriovtest"
 )
 
@@ -416,6 +419,9 @@ func TestCheck(t *testing.T) {
 			[]string{"skipped SR-IOV", "warning UnkillableStepTimeout, KillWait"}, "60 s, 2 s"},
 		"epilogs that Slurm leaves out": {func(_ *testing.T, m *node) { m.set("PrologFlags = Alloc,Contain,RunInJob") },
 			[]string{"skipped SR-IOV", "error PrologFlags"}, ""},
+		"epilogs that Slurm leaves out, and a script that calls the agent": {func(_ *testing.T, m *node) {
+			m.set("PrologFlags = Alloc,Contain,RunInJob\nEpilog = /etc/slurm/slurmv-epilog.sh")
+		}, []string{"skipped SR-IOV"}, ""},
 		"hooks in a clone": {func(_ *testing.T, m *node) { m.set("SlurmdParameters = config_overrides,contain_spank") },
 			[]string{"skipped SR-IOV", "warning SlurmdParameters"}, ""},
 		"a script that slurmctld does not load": {func(t *testing.T, m *node) { m.write(t, "conf", "[slurm]\nresources = \"job_submit\"", 0o644) },
@@ -423,6 +429,14 @@ func TestCheck(t *testing.T) {
 		"a script that slurmctld loads": {func(t *testing.T, m *node) {
 			m.write(t, "conf", "[slurm]\nresources = \"job_submit\"", 0o644)
 			m.set("JobSubmitPlugins = all_partitions,lua")
+		}, []string{"skipped SR-IOV"}, ""},
+		"a script that asks, and a configuration that says users do": {func(t *testing.T, m *node) {
+			m.write(t, "etc/slurm/job_submit.lua", "return slurmv_job_submit(job_desc)\n", 0o644)
+			m.set("JobSubmitPlugins = lua")
+		}, []string{"skipped SR-IOV", "warning resources"}, "/etc/slurm/job_submit.lua loads Slurm-V's"},
+		"a script of the site's own": {func(t *testing.T, m *node) {
+			m.write(t, "etc/slurm/job_submit.lua", "return slurm.SUCCESS\n", 0o644)
+			m.set("JobSubmitPlugins = lua")
 		}, []string{"skipped SR-IOV"}, ""},
 	}
 	for name, tt := range tests {
@@ -441,6 +455,9 @@ func TestCheck(t *testing.T) {
 				if r.Status == Error && r.Advice == "" {
 					t.Errorf("%s: an error without advice", r.Name)
 				}
+				if argumentsOfEpilog.MatchString(r.Advice) {
+					t.Errorf("%s: Slurm reads no arguments there: %s", r.Name, r.Advice)
+				}
 				if strings.Contains(r.Seen, "\n") {
 					t.Errorf("%s: %q is not one line", r.Name, r.Seen)
 				}
@@ -451,6 +468,20 @@ func TestCheck(t *testing.T) {
 		})
 	}
 }
+
+// A package puts the plugin where make install does not.
+func TestThePathOfTheInstalledPluginIsAdvised(t *testing.T) {
+	config.Libdir = "/usr/lib64/slurm-v"
+	m := newNode(t)
+	m.write(t, "etc/slurm/plugstack.conf", "", 0o644)
+	want := "add to /etc/slurm/plugstack.conf: required /usr/lib64/slurm-v/slurmv.so"
+	if results := m.check(); !slices.ContainsFunc(results, func(r Result) bool { return r.Advice == want }) {
+		t.Errorf("nothing advises %q: %v", want, results)
+	}
+}
+
+// Epilog= takes the path of a program.
+var argumentsOfEpilog = regexp.MustCompile(`Epilog=(\S+ \S| with )`)
 
 func TestFailed(t *testing.T) {
 	if Failed([]Result{{Status: OK}, {Status: Warning}, {Status: Skipped}}) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
@@ -21,7 +22,7 @@ const pluginName = "slurmv.so"
 func plugin(ctx context.Context, i *inspection) []Result {
 	line, err := findPlugin(i.Root, i.plugstack())
 	if err != nil {
-		return []Result{wrong("plugstack", err.Error(), "add to "+i.plugstack()+": required /usr/local/lib/slurm-v/slurmv.so")}
+		return []Result{wrong("plugstack", err.Error(), "add to "+i.plugstack()+": required "+filepath.Join(config.Libdir, pluginName))}
 	}
 	results := []Result{judgeLine(line)}
 	if path.IsAbs(line.path) {

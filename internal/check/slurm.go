@@ -121,7 +121,7 @@ func epilogs(s slurm.Conf) Result {
 	if strings.Contains(s["Epilog"], "slurmv") {
 		return ok(name, flags+"; Epilog="+s["Epilog"])
 	}
-	return wrong(name, flags, "with RunInJob Slurm runs no plugin's epilog: add Epilog= with slurmv-agent reclaim --job $SLURM_JOB_ID, or remove RunInJob")
+	return wrong(name, flags, "with RunInJob Slurm runs no plugin's epilog: set Epilog= to a script as in docs/admin.md, or remove RunInJob")
 }
 
 func contained(s slurm.Conf) Result {
@@ -139,7 +139,34 @@ func resourceScript(_ context.Context, i *inspection) []Result {
 	if i.cfgErr != nil || i.settingsErr != nil {
 		return []Result{skipped(name, "the configuration or Slurm's settings are not known", "")}
 	}
+	if r, contradicts := i.unheardScript(); contradicts {
+		return []Result{r}
+	}
 	return []Result{judgeResources(i.cfg.Slurm.Resources, i.settings)}
+}
+
+// unheardScript warns where slurmctld's script asks for the VMs' CPUs and memory and the
+// plugin does not know: it then refuses jobs that do not ask themselves. Only slurmctld's
+// host has the script.
+func (i *inspection) unheardScript() (r Result, contradicts bool) {
+	if i.cfg.Slurm.Resources != config.ResourcesUser || !i.settings.Has("JobSubmitPlugins", "lua") {
+		return Result{}, false
+	}
+	file := filepath.Join(i.slurmDir(), "job_submit.lua")
+	text, err := os.ReadFile(i.path(file))
+	if err != nil || !strings.Contains(string(text), "slurmv_job_submit") {
+		return Result{}, false
+	}
+	return warning("resources", fmt.Sprintf("resources = %q in the configuration, but %s loads Slurm-V's script", config.ResourcesUser, file),
+		"set resources = \"job_submit\" in [slurm] of slurmv.toml: until then jobs are refused that leave their request to the script"), true
+}
+
+// slurmDir is the directory of slurm.conf, where Slurm also looks for its scripts.
+func (i *inspection) slurmDir() string {
+	if conf := i.settings["SLURM_CONF"]; conf != "" {
+		return filepath.Dir(conf)
+	}
+	return "/etc/slurm"
 }
 
 func judgeResources(who config.Resources, s slurm.Conf) Result {

@@ -1,6 +1,6 @@
 // Package nodeagent is the protocol of the unix socket at which the agent of a job and
-// node listens. Its clients are the job's own hold and exec processes, and slurmv for
-// people.
+// node listens. Its clients are the job's own tasks (hold, claim and slurmv-relay), and
+// slurmv for people.
 //
 // Every connection carries one operation. The client opens with one line of JSON, a
 // [Request]; the server answers with one line of JSON, a [Reply]. After a Reply without

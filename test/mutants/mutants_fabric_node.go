@@ -57,6 +57,15 @@ var fabricNodeMutants = []Mutant{
 		Test:    "TestReclaim/the_epilog_of_a_job_that_slurmctld_has_forgotten_gives_back_its_tags",
 	},
 	{
+		Name:    "epilog-script-confirms-for-jobs-with-tags",
+		Defence: "So does the site's own epilog, where Slurm calls no plugin's.",
+		File:    "vmstep/noplugin/launch.go",
+		Old:     " ${SPANK_SLURMV_FABRIC:+--fabric}",
+		New:     "",
+		Package: "vmstep/noplugin",
+		Test:    "TestTheDocumentedEpilogScript",
+	},
+	{
 		Name:    "reservation-fits-the-job",
 		Defence: "A reservation of another job or user sets up nothing.",
 		File:    "fabric/node/node.go",

@@ -36,6 +36,21 @@ func SecurePathLine() string {
 	return fmt.Sprintf(`Defaults!%s secure_path="%s"`, vmstep.AgentPath(), program.Path)
 }
 
+// EpilogScript has the lines of a script that gives back what a job has left on a node where Slurm does not call the plugin's
+// epilog. Epilog= of slurm.conf takes the path of a program, without arguments. A job with
+// tags on the fabric has SPANK_SLURMV_FABRIC in its epilog's environment: the node confirms
+// their release, even if no task of the job ran there.
+func EpilogScript() []string {
+	return []string{
+		"#!/bin/sh",
+		"# " + EpilogPath,
+		"exec " + vmstep.AgentPath() + ` reclaim --job "$SLURM_JOB_ID" --node "$SLURMD_NODENAME" --deadline 2m --last ${SPANK_SLURMV_FABRIC:+--fabric}`,
+	}
+}
+
+// EpilogPath is where the administrator is told to put EpilogScript.
+const EpilogPath = "/etc/slurm/slurmv-epilog.sh"
+
 // Launch starts the VMs of this job on this node and holds them until they are reclaimed or
 // the step ends. It shows their progress on words.
 func Launch(ctx context.Context, cfg config.Config, spec jobspec.Spec, words io.Writer) error {
