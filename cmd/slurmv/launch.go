@@ -29,27 +29,7 @@ slurmv resources says how many.
 Call the step of launch slurm-v: the other commands find its VMs by this name. The
 options are those of sbatch with the plugin.
 
-The agent needs root's rights. The administrator gives them with these lines in the
-sudoers file of every node:
-
-    ` + noplugin.SecurePathLine() + `
-    ` + noplugin.SudoersLine() + `
-
-The agent takes the user from sudo, the job from the caller's cgroup, which Slurm
-sets, and the job's CPUs and memory from slurmctld. So it starts nothing beyond what
-the caller's own job has. squeue and scontrol must work for root there.
-
-When a job is killed, its last processes may have no time to clean up. The
-administrator makes this script on every node, executable,
-
-    ` + strings.Join(noplugin.EpilogScript(), "\n    ") + `
-
-and sets it in slurm.conf:
-
-    Epilog=` + noplugin.EpilogPath + `
-
-Without it, network devices and files of such a job stay until slurmv clean runs on
-the node.
+` + noplugin.Setup() + `
 
 EXIT STATUS
 ===========
@@ -69,8 +49,7 @@ EXIT STATUS
 		},
 	}
 	for _, o := range jobspec.Options {
-		// Without the plugin no controller hears of a job's wish for tags.
-		if o.Name != jobspec.FabricOption {
+		if o.Name != jobspec.FabricOption { // no controller would hear of a wish for tags
 			values[o.Name] = c.Flags().String(o.Name, "", strings.TrimPrefix(o.Usage, "[slurm-v] "))
 		}
 	}

@@ -59,7 +59,7 @@ var fabricNodeMutants = []Mutant{
 	{
 		Name:    "epilog-script-confirms-for-jobs-with-tags",
 		Defence: "So does the site's own epilog, where Slurm calls no plugin's.",
-		File:    "vmstep/noplugin/launch.go",
+		File:    "vmstep/noplugin/setup.go",
 		Old:     " ${SPANK_SLURMV_FABRIC:+--fabric}",
 		New:     "",
 		Package: "vmstep/noplugin",
