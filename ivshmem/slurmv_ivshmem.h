@@ -15,7 +15,7 @@
  * It is memory and no more: who writes where, and when others may read it, is up
  * to its users, by atomic operations as between threads. There are no interrupts.
  *
- * What it goes by are three variables, for those who cannot use C:
+ * This header reads three variables:
  *
  *	SLURMV_IVSHMEM        the file to map, such as /dev/slurmv/ivshmem0
  *	SLURMV_IVSHMEM_SIZE   how many bytes a program may map; MPI may have the rest

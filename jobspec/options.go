@@ -76,7 +76,7 @@ var Options = []Option{
 		parse: parseSRIOV, check: checkSRIOV,
 	}, {
 		Name: "ivshmem", Arg: "N[:SIZE]", Env: "SLURMV_IVSHMEM",
-		Usage: "[slurm-v] shared-memory devices of each VM; as many slurm-v-run can use one at once",
+		Usage: "[slurm-v] shared-memory devices of each VM; N slurm-v-run can run at once, each with its own device",
 		parse: parseIVShmem, check: checkIVShmem,
 	}, {
 		Name: "vm-network", Arg: "NAME", Env: "SLURMV_VM_NETWORK",
@@ -155,7 +155,7 @@ func checkHugePages(s Spec, cfg config.Config) error {
 	}
 	page, memory := s.HugePages.Size(), config.Size(s.MemoryMiB)
 	if page != 0 && memory%page != 0 {
-		return fmt.Errorf("%s of memory is no whole number of pages of %s; use --memory-per-vm=%s, or no", memory, page, (memory/page+1)*page)
+		return fmt.Errorf("%s of memory is no whole number of pages of %s; use --memory-per-vm=%s or --vm-hugepages=no", memory, page, (memory/page+1)*page)
 	}
 	return nil
 }

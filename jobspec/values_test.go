@@ -233,7 +233,7 @@ func TestHugePagesFitTheSiteAndTheMemory(t *testing.T) {
 		want   string
 	}{
 		"a whole number of pages":       {site().Limits.HugePages, map[string]string{"vm-hugepages": "1G", "memory-per-vm": "2G"}, ""},
-		"a page and a half":             {site().Limits.HugePages, map[string]string{"vm-hugepages": "1G", "memory-per-vm": "1536M"}, "--vm-hugepages: 1536M of memory is no whole number of pages of 1G; use --memory-per-vm=2G, or no"},
+		"a page and a half":             {site().Limits.HugePages, map[string]string{"vm-hugepages": "1G", "memory-per-vm": "1536M"}, "--vm-hugepages: 1536M of memory is no whole number of pages of 1G; use --memory-per-vm=2G or --vm-hugepages=no"},
 		"forbidden":                     {nil, map[string]string{"vm-hugepages": "2M"}, "--vm-hugepages: 2M is not allowed at this site (limits.hugepages); use no"},
 		"one size is forbidden":         {[]config.HugePages{config.HugePages2M}, map[string]string{"vm-hugepages": "1G"}, "--vm-hugepages: 1G is not allowed at this site"},
 		"the other size is not":         {[]config.HugePages{config.HugePages2M}, map[string]string{"vm-hugepages": "2M"}, ""},

@@ -10,7 +10,7 @@ static struct spank_option options[] = {
 	{"vm-image-mode", "MODE", "[slurm-v] cache: jobs share a copy on the node; direct: read the image where it lies; copy: each VM has a copy", 1, 6, keep_option},
 	{"vm-firmware", "auto|bios|uefi", "[slurm-v] firmware that boots the image; auto: the one that the image calls for", 1, 7, keep_option},
 	{"sriov", "N[:SETTINGS][+...]", "[slurm-v] SR-IOV virtual functions of each VM: 2, or 1:min=10g+2:max=5g for different VFs", 1, 8, keep_option},
-	{"ivshmem", "N[:SIZE]", "[slurm-v] shared-memory devices of each VM; as many slurm-v-run can use one at once", 1, 9, keep_option},
+	{"ivshmem", "N[:SIZE]", "[slurm-v] shared-memory devices of each VM; N slurm-v-run can run at once, each with its own device", 1, 9, keep_option},
 	{"vm-network", "NAME", "[slurm-v] network of the VMs, by its name at the site", 1, 10, keep_option},
 	{"vm-mount", "HOST[:GUEST][:ro][,...]", "[slurm-v] directories to see in the VMs, beside the working directory; none leaves out the latter", 1, 11, keep_option},
 	{"vm-user-data", "FILE", "[slurm-v] cloud-init user data for the VMs", 1, 12, keep_option},

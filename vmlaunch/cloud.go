@@ -96,7 +96,7 @@ func (c *cloud) vfs(context.Context) error {
 		return errors.New("--sriov: this site's OpenStack has no network of virtual functions (backend.vf_network)")
 	}
 	if slices.ContainsFunc(wanted.VFs, func(vf jobspec.VF) bool { return vf.PF != "" || vf.NUMA == jobspec.NUMARequire || vf.Spread }) {
-		return errors.New("--sriov: nova chooses the cards of virtual functions here; leave pf, numa and spread out")
+		return errors.New("--sriov: nova chooses the cards of virtual functions here; leave out pf, numa=require and spread")
 	}
 	return nil
 }

@@ -102,9 +102,9 @@ func TestWhatTheCloudRefuses(t *testing.T) {
 		want    string // "" is allowed
 	}{
 		"no network of VFs": {"", jobspec.VF{}, "backend.vf_network"},
-		"a card":            {"vfs", jobspec.VF{PF: "eth1"}, "leave pf, numa and spread out"},
-		"a near card":       {"vfs", jobspec.VF{NUMA: jobspec.NUMARequire}, "leave pf, numa and spread out"},
-		"cards apart":       {"vfs", jobspec.VF{Spread: true}, "leave pf, numa and spread out"},
+		"a card":            {"vfs", jobspec.VF{PF: "eth1"}, "leave out pf, numa=require and spread"},
+		"a near card":       {"vfs", jobspec.VF{NUMA: jobspec.NUMARequire}, "leave out pf, numa=require and spread"},
+		"cards apart":       {"vfs", jobspec.VF{Spread: true}, "leave out pf, numa=require and spread"},
 		"a rate":            {"vfs", jobspec.VF{MinMbps: 10}, ""}, // see TestRatesOfTheCloud
 		"a VF":              {"vfs", jobspec.VF{}, ""},
 	} {

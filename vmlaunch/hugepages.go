@@ -34,7 +34,7 @@ func (s store) claimPages(ctx context.Context, j *journal.Journal, p plan.Plan) 
 		}
 	}
 	if short != nil && p.Job.Spec.HugePages != "" {
-		return p, fmt.Errorf("--vm-hugepages=%s: the VMs on node %s %w; wait for other jobs, ask for less memory, or use no", p.Job.Spec.HugePages, p.Job.Node, short)
+		return p, fmt.Errorf("--vm-hugepages=%s: the VMs on node %s %w; wait for other jobs, ask for less memory, or use --vm-hugepages=no", p.Job.Spec.HugePages, p.Job.Node, short)
 	}
 	p.Ordinary = short
 	return p, nil

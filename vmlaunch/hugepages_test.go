@@ -89,7 +89,7 @@ func TestARefusalHasTheNumbers(t *testing.T) {
 	if _, err := claim(t.Context(), aJob(t, cfg, 42, jobspec.IVShmem{}), sysfs, config.HugePages2M); err != nil {
 		t.Fatal(err)
 	}
-	const want = "--vm-hugepages=2M: the VMs on node n2 need 512 pages of 2M, 612 are free, 512 of them promised to other jobs; wait for other jobs, ask for less memory, or use no"
+	const want = "--vm-hugepages=2M: the VMs on node n2 need 512 pages of 2M, 612 are free, 512 of them promised to other jobs; wait for other jobs, ask for less memory, or use --vm-hugepages=no"
 	if _, err := claim(t.Context(), aJob(t, cfg, 43, jobspec.IVShmem{}), sysfs, config.HugePages2M); err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %s", err, want)
 	}

@@ -313,7 +313,7 @@ func explainBoot(ctx context.Context, p plan.Plan, m *machine.Machine, err error
 		return fmt.Errorf("the VM %s before its guest agent reported; see its console with 'slurmv logs %d'", why, p.Job.ID.Job)
 	}
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return fmt.Errorf("the guest agent did not report within %v (--vm-ready-timeout) of a boot by %s (--vm-firmware); see the console with 'slurmv logs %d'",
+		return fmt.Errorf("the guest agent did not report within %v; the VM boots by %s. Raise --vm-ready-timeout or try another --vm-firmware; see the console with 'slurmv logs %d'",
 			p.Job.Spec.ReadyTimeout, p.BootsBy(), p.Job.ID.Job)
 	}
 	return err

@@ -82,7 +82,7 @@ func readMap(in io.Reader, found chan<- mapOrError) {
 		}
 		var got mapOrError
 		if err := m.Decode(&got.all); err != nil {
-			got.err = fmt.Errorf("the map of the VMs has come to harm: %w", err)
+			got.err = fmt.Errorf("the map of the VMs arrived damaged: %w", err)
 		}
 		offer(found, got)
 	}}

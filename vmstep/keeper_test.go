@@ -237,7 +237,7 @@ func TestOutcomes(t *testing.T) {
 		"refused":    "the VMs could not be started: node n1: no image",
 		"hold fails": "the VMs could not be started: node n2: the agent is gone",
 		"silent":     "the VMs could not be started: srun of the VM step ended: exit status 3",
-		"twice":      "the VMs could not be started: the VMs of the job do not fit together: vm0 of node n1 and vm0 of node n2 both have number 0",
+		"twice":      "the VMs could not be started: the nodes report contradictory VMs: vm0 of node n1 and vm0 of node n2 both have number 0",
 	}
 	for act, want := range tests {
 		t.Run(act, func(t *testing.T) {

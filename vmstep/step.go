@@ -146,7 +146,7 @@ func (s *step) takeVMs(m Message) error {
 		return fmt.Errorf("node %s announced the VMs of node %s", m.Node, n.Node)
 	}
 	if err := s.assembly.Add(n); err != nil {
-		return fmt.Errorf("the VMs of the job do not fit together: %w", err)
+		return fmt.Errorf("the nodes report contradictory VMs: %w", err)
 	}
 	if s.assembly.Complete() {
 		go sendMap(s.stdin, s.assembly.Map())

@@ -6,9 +6,10 @@ const help = `Usage: slurm-v-run [srun options] program [arguments]
 Run a program in the VMs of this Slurm job, as srun would on the bare nodes.
 
 The first slurm-v-run of a job starts its VMs and waits until they are ready. Later
-ones find the VMs there. All options but those below are srun's and mean the same: -n,
---label, --input, --output ... srun spreads tasks over nodes; slurm-v-run spreads the
-tasks of a node over its VMs.
+ones find the VMs there. The other options are srun's and mean the same: -n, --label,
+--input, --output ... but some are refused, with the reason: --pty, --multi-prog, --bcast,
+--container, --no-allocate, --het-group, --external-launcher. srun spreads tasks over
+nodes; slurm-v-run spreads the tasks of a node over its VMs.
 
 OPTIONS
 =======
@@ -32,9 +33,9 @@ OPTIONS
                                      claimed, fail instead of waiting
     --mpi=pmix                       the program finds its ranks by PMIx: Open MPI.
                                      SLURM_MPI_TYPE=pmix is the same
-    --mpi=none                       the tasks are not ranks of one MPI program;
-                                     else a run whose MPI library does not find
-                                     Slurm's PMI fails
+    --mpi=none                       the tasks are independent. Without this
+                                     option a run fails if its MPI library does
+                                     not contact Slurm's PMI
     -Q, --quiet                      say nothing while the VMs start, while waiting
                                      for a device, or of what MPI does with it
     -h, --help                       show this text

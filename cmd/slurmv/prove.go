@@ -45,8 +45,8 @@ It submits a few jobs, one after the other, and judges what they have done: the 
 have what VM jobs need; VMs boot; ranks in them find each other; streams, exit status,
 files, virtual functions and shared memory are right; jobs end as they should; and the
 nodes have nothing left of them. The same program is measured in the VMs and on their
-bare nodes, in turns: computation, memory, messages. A difference is called one only if it
-is greater than the spread of the values.
+bare nodes, in turns: computation, memory, messages. The page reports a difference
+only if it is greater than the spread of the measured values.
 
 The results are in the directory --out: a page, prove.html, and prove.json. They have no
 names of hosts and users, no addresses and no paths, so that a site can send them. The

@@ -27,10 +27,9 @@ func newRun() *cobra.Command {
 	var o runOptions
 	c := &cobra.Command{
 		Use:   "run [flags] -- PROGRAM [ARGUMENT...]",
-		Short: "Be a task whose program runs in a VM, on a cluster without the plugin",
-		Long: `Be a task of a step whose program runs in a VM of the task's node, on a cluster
-without the plugin. srun starts it, once for each task. With --mpi=pmi2 MPI programs
-find each other. Standard streams, signals and the exit status are the program's.
+		Short: "Run a program in a VM of this node, on a cluster without the plugin",
+		Long: `Run a program in a VM of this node, on a cluster without the plugin. srun starts
+this command once for each task. With --mpi=pmi2 MPI programs find each other. Standard streams, signals and the exit status are the program's.
 
 It waits while slurmv launch starts the VMs. If launch fails, the step's first task
 ends; give srun --kill-on-bad-exit=1, so that the other tasks end, too. See slurmv

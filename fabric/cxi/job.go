@@ -63,7 +63,7 @@ func (j Job) check() error {
 	}
 	for i, vni := range j.VNIs {
 		if vni == 0 || vni == 1 || vni == 10 {
-			return fmt.Errorf("job %s has VNI %d, which is never a job's: 0 is none, 1 and 10 are everybody's", j.ID, vni)
+			return fmt.Errorf("job %s has VNI %d, which no job may have: 0 means no VNI, 1 and 10 belong to the default service", j.ID, vni)
 		}
 		if slices.Contains(j.VNIs[:i], vni) {
 			return fmt.Errorf("job %s has VNI %d twice", j.ID, vni)

@@ -43,9 +43,9 @@ func TestServicesThatNoJobGets(t *testing.T) {
 	}{
 		"no VNI, which is all VNIs": {nil, nil, "job 7.0 has 0 VNIs: a CXI service has 1 to 4"},
 		"five":                      {[]fabric.Tag{21, 22, 23, 24, 25}, nil, "job 7.0 has 5 VNIs: a CXI service has 1 to 4"},
-		"VNI 0":                     {[]fabric.Tag{0}, nil, "job 7.0 has VNI 0, which is never a job's"},
-		"VNI 1 of everybody":        {[]fabric.Tag{1024, 1}, nil, "job 7.0 has VNI 1, which is never a job's"},
-		"VNI 10 of everybody":       {[]fabric.Tag{10}, nil, "job 7.0 has VNI 10, which is never a job's"},
+		"VNI 0":                     {[]fabric.Tag{0}, nil, "job 7.0 has VNI 0, which no job may have"},
+		"VNI 1 of everybody":        {[]fabric.Tag{1024, 1}, nil, "job 7.0 has VNI 1, which no job may have"},
+		"VNI 10 of everybody":       {[]fabric.Tag{10}, nil, "job 7.0 has VNI 10, which no job may have"},
 		"the same twice":            {[]fabric.Tag{1024, 1024}, nil, "job 7.0 has VNI 1024 twice"},
 		"an unknown class":          {[]fabric.Tag{1024}, []fabric.Class{"first"}, `job 7.0 has the traffic class "first": there are ["dedicated" `},
 	}

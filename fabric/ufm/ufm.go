@@ -124,7 +124,7 @@ func (c *Client) doSurely(ctx context.Context, method, path string, body, result
 		return err
 	}
 	if _, err := c.Validate(ctx); err != nil {
-		return fmt.Errorf("%s %s is not found, and perhaps it is not UFM that says so: %w", method, path, err)
+		return fmt.Errorf("%s %s: not found (the answer may come from a proxy, not from UFM): %w", method, path, err)
 	}
 	return c.do(ctx, method, path, body, result)
 }

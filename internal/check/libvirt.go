@@ -205,7 +205,7 @@ func driver(_ context.Context, i *inspection) []Result {
 	case i.probeErr != nil:
 		return unprobed(name, i.probeErr)
 	case i.probe.LibvirtError != "":
-		return []Result{wrong(name, i.probe.LibvirtError, "repair what libvirt says; nothing else of it need run")}
+		return []Result{wrong(name, i.probe.LibvirtError, "correct the error that libvirt reports; libvirtd need not run")}
 	}
 	return []Result{ok(name, "qemu:///embed, libvirt "+i.probe.Libvirt)}
 }

@@ -1,7 +1,7 @@
 // Package leftovers looks for what a job has on a node: processes, network devices, files,
 // mounts and cgroups. After the job's end there must be nothing.
 //
-// It goes by the node itself, not by Slurm-V's own records, which may be what is wrong. Looking
+// It examines the node and ignores Slurm-V's records, because they may be wrong. Looking
 // changes nothing, and any user may look. A user does not see all that root would: leases
 // of virtual functions and packet filters are root's.
 package leftovers

@@ -4,9 +4,9 @@
 //
 // The guest agent starts one for each run that has ranks in the VM (guest/pmix.go), in a cgroup of
 // its own, and sends it each rank as it comes: the rank's PMI, and a socket to the process that
-// becomes the program and awaits its environment there (local.c, main.c). A rank enters a first
-// barrier of PMI when it comes, so when one may pass, all of the VM have come. Then server.c begins
-// to serve them: the image's libpmix does the protocol and asks for what a resource manager has to
+// becomes the program and awaits its environment there (local.c, main.c). Each rank enters a PMI
+// barrier when it arrives. When the barrier opens, all ranks of the VM have arrived. Then server.c
+// begins to serve them: the image's libpmix does the protocol and asks for what a resource manager has to
 // do. placement.c tells from PMI's mapping which ranks share the VM, libpmix.c finds the library.
 //
 // A fence is a barrier of PMI (pmi.c) that is entered for each rank of the VM. Before it, the server

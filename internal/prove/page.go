@@ -31,7 +31,7 @@ func (p Proof) WriteHTML(out io.Writer) error {
 }
 
 const costWords = "The same program ran in the VMs and on their bare nodes, in turns. A bar is the median of its rounds, a dot a round. " +
-	"A difference is called one only if it is greater than the spread of the values."
+	"The page reports a difference only if it is greater than the spread of the measured values."
 
 func footer() markup.Markup {
 	return el("footer", "", words("Made by slurmv prove. Names of hosts and users, addresses and paths are left out. "+

@@ -38,7 +38,7 @@ func refuseBare(cfg config.Fabric, job plan.Job) error {
 	}
 	for _, kind := range []fabric.Kind{fabric.VLAN, fabric.PKey} {
 		if err := lacks(cfg, job.Reservation, kind); err != nil {
-			return fmt.Errorf("the virtual functions of job %d need a %s of their own: %w", job.ID.Job, kind.Word(), err)
+			return fmt.Errorf("job %d has no %s for its virtual functions: %w", job.ID.Job, kind.Word(), err)
 		}
 	}
 	return nil

@@ -97,7 +97,7 @@ func assemble(ctx context.Context, job slurm.StepJob) ([]nodeagent.NodeVMs, erro
 				continue // not up yet
 			}
 			if err := assembly.Add(n); err != nil {
-				return nil, fmt.Errorf("the VMs of the job do not fit together: %w", err)
+				return nil, fmt.Errorf("the nodes report contradictory VMs: %w", err)
 			}
 		}
 		if assembly.Complete() {
