@@ -212,6 +212,7 @@ func TestParseRefuses(t *testing.T) {
 		"shared memory of nothing":                        {`limits.ivshmem_size = "0"`, `limits.ivshmem_size: 0 is not allowed`},
 		"too many mounts":                                 {`limits.mounts_per_vm = 65`, `limits.mounts_per_vm: 65 is not allowed`},
 		"a time limit of nothing":                         {`limits.ready_timeout = 0`, `limits.ready_timeout: 0 is not allowed; use 1 to 86400`},
+		"more programs than a guest runs":                 {`limits.programs_per_vm = 4097`, `limits.programs_per_vm: 4097 is not allowed; use 1 to 4096`},
 		"no programs":                                     {`limits.programs_per_vm = 0`, `limits.programs_per_vm: 0 is not allowed`},
 		"a default above its limit":                       {"[limits]\nvcpu_per_vm = 2\n[defaults]\nvcpu_per_vm = 4", `defaults.vcpu_per_vm: 4 is not allowed; use 1 to 2`},
 		"default memory below any guest":                  {`defaults.memory_per_vm = "32M"`, `defaults.memory_per_vm: 32M is not allowed; use 64M to 4T`},

@@ -24,6 +24,10 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "--help" {
+		fmt.Println(usage)
+		return
+	}
 	sweeps := len(os.Args) > 1 && os.Args[1] == "sweep"
 	if os.Getenv(fabric.WishVariable) == "" && !sweeps {
 		return
@@ -34,13 +38,15 @@ func main() {
 	}
 }
 
+const usage = "usage: slurmv-fabric reserve|release|sweep [--config FILE]; see slurmv fabric reserve --help"
+
 var warn = controller.Syslog(func(sentence string) { fmt.Fprintln(os.Stderr, "slurmv-fabric:", sentence) })
 
 func run(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if len(args) == 0 {
-		return errors.New("usage: slurmv-fabric reserve|release|sweep [--config FILE]")
+		return errors.New(usage)
 	}
 	flags := flag.NewFlagSet("slurmv-fabric", flag.ContinueOnError)
 	path := flags.String("config", config.Path, "read the configuration from `file`")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	fabriccommands "github.com/slurm-v/slurm-v/fabric/commands"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 // documents returns the texts of README.md and of all below docs, by their paths.
@@ -92,6 +93,18 @@ func TestHelpHasHooksThatSlurmReads(t *testing.T) {
 	look(newRoot(fabriccommands.Ledger{}))
 	if hookWithArguments.MatchString(config.Commented) {
 		t.Errorf("slurmv.toml: %s", hookWithArguments.FindString(config.Commented))
+	}
+}
+
+// The man pages are the same whoever builds them, and wherever.
+func TestHelpDoesNotKnowWhoReadsIt(t *testing.T) {
+	t.Setenv(slurm.EnvJobID, "")
+	if os.Geteuid() != 0 {
+		t.Skip("not root: run this as root, for whom some commands do other things")
+	}
+	jobinfo, _, err := newRoot(fabriccommands.Ledger{}).Find([]string{"fabric", "jobinfo"})
+	if err != nil || jobinfo.Flags().Lookup("ledger").DefValue != "false" {
+		t.Errorf("slurmv fabric jobinfo --help has another default for root, %v", err)
 	}
 }
 

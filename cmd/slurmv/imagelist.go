@@ -22,6 +22,7 @@ import (
 // A listedImage is an image of the site's catalogue as the caller sees it.
 type listedImage struct {
 	Name     string          `json:"name"`
+	Default  bool            `json:"default"` // jobs have it that name no image
 	Path     string          `json:"path"`
 	Format   string          `json:"format,omitempty"`
 	Bytes    int64           `json:"bytes,omitempty"` // of the disk that a VM sees
@@ -35,11 +36,11 @@ func newImageList() *cobra.Command {
 		Use:   "list [flags]",
 		Short: "List the images of the site's catalogue",
 		Long: `List the images that --vm-image can name: the format, the size of the disk, the firmware
-that boots it, and the file. An image that you cannot use has a reason instead. It is looked at on
-the host where you run this, as yourself; a job looks at it on its nodes.
+that boots it, and the file. A star marks that of jobs which name none. An image that you cannot use
+has a reason instead. It is looked at on this host, as yourself; a job looks at it on its nodes.
 
-With --output json it prints a list of objects with the keys name, path, format, bytes, firmware
-and error.
+With --output json it prints a list of objects with the keys name, default, path, format, bytes,
+firmware and error.
 
 EXIT STATUS
 ===========
@@ -73,7 +74,7 @@ func runImageList(ctx context.Context, path, output string, out io.Writer) error
 	}
 	all := []listedImage{}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Images.Catalogue)) {
-		all = append(all, lookAt(ctx, cfg.Images, name, me))
+		all = append(all, lookAt(ctx, cfg, name, me))
 	}
 	if output == "json" {
 		return cli.PrintJSON(out, all)
@@ -82,12 +83,12 @@ func runImageList(ctx context.Context, path, output string, out io.Writer) error
 }
 
 // lookAt looks at an image of the catalogue as a job of the caller's would.
-func lookAt(ctx context.Context, site config.Images, name string, me owner.Owner) listedImage {
-	image := listedImage{Name: name, Path: site.Catalogue[name].Path}
-	info, err := images.Inspect(ctx, site, image.Path, me)
+func lookAt(ctx context.Context, cfg config.Config, name string, me owner.Owner) listedImage {
+	image := listedImage{Name: name, Default: name == cfg.Defaults.Image, Path: cfg.Images.Catalogue[name].Path}
+	info, err := images.Inspect(ctx, cfg.Images, image.Path, me)
 	if err == nil {
 		image.Format, image.Bytes = info.Format, info.VirtualBytes
-		image.Firmware = images.WantedFirmware(site, image.Path, config.FirmwareAuto)
+		image.Firmware = images.WantedFirmware(cfg.Images, image.Path, config.FirmwareAuto)
 	}
 	if image.Firmware == config.FirmwareAuto {
 		image.Firmware, err = images.DetectFirmware(ctx, info, me)
@@ -106,14 +107,17 @@ func printImages(out io.Writer, all []listedImage) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tFORMAT\tSIZE\tFIRMWARE\tIMAGE")
 	for _, i := range all {
-		size, file := "-", i.Path
+		name, size, file := i.Name, "-", i.Path
+		if i.Default {
+			name += " *"
+		}
 		if i.Bytes > 0 {
 			size = fmt.Sprintf("%d MiB", i.Bytes>>20)
 		}
 		if i.Error != "" {
 			file += " " + i.Error
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", i.Name, cmp.Or(i.Format, "-"), size, cmp.Or(string(i.Firmware), "-"), file)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", name, cmp.Or(i.Format, "-"), size, cmp.Or(string(i.Firmware), "-"), file)
 	}
 	return t.Flush()
 }

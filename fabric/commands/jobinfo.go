@@ -52,11 +52,16 @@ EXIT STATUS
 		Example: `  slurmv fabric jobinfo 4217
   srun --jobid=4217 --overlap slurmv fabric jobinfo --output json`,
 		Args: cli.AtMostOne(),
-		RunE: func(c *cobra.Command, args []string) error { return runJobInfo(c, controller, o, args) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if !c.Flags().Changed("ledger") {
+				o.ledger = os.Geteuid() == 0 && os.Getenv(slurm.EnvJobID) == ""
+			}
+			return runJobInfo(c, controller, o, args)
+		},
 	}
 	o.add(c)
 	cli.AddOutput(c, &o.output)
-	c.Flags().BoolVar(&o.ledger, "ledger", os.Geteuid() == 0 && os.Getenv(slurm.EnvJobID) == "", "read the ledger of this controller, as SlurmUser or root")
+	c.Flags().BoolVar(&o.ledger, "ledger", false, "read the ledger of this controller, as SlurmUser or root; for root outside of a job the default")
 	return c
 }
 
