@@ -23,7 +23,7 @@ import (
 
 // Settings say which cloud a site uses, and as whom.
 type Settings struct {
-	CloudsFile string // clouds.yaml, which only root or SlurmUser may read
+	CloudsFile string // clouds.yaml, which only root may read
 	Cloud      string // its name there
 	Label      string // of the Slurm cluster; clusters that share a project have different ones
 
