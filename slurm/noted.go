@@ -33,8 +33,8 @@ type NotedJob struct {
 const notedFields = "jobid:0|,jobarrayid:0|,hetjobid:0|,restartcnt:0|,state:0|,starttime:0|,nodelist:0|,admin_comment:0"
 
 // visible makes squeue and sinfo say everything. Without --all, a SlurmUser that is not
-// root does not see hidden partitions. Without --local, a member of a federation may list
-// the jobs of other clusters.
+// root does not see hidden partitions, and users do not see their own steps there. Without
+// --local, a member of a federation may list the jobs of other clusters.
 var visible = []string{"--noheader", "--all", "--local"}
 
 // AdminComment returns a job with its AdminComment.

@@ -47,7 +47,7 @@ const (
 // StepJobs returns the running jobs that have a step called step. A job that was named
 // but has no such step is not an error.
 func (c Client) StepJobs(ctx context.Context, w Which, step string) ([]StepJob, error) {
-	text, err := c.Run(ctx, "squeue", append(w.options(), "--steps", "--noheader", "--Format="+stepFields)...)
+	text, err := c.Run(ctx, "squeue", slices.Concat(visible, w.options(), []string{"--steps", "--Format=" + stepFields})...)
 	if err != nil {
 		return nil, err
 	}

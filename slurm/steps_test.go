@@ -1,6 +1,8 @@
 package slurm
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -32,6 +34,24 @@ func TestParseSteps(t *testing.T) {
 				t.Errorf("error = %v, want %s", err, tt.wantErr)
 			}
 		})
+	}
+}
+
+// squeue lists steps in hidden partitions only with --all.
+func TestStepJobsInHiddenPartitions(t *testing.T) {
+	bin := t.TempDir()
+	squeue := `#!/bin/sh
+case " $* " in
+*" --steps "*) case " $* " in *" --all "*) echo "7|7.0|alice|1700000000|slurm-v" ;; esac ;;
+*) echo "7|0|1|RUNNING" ;;
+esac
+`
+	if err := os.WriteFile(filepath.Join(bin, "squeue"), []byte(squeue), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Client{Bin: bin}.StepJobs(t.Context(), Which{Jobs: []string{"7"}}, "slurm-v")
+	if err != nil || len(got) != 1 || got[0].Name != "7" {
+		t.Errorf("%+v, %v; want job 7", got, err)
 	}
 }
 
