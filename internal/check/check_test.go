@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -397,6 +398,13 @@ func TestCheck(t *testing.T) {
 		}, []string{"skipped SR-IOV", "error plugstack"}, "include each other"},
 		"slurmd from before the plugin": {func(t *testing.T, m *node) { m.slurmd(t, "n1", 1000) },
 			[]string{"skipped SR-IOV", "error slurmd"}, "started 1970-01-01"},
+		"slurmd from before a package with an older build": {func(t *testing.T, m *node) {
+			old := time.Now().AddDate(0, 0, -30)
+			if err := os.Chtimes(filepath.Join(m.root, "lib/slurmv.so"), old, old); err != nil {
+				t.Fatal(err)
+			}
+			m.slurmd(t, "n1", time.Now().AddDate(0, 0, -1).Unix())
+		}, []string{"skipped SR-IOV", "error slurmd"}, ""},
 		"a slurmd of another cluster beside it": {func(t *testing.T, m *node) {
 			m.write(t, "proc/66/comm", "slurmd\n", 0o644)
 			m.write(t, "proc/66/cmdline", "/usr/sbin/slurmd\x00-N\x00n1\x00", 0o644)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/slurm"
 )
@@ -183,11 +185,12 @@ func restarted(_ context.Context, i *inspection) []Result {
 	if err != nil {
 		return nil // another check reports this
 	}
-	info, err := os.Stat(i.path(line.path))
-	if err != nil {
+	var file unix.Stat_t
+	if err := unix.Stat(i.path(line.path), &file); err != nil {
 		return nil
 	}
-	return []Result{judgeRestart(i.slurmd.started, info.ModTime())}
+	// Not the time of the last write: packages bring that of their build.
+	return []Result{judgeRestart(i.slurmd.started, time.Unix(file.Ctim.Unix()))}
 }
 
 func judgeRestart(started, installed time.Time) Result {
