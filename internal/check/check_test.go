@@ -393,6 +393,15 @@ func TestCheck(t *testing.T) {
 		}, []string{"skipped SR-IOV", "error plugstack"}, "optional /lib/slurmv.so in /etc/slurm/plugstack.conf.d/slurmv.conf"},
 		"a plugin without its path": {func(t *testing.T, m *node) { m.write(t, "etc/slurm/plugstack.conf", "required slurmv.so", 0o644) },
 			[]string{"skipped SR-IOV", "error plugstack"}, ""},
+		"an argument that the plugin refuses": {func(t *testing.T, m *node) {
+			m.write(t, "etc/slurm/plugstack.conf", "required /lib/slurmv.so config=/conf conf=/x", 0o644)
+		}, []string{"skipped SR-IOV", "error plugstack"}, "with the argument conf=/x"},
+		"an argument with a relative path": {func(t *testing.T, m *node) {
+			m.write(t, "etc/slurm/plugstack.conf", "required /lib/slurmv.so agent=x", 0o644)
+		}, []string{"skipped SR-IOV", "error plugstack"}, "with the argument agent=x"},
+		"arguments that the plugin takes": {func(t *testing.T, m *node) {
+			m.write(t, "etc/slurm/plugstack.conf", "required /lib/slurmv.so config=/conf agent=/lib/slurmv-agent state=/var/lib/slurmv/%n", 0o644)
+		}, []string{"skipped SR-IOV"}, ""},
 		"files that include each other": {func(t *testing.T, m *node) {
 			m.write(t, "etc/slurm/plugstack.conf", "include plugstack.conf", 0o644)
 		}, []string{"skipped SR-IOV", "error plugstack"}, "include each other"},
@@ -430,6 +439,9 @@ func TestCheck(t *testing.T) {
 		"epilogs that Slurm leaves out, and a script that calls the agent": {func(_ *testing.T, m *node) {
 			m.set("PrologFlags = Alloc,Contain,RunInJob\nEpilog = /etc/slurm/slurmv-epilog.sh")
 		}, []string{"skipped SR-IOV"}, ""},
+		"epilogs that Slurm leaves out, and the site's own": {func(_ *testing.T, m *node) {
+			m.set("PrologFlags = RunInJob\nEpilog[0] = /etc/slurm/slurmv-epilog.sh")
+		}, []string{"skipped SR-IOV"}, ""},
 		"hooks in a clone": {func(_ *testing.T, m *node) { m.set("SlurmdParameters = config_overrides,contain_spank") },
 			[]string{"skipped SR-IOV", "warning SlurmdParameters"}, ""},
 		"a script that slurmctld does not load": {func(t *testing.T, m *node) { m.write(t, "conf", "[slurm]\nresources = \"job_submit\"", 0o644) },
@@ -445,6 +457,14 @@ func TestCheck(t *testing.T) {
 		"a script of the site's own": {func(t *testing.T, m *node) {
 			m.write(t, "etc/slurm/job_submit.lua", "return slurm.SUCCESS\n", 0o644)
 			m.set("JobSubmitPlugins = lua")
+		}, []string{"skipped SR-IOV"}, ""},
+		"a script that slurmctld loads by its full name": {func(t *testing.T, m *node) {
+			m.write(t, "conf", "[slurm]\nresources = \"job_submit\"", 0o644)
+			m.set("JobSubmitPlugins = job_submit/lua")
+		}, []string{"skipped SR-IOV"}, ""},
+		"a script that sbatch loads by its full name": {func(t *testing.T, m *node) {
+			m.write(t, "conf", "[slurm]\nresources = \"cli_filter\"", 0o644)
+			m.set("CliFilterPlugins = cli_filter/lua")
 		}, []string{"skipped SR-IOV"}, ""},
 	}
 	for name, tt := range tests {

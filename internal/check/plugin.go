@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -45,6 +46,20 @@ type stackLine struct {
 	file     string
 	required bool
 	path     string
+	args     []string
+}
+
+// argument matches what the plugin takes: set_path in spank/shim.c.
+var argument = regexp.MustCompile(`^(config|agent|state)=/`)
+
+// wrongArgument returns one for which the plugin refuses every VM job; "" if there is none.
+func (l stackLine) wrongArgument() string {
+	for _, a := range l.args {
+		if !argument.MatchString(a) {
+			return a
+		}
+	}
+	return ""
 }
 
 func judgeLine(l stackLine) Result {
@@ -56,6 +71,8 @@ func judgeLine(l stackLine) Result {
 		return wrong(name, seen, "write required: a failure of an optional plugin is ignored, and the program would run on the bare node")
 	case !path.IsAbs(l.path):
 		return wrong(name, seen, "write the absolute path: Slurm would look for the plugin in its own directory")
+	case l.wrongArgument() != "":
+		return wrong(name, seen+" with the argument "+l.wrongArgument(), "leave only config=, agent= and state= with absolute paths behind the plugin: it refuses all VM jobs")
 	}
 	return ok(name, seen)
 }
@@ -96,7 +113,7 @@ func readStack(root, file string, depth int, take func(stackLine)) error {
 		}
 		switch words[0] {
 		case "required", "optional":
-			take(stackLine{file: file, required: words[0] == "required", path: words[1]})
+			take(stackLine{file: file, required: words[0] == "required", path: words[1], args: words[2:]})
 		case "include":
 			err = errors.Join(err, readIncluded(root, file, words[1], depth, take))
 		}

@@ -118,8 +118,8 @@ func epilogs(s slurm.Conf) Result {
 	if !slices.ContainsFunc(s.List(name), func(f string) bool { return strings.EqualFold(f, "RunInJob") }) {
 		return ok(name, orNone(flags))
 	}
-	if strings.Contains(s["Epilog"], "slurmv") {
-		return ok(name, flags+"; Epilog="+s["Epilog"])
+	if scripts := strings.Join(scriptsOf(s, "Epilog"), ", "); strings.Contains(scripts, "slurmv") {
+		return ok(name, flags+"; Epilog="+scripts)
 	}
 	return wrong(name, flags, "with RunInJob Slurm runs no plugin's epilog: set Epilog= to a script as in docs/admin.md, or remove RunInJob")
 }
@@ -149,7 +149,7 @@ func resourceScript(_ context.Context, i *inspection) []Result {
 // plugin does not know: it then refuses jobs that do not ask themselves. Only slurmctld's
 // host has the script.
 func (i *inspection) unheardScript() (r Result, contradicts bool) {
-	if i.cfg.Slurm.Resources != config.ResourcesUser || !i.settings.Has("JobSubmitPlugins", "lua") {
+	if i.cfg.Slurm.Resources != config.ResourcesUser || !runsLua(i.settings, "JobSubmitPlugins", config.ResourcesJobSubmit) {
 		return Result{}, false
 	}
 	file := filepath.Join(i.slurmDir(), "job_submit.lua")
@@ -169,13 +169,18 @@ func (i *inspection) slurmDir() string {
 	return "/etc/slurm"
 }
 
+// runsLua reports whether the plugins of a kind are Lua: Slurm takes lua for job_submit/lua.
+func runsLua(s slurm.Conf, plugins string, kind config.Resources) bool {
+	return s.Has(plugins, "lua") || s.Has(plugins, string(kind)+"/lua")
+}
+
 func judgeResources(who config.Resources, s slurm.Conf) Result {
 	const name = "resources"
 	plugin := map[config.Resources]string{config.ResourcesJobSubmit: "JobSubmitPlugins", config.ResourcesCLIFilter: "CliFilterPlugins"}[who]
 	switch {
 	case plugin == "":
 		return ok(name, "users add the VMs' CPUs and memory to their requests")
-	case !s.Has(plugin, "lua"):
+	case !runsLua(s, plugin, who):
 		return wrong(name, fmt.Sprintf("resources = %q in the configuration, but %s=%s", string(who), plugin, s[plugin]),
 			fmt.Sprintf("set %s=lua and install the script that came with Slurm-V, or set resources = \"user\"", plugin))
 	}
