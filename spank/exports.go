@@ -2,7 +2,7 @@
 //
 // Slurm loads slurmv.so, the shim, into all of its programs; the C files here are its
 // source. This Go half is built with -buildmode=c-shared into libslurmv.so. The shim loads
-// libslurmv.so only in sbatch, salloc and scrontab, and only for a job with VM options. It
+// libslurmv.so only in sbatch and salloc, and only for a job with VM options. It
 // checks the options and answers with the variables for the job. It keeps no goroutine, no
 // signal and no state. The C files are not part of the library: their first line excludes
 // them.

@@ -102,7 +102,7 @@ func (s submission) values() map[string]string {
 
 // script returns the text of the batch script, "" if there is none. Slurm has read the
 // script already, but does not give it to plugins. known is false if the text cannot be
-// read again: a pipe is empty, and scrontab has lines of its own instead of a script. In
+// read again: a pipe is empty, and a command under another name may be either one. In
 // these cases only the nodes compare the VMs with the resources that Slurm gave.
 func (s submission) script(line slurm.CommandLine) (text string, known bool) {
 	path, given := line.Script()

@@ -1,6 +1,6 @@
 /*
  * The interface of libslurmv.so, the Go half of the plugin. The shim loads
- * libslurmv.so only in sbatch, salloc and scrontab, and only for a job with VM options.
+ * libslurmv.so only in sbatch and salloc, and only for a job with VM options.
  */
 #ifndef SLURMV_REQUEST_H
 #define SLURMV_REQUEST_H

@@ -64,8 +64,8 @@ func TestAnswer(t *testing.T) {
 		"salloc has no script": {
 			options: oneVM, args: []string{"salloc", "job.sh"}, script: enough, wantErr: "add to salloc: --mincpus=2 --mem=1280M",
 		},
-		"scrontab is left to the nodes": {
-			options: oneVM, args: []string{"scrontab"}, want: accepted,
+		"a command under another name is left to the nodes": {
+			options: oneVM, args: []string{"sbatch.real"}, stdin: "#!/bin/sh\n", want: accepted,
 		},
 		"job_submit.lua adds the resources": {
 			site: "[slurm]\nresources = 'job_submit'", options: oneVM, args: []string{"sbatch", "job.sh"},

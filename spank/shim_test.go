@@ -222,6 +222,16 @@ func TestSubmission(t *testing.T) {
 			context: sbatch, actions: []string{"init", "environ", "init_post_opt"},
 			want: []string{"init: 0", "environ: SLURM_SPANK_SLURMV_" + strings.Repeat("X", 300) + "=1", "environ: KEEP_SLURM_SPANK=1", "environ: SLURM_SPANK_OTHER=1", "init_post_opt: 0"},
 		},
+		"a submission inside a heterogeneous job is a plain one": {
+			env:     []string{"SLURM_HET_SIZE=2", "KEEP_SLURM_HET_SIZE=1"},
+			context: sbatch, actions: []string{"init", "environ"},
+			want: []string{"init: 0", "environ: KEEP_SLURM_HET_SIZE=1"},
+		},
+		"a step of a heterogeneous job is": {
+			env:     []string{"SLURM_HET_SIZE=2"},
+			context: srun, actions: []string{"init", "environ"},
+			want: []string{"init: 0", "environ: SLURM_HET_SIZE=2"},
+		},
 		"a step of a VM job inherits quietly": {
 			env:     []string{"SLURM_JOB_ID=7", inheritedVMs, inheritedSpec},
 			context: srun, actions: []string{"init", "--vm-per-node=2", "init_post_opt", "environ"},

@@ -103,13 +103,15 @@ static void forget_outer_tags(void)
 
 /*
  * Options that are inherited from a VM job do not make a job that is submitted inside it
- * a VM job.
+ * a VM job. A plain job that is submitted inside a heterogeneous one is not heterogeneous:
+ * slurmctld and salloc set SLURM_HET_SIZE where it is.
  */
 void forget_outer_job(void)
 {
 	char name[256];
 
 	forget_outer_tags();
+	unsetenv("SLURM_HET_SIZE");
 
 	for (char **v = environ; v && *v;) {
 		const char *variable = *v;

@@ -164,7 +164,7 @@ static void give_option(const char *text)
 static void print_environ(void)
 {
 	for (char **v = environ; *v; v++)
-		if (strstr(*v, "SLURM_SPANK") || strstr(*v, "SLINGSHOT") || strstr(*v, "UCX"))
+		if (strstr(*v, "SLURM_SPANK") || strstr(*v, "SLURM_HET") || strstr(*v, "SLINGSHOT") || strstr(*v, "UCX"))
 			printf("environ: %s\n", *v);
 }
 

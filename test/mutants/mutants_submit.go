@@ -91,4 +91,13 @@ var submitMutants = []Mutant{
 		Package: "spank",
 		Test:    "TestCheckBehindASymbolicLink",
 	},
+	{
+		Name:    "submission-is-not-heterogeneous-by-inheritance",
+		Defence: "A VM job that is submitted inside a heterogeneous job runs.",
+		File:    "spank/submit.c",
+		Old:     `	unsetenv("SLURM_HET_SIZE");` + "\n",
+		New:     "",
+		Package: "spank",
+		Test:    "TestSubmission/a_submission_inside_a_heterogeneous_job_is_a_plain_one",
+	},
 }
