@@ -62,7 +62,10 @@ func (m *Machine) Setup(ctx context.Context, s guest.Setup) (guest.Report, error
 		if err := m.user(s.User, s.Mounts); err != nil {
 			return err
 		}
-		return m.mounts(ctx, s.Mounts)
+		if err := m.mounts(ctx, s.Mounts); err != nil {
+			return err
+		}
+		return m.binds(s.Mounts)
 	})
 	if s.GrowRoot {
 		steps.Go(func() error {

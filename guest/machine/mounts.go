@@ -38,16 +38,13 @@ func checkPlace(path string) error {
 	return nil
 }
 
-// mounts mounts what is not mounted yet.
-func (m *Machine) mounts(ctx context.Context, mounts []guest.Mount) error {
-	if err := m.exports(ctx, mounts); err != nil {
-		return err
-	}
+// binds gives directories that are mounted their second paths.
+func (s *system) binds(mounts []guest.Mount) error {
 	for _, mount := range mounts {
 		if mount.Of == "" {
 			continue
 		}
-		if err := m.bind(mount); err != nil {
+		if err := s.bind(mount); err != nil {
 			return fmt.Errorf("mount %s at %s, too: %w", mount.Of, mount.Path, err)
 		}
 	}
@@ -56,8 +53,8 @@ func (m *Machine) mounts(ctx context.Context, mounts []guest.Mount) error {
 
 // bind gives a directory a second path, if it is there: a mount above it may have other
 // content. The image may have a symbolic link at the path, or an earlier setup has bound it.
-func (m *Machine) bind(mount guest.Mount) error {
-	source, target := m.path(mount.Of), m.path(mount.Path)
+func (s *system) bind(mount guest.Mount) error {
+	source, target := s.path(mount.Of), s.path(mount.Path)
 	from, err := os.Stat(source)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -71,11 +68,11 @@ func (m *Machine) bind(mount guest.Mount) error {
 	if at, err := os.Stat(target); err == nil && os.SameFile(from, at) {
 		return nil
 	}
-	return m.doMount(source, target, "", unix.MS_BIND, "")
+	return s.doMount(source, target, "", unix.MS_BIND, "")
 }
 
-// exports mounts the exports by 9p, outer directories first.
-func (m *Machine) exports(ctx context.Context, mounts []guest.Mount) error {
+// mounts mounts the exports by 9p, outer directories first.
+func (m *Machine) mounts(ctx context.Context, mounts []guest.Mount) error {
 	mounts = slices.DeleteFunc(slices.Clone(mounts), func(m guest.Mount) bool { return m.Tag == "" })
 	if len(mounts) == 0 {
 		return nil
