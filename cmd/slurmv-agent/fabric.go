@@ -139,12 +139,12 @@ func endTags(ctx context.Context, o reclaimOptions, cfg config.Config, name stri
 	job := tags.Job{Config: cfg, Client: administrator(cfg), Node: name, Number: o.job}
 	return job.End(ctx, o.fabric, func(reason string) error {
 		return apart.Start("fabric", "linger", "--config", o.config, "--node", name, "--job", strconv.FormatUint(uint64(o.job), 10),
-			"--reason", reason, "--slurm-conf", os.Getenv("SLURM_CONF"))
+			"--reason", reason)
 	})
 }
 
 type lingerOptions struct {
-	config, node, reason, slurmConf string
+	config, node, reason string
 
 	job uint32
 }
@@ -163,16 +163,12 @@ func newFabricLinger() *cobra.Command {
 	f.StringVar(&o.node, "node", "", "this node's `name` in Slurm")
 	f.Uint32Var(&o.job, "job", 0, "the job's `id`")
 	f.StringVar(&o.reason, "reason", "", "the `words` for which the node is drained; none if it is not")
-	f.StringVar(&o.slurmConf, "slurm-conf", "", "the `file` slurm.conf, if it is not where Slurm's commands look")
 	return c
 }
 
 func runLinger(ctx context.Context, o lingerOptions) error {
 	if err := apart.Stand(); err != nil {
 		return err
-	}
-	if o.slurmConf != "" {
-		_ = os.Setenv("SLURM_CONF", o.slurmConf)
 	}
 	cfg, err := config.Load(o.config)
 	if err != nil {

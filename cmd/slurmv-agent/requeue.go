@@ -11,7 +11,7 @@ import (
 
 func newRequeue() *cobra.Command {
 	var job uint32
-	var node, reason, conf string
+	var node, reason string
 	var client slurm.Client
 	c := &cobra.Command{
 		Use:    requeue.Command + " --job JOB --node NODE",
@@ -19,9 +19,6 @@ func newRequeue() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if conf != "" {
-				_ = os.Setenv("SLURM_CONF", conf)
-			}
 			client.Env = os.Environ()
 			return requeue.Run(c.Context(), client, job, node, reason)
 		},
@@ -29,7 +26,6 @@ func newRequeue() *cobra.Command {
 	c.Flags().Uint32Var(&job, "job", 0, "the job's `id`")
 	c.Flags().StringVar(&node, "node", "", "the `node` that it does not fit on")
 	c.Flags().StringVar(&client.Bin, "slurm-bin", "", "the `directory` of Slurm's commands")
-	c.Flags().StringVar(&conf, "slurm-conf", "", "the `file` slurm.conf, if it is not where Slurm's commands look")
 	c.Flags().StringVar(&reason, "reason", "", "the `words` that tell why")
 	return c
 }

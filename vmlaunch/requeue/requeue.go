@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
@@ -64,7 +63,7 @@ const Command = "requeue"
 // as it reads the error.
 func start(c slurm.Client, job plan.Job, cause error) error {
 	return apart.Start(Command, "--job", strconv.FormatUint(uint64(job.ID.Job), 10), "--node", job.Node,
-		"--reason", cause.Error(), "--slurm-bin", c.Bin, "--slurm-conf", os.Getenv("SLURM_CONF"))
+		"--reason", cause.Error(), "--slurm-bin", c.Bin)
 }
 
 // patience bounds how long the job may take to end on this node.
