@@ -46,6 +46,20 @@ func inTheCloud(t *testing.T) *cloud {
 	return &cloud{VMs: v}
 }
 
+// A node whose libvirtd does not answer says so, and gives the back-end up like any other.
+func TestANodeWithoutNovasLibvirtd(t *testing.T) {
+	c := inTheCloud(t)
+	path := filepath.Join(t.TempDir(), "clouds.yaml")
+	if err := os.WriteFile(path, []byte("clouds: {slurm-v: {auth: {auth_url: http://site, password: none}}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.Plan.Backend.CloudsFile, c.Plan.Backend.Libvirt = path, "qemu+unix:///system?socket=/nonexistent"
+	if err := c.open(t.Context()); err == nil || !strings.Contains(err.Error(), "backend.libvirt must be the libvirtd that nova-compute uses on node n1") {
+		t.Error(err)
+	}
+	c.close()
+}
+
 // The first node asks for the VMs of all nodes, each on its node and with its address.
 func TestTheFirstNodeAsksForAllVMs(t *testing.T) {
 	c := inTheCloud(t)

@@ -18,7 +18,10 @@ import (
 // nova's.
 func Connect(uri string) (*Driver, error) {
 	conn, err := connect(uri)
-	return &Driver{conn: conn, pids: "/run/libvirt/qemu"}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Driver{conn: conn, pids: "/run/libvirt/qemu"}, nil
 }
 
 // An Instance is what nova has written into its domain's description.
