@@ -34,6 +34,8 @@ func (v *VMs) busyGuests() bool {
 // the time-out.
 func parallel(p plan.Plan, cpus int, busy bool) (at int64, bySite bool) {
 	switch {
+	case p.Hardware.Foreign: // they boot already, and their seed disks must be there when cloud-init looks
+		return int64(len(p.VMs)), true
 	case p.Measure.Serial:
 		return 1, true
 	case p.Launch.Parallel > 0:

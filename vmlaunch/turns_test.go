@@ -26,6 +26,7 @@ func TestParallel(t *testing.T) {
 		"or is the site's":              {func(p *plan.Plan) { p.Launch.Parallel = 5 }, true, 5},
 		"or one, for a measurement":     {func(p *plan.Plan) { p.Measure.Serial = true }, false, 1},
 		"which is more than the site's": {func(p *plan.Plan) { p.Measure.Serial, p.Launch.Parallel = true, 5 }, false, 1},
+		"all that nova has started":     {func(p *plan.Plan) { p.Hardware.Foreign, p.Launch.Parallel, p.VMs = true, 5, make([]plan.VM, 30) }, true, 30},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -128,4 +128,13 @@ var openstackMutants = []Mutant{
 		Package: "openstack",
 		Test:    "TestAnExpiredTokenIsRenewed",
 	},
+	{
+		Name:    "no-vm-of-nova-waits-for-a-turn",
+		Defence: "A VM that nova has started is in the node's journal at once.",
+		File:    "vmlaunch/turns.go",
+		Old:     "\tcase p.Hardware.Foreign: //",
+		New:     "\tcase false: //",
+		Package: "vmlaunch",
+		Test:    "TestParallel",
+	},
 }
