@@ -59,6 +59,9 @@ func makeOnce(ctx context.Context, find, request func() (string, error)) (id str
 // isAway reports whether the cloud has not answered, or has said that it cannot now. The
 // request may have been carried out.
 func isAway(err error) bool {
+	if login := failedLogin(err); login != nil {
+		return isAway(login)
+	}
 	var unexpected gophercloud.ErrUnexpectedResponseCode
 	if errors.As(err, &unexpected) {
 		switch unexpected.Actual {
@@ -71,12 +74,25 @@ func isAway(err error) bool {
 	return errors.As(err, &network)
 }
 
+// failedLogin returns why keystone gave no new token for one that had expired, if err is about that. gophercloud's
+// error does not unwrap.
+func failedLogin(err error) error {
+	var login *gophercloud.ErrUnableToReauthenticate
+	if errors.As(err, &login) {
+		return login.ErrReauth
+	}
+	return nil
+}
+
 func isGone(err error) bool { return gophercloud.ResponseCodeIs(err, http.StatusNotFound) }
 
 // explain says what the cloud has refused, in its words.
 func explain(what string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if login := failedLogin(err); login != nil {
+		return explain(what+": log in again", login)
 	}
 	var unexpected gophercloud.ErrUnexpectedResponseCode
 	if errors.As(err, &unexpected) {

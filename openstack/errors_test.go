@@ -30,6 +30,8 @@ func TestExplain(t *testing.T) {
 			"OpenStack: do it: Unable to complete operation for network x. The mac address y is in use. (HTTP status 409)"},
 		{answer(413, "<html>\n <head>\n  <title>413 Request Entity Too Large</title>\n </head>\n <body>\n  The storage is full.<br/>\n </body>\n</html>"),
 			"OpenStack: do it: 413 Request Entity Too Large The storage is full. (HTTP status 413)"},
+		{&gophercloud.ErrUnableToReauthenticate{ErrOriginal: answer(401, ""), ErrReauth: answer(401, `{"error": {"message": "The secret has expired."}}`)},
+			"OpenStack: do it: log in again: The secret has expired. (HTTP status 401)"},
 		{errors.New("no route"), "OpenStack: do it: no route"},
 	} {
 		if got := explain("do it", tt.err).Error(); got != tt.want {

@@ -14,6 +14,7 @@ type keystone struct {
 	nova    faultyNova
 	mu      sync.Mutex
 	logins  int
+	away    int // so many logins get 503
 	refused int // requests with an old token
 }
 
@@ -46,9 +47,11 @@ func (k *keystone) expire() {
 }
 
 func (k *keystone) login(r *http.Request) (*http.Response, error) {
-	k.mu.Lock()
-	k.logins++
-	k.mu.Unlock()
+	if k.isAway() {
+		answer, err := reply(http.StatusServiceUnavailable, nil)
+		answer.Request = r
+		return answer, err
+	}
 	service := func(kind string) map[string]any {
 		return map[string]any{"type": kind, "name": kind, "endpoints": []map[string]any{
 			{"interface": "public", "region": "RegionOne", "region_id": "RegionOne", "url": "http://" + kind + "/v2.1"},
@@ -63,21 +66,40 @@ func (k *keystone) login(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
+// isAway counts a login, if keystone is there.
+func (k *keystone) isAway() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.away > 0 {
+		k.away--
+		return true
+	}
+	k.logins++
+	return false
+}
+
 // A token that expires while a job has its VMs is renewed, and what was asked with it is done
 // once.
 func TestAnExpiredTokenIsRenewed(t *testing.T) {
-	for name, expires := range map[string]bool{"it expires": true, "it does not": false} {
+	for name, tt := range map[string]struct {
+		expires bool
+		away    int
+	}{
+		"it expires":                        {expires: true},
+		"it does not":                       {},
+		"it expires while keystone is away": {expires: true, away: 3},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := &keystone{}
 				c := open(t, Settings{CloudsFile: credentials(t), Cloud: "slurmv", Label: "test", wire: func(http.RoundTripper) http.RoundTripper { return k }})
-				if expires {
+				if k.away = tt.away; tt.expires {
 					k.expire()
 				}
 				if err := c.nova.createServer(t.Context(), "m", wanted{Server: Server{Name: "vm0", Host: "n1"}}); err != nil {
 					t.Error(err)
 				}
-				if (k.refused > 0) != expires || k.nova.posts != 1 || len(k.nova.servers) != 1 {
+				if (k.refused > 0) != tt.expires || k.nova.posts != 1 || len(k.nova.servers) != 1 {
 					t.Errorf("%d requests refused, %d servers asked for, %d made", k.refused, k.nova.posts, len(k.nova.servers))
 				}
 			})

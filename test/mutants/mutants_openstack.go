@@ -137,4 +137,13 @@ var openstackMutants = []Mutant{
 		Package: "vmlaunch",
 		Test:    "TestParallel",
 	},
+	{
+		Name:    "keystone-may-be-away-for-a-new-token",
+		Defence: "A job whose token expires while keystone is away gives back what it has in the cloud.",
+		File:    "openstack/errors.go",
+		Old:     "\tif login := failedLogin(err); login != nil {\n\t\treturn isAway(login)\n\t}\n",
+		New:     "",
+		Package: "openstack",
+		Test:    "TestAnExpiredTokenIsRenewed",
+	},
 }
