@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -123,26 +124,21 @@ func withCause(fault string) string {
 }
 
 // deleteServers deletes the servers and waits until nova lists none. Ports that are made for
-// a server survive it, and would keep its place in the network.
+// a server survive it, and would keep its place in the network. Servers that nova cannot delete
+// are given up when none has gone for as long as the cloud may be away: others wait.
 func (n nova) deleteServers(ctx context.Context, m Mark) error {
-	asked, began := map[string]time.Time{}, time.Now()
+	began, asked := time.Now(), map[string]time.Time{}
+	fewest, since := math.MaxInt, began
 	for {
-		var left []servers.Server
-		err := try(ctx, func() (err error) {
-			left, err = n.list(ctx, m)
-			return err
-		})
+		left, err := n.askToDelete(ctx, m, asked)
 		if err != nil || len(left) == 0 {
 			return err
 		}
-		for _, s := range left {
-			if time.Since(asked[s.ID]) < askAgain {
-				continue
-			}
-			if err := gone(ctx, func() error { return servers.Delete(ctx, n.api, s.ID).ExtractErr() }); err != nil {
-				return err
-			}
-			asked[s.ID] = time.Now()
+		if len(left) < fewest {
+			fewest, since = len(left), time.Now()
+		}
+		if time.Since(since) > outage {
+			return fmt.Errorf("nova still has %s: none has gone for %v, though it was asked several times", names(left), outage)
 		}
 		select {
 		case <-ctx.Done():
@@ -150,6 +146,23 @@ func (n nova) deleteServers(ctx context.Context, m Mark) error {
 		case <-time.After(untilNextLook(time.Since(began))):
 		}
 	}
+}
+
+// askToDelete asks nova to delete the servers that are left, and returns them. asked is when
+// nova was asked last for each.
+func (n nova) askToDelete(ctx context.Context, m Mark, asked map[string]time.Time) (left []servers.Server, err error) {
+	err = try(ctx, func() (err error) {
+		left, err = n.list(ctx, m)
+		return err
+	})
+	for _, s := range left {
+		if err != nil || time.Since(asked[s.ID]) < askAgain {
+			continue
+		}
+		err = gone(ctx, func() error { return servers.Delete(ctx, n.api, s.ID).ExtractErr() })
+		asked[s.ID] = time.Now()
+	}
+	return left, err
 }
 
 func (n nova) markedServers(ctx context.Context) (marks []string, err error) {
