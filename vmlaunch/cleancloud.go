@@ -3,13 +3,20 @@ package vmlaunch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/openstack"
 	"github.com/slurm-v/slurm-v/slurm"
 )
+
+// cloudPatience bounds how long [CleanCloud] may take: slurmd kills a HealthCheckProgram after a minute.
+const cloudPatience = 40 * time.Second
 
 // CleanCloud removes what jobs that no longer run have left in the cloud, of all nodes: the
 // node whose journal has the record may never come back. It calls active, if something is in
@@ -18,6 +25,8 @@ func CleanCloud(ctx context.Context, cfg config.Config, active func(context.Cont
 	if cfg.Backend.Type != config.BackendOpenStack {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, cloudPatience, fmt.Errorf("clean waits for OpenStack for %v", cloudPatience))
+	defer cancel()
 	there, err := openstack.Open(ctx, settings(cfg.Backend))
 	if err != nil {
 		return nil, err
@@ -49,18 +58,41 @@ func cleanJobs(ctx context.Context, there marked, active func(context.Context) (
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range jobs {
-		id, bad := journal.ParseID(name)
-		if bad != nil || slices.ContainsFunc(running, func(r slurm.RunID) bool { return r.Job == id.Job }) {
-			continue
+	return deleteJobs(ctx, there, endedJobs(jobs, running))
+}
+
+// endedJobs returns those that do not run, in whatever run of theirs.
+func endedJobs(names []string, running []slurm.RunID) (ended []journal.ID) {
+	for _, name := range names {
+		id, err := journal.ParseID(name)
+		if err == nil && !slices.ContainsFunc(running, func(r slurm.RunID) bool { return r.Job == id.Job }) {
+			ended = append(ended, id)
 		}
-		if failed := there.Delete(ctx, name); failed != nil {
-			err = errors.Join(err, failed)
-			continue
-		}
-		cleaned = append(cleaned, id)
 	}
-	return cleaned, err
+	return ended
+}
+
+// jobsAtOnce bounds how many jobs are deleted at once: each asks five services.
+const jobsAtOnce = 16
+
+// deleteJobs deletes the jobs side by side: one whose servers nova does not delete takes all of the time.
+func deleteJobs(ctx context.Context, there marked, jobs []journal.ID) (deleted []journal.ID, err error) {
+	failed := make([]error, len(jobs))
+	var each errgroup.Group
+	each.SetLimit(jobsAtOnce)
+	for i, id := range jobs {
+		each.Go(func() error {
+			failed[i] = there.Delete(ctx, id.String())
+			return nil
+		})
+	}
+	_ = each.Wait()
+	for i, id := range jobs {
+		if failed[i] == nil {
+			deleted = append(deleted, id)
+		}
+	}
+	return deleted, errors.Join(failed...)
 }
 
 // deleteServers removes everything of the job from the cloud.

@@ -3,13 +3,17 @@ package vmlaunch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -228,36 +232,51 @@ func dialUnix(t *testing.T, path string) net.Conn {
 	return conn
 }
 
-// fakeMarks is a cloud with things of these jobs.
-type fakeMarks struct{ jobs, deleted []string }
+// fakeMarks is a cloud with things of these jobs. Those of job 5.0 never go.
+type fakeMarks struct {
+	jobs []string
+
+	mu      sync.Mutex
+	deleted []string
+}
 
 func (f *fakeMarks) Jobs(context.Context) ([]string, error) { return f.jobs, nil }
 
-func (f *fakeMarks) Delete(_ context.Context, job string) error {
-	f.deleted = append(f.deleted, job)
+func (f *fakeMarks) Delete(ctx context.Context, job string) error {
 	if job == "5.0" {
-		return errors.New("it hangs")
+		<-ctx.Done()
 	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("job %s: %w", job, context.Cause(ctx))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deleted = append(f.deleted, job)
 	return nil
 }
 
-// Clean removes what ended jobs left in the cloud, leaves running jobs and what is not a
-// job's alone, and goes on after a failure.
+// Clean removes what ended jobs left in the cloud, and leaves running jobs and what is not a
+// job's alone. One job that the cloud does not remove takes nothing from the others.
 func TestCleanOfTheCloud(t *testing.T) {
-	f := &fakeMarks{jobs: []string{"4.0", "5.0", "6.1", "7.0", "site"}}
-	running := func(context.Context) ([]slurm.RunID, error) { return []slurm.RunID{{Job: 6, Restart: 2}}, nil }
-	cleaned, err := cleanJobs(t.Context(), f, running)
-	if diff := cmp.Diff([]string{"4.0", "5.0", "7.0"}, f.deleted); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]journal.ID{{Job: 4}, {Job: 7}}, cleaned); diff != "" || err == nil {
-		t.Error(diff, err)
-	}
-	silent := func(context.Context) ([]slurm.RunID, error) { return nil, errors.New("slurmctld is down") }
-	f.deleted = nil
-	if _, err := cleanJobs(t.Context(), f, silent); err == nil || f.deleted != nil {
-		t.Errorf("Slurm does not answer: %v, %v", f.deleted, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeMarks{jobs: []string{"4.0", "5.0", "6.1", "7.0", "site"}}
+		running := func(context.Context) ([]slurm.RunID, error) { return []slurm.RunID{{Job: 6, Restart: 2}}, nil }
+		ctx, cancel := context.WithTimeout(t.Context(), cloudPatience)
+		defer cancel()
+		cleaned, err := cleanJobs(ctx, f, running)
+		slices.Sort(f.deleted)
+		if diff := cmp.Diff([]string{"4.0", "7.0"}, f.deleted); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]journal.ID{{Job: 4}, {Job: 7}}, cleaned); diff != "" || err == nil || !strings.Contains(err.Error(), "job 5.0") {
+			t.Error(diff, err)
+		}
+		silent := func(context.Context) ([]slurm.RunID, error) { return nil, errors.New("slurmctld is down") }
+		f.deleted = nil
+		if _, err := cleanJobs(t.Context(), f, silent); err == nil || f.deleted != nil {
+			t.Errorf("Slurm does not answer: %v, %v", f.deleted, err)
+		}
+	})
 }
 
 var _ marked = (*openstack.Cloud)(nil)

@@ -13,7 +13,6 @@ import (
 	"github.com/slurm-v/slurm-v/fabric/node"
 	"github.com/slurm-v/slurm-v/internal/apart"
 	"github.com/slurm-v/slurm-v/internal/harden"
-	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmlaunch/entitle"
 	"github.com/slurm-v/slurm-v/vmlaunch/tags"
@@ -118,19 +117,7 @@ func runFabricClean(c *cobra.Command, path, name string, how node.Cleaning) erro
 	if name, err = slurm.NodeName(name); err != nil {
 		return err
 	}
-	return cleanFabric(c, cfg, name, how)
-}
-
-// cleanFabric cleans and prints what it has done.
-func cleanFabric(c *cobra.Command, cfg config.Config, name string, how node.Cleaning) error {
-	client := administrator(cfg)
-	done, err := tags.Clean(c.Context(), cfg, name, client, how, func(ctx context.Context) (map[journal.ID]bool, error) {
-		return running(ctx, client, name)
-	})
-	for _, what := range done {
-		fmt.Fprintln(c.OutOrStdout(), what)
-	}
-	return err
+	return cleaning(c, cfg, name).Fabric(c.Context(), how)
 }
 
 // endTags ends the job's tags on the node, in Slurm's last try. What takes longer goes on

@@ -25,10 +25,13 @@ It asks Slurm which jobs run here and gives back what all other jobs hold. It do
 not touch running jobs. It may run at any time, as root on the node: as
 HealthCheckProgram, when the node boots, or by hand.
 
+Where OpenStack makes the VMs, it then removes what ended jobs of all nodes left
+there, for 40 seconds at most. What it cannot remove there is a warning.
+
 EXIT STATUS
 ===========
 
-    0   nothing is left of ended jobs
+    0   nothing is left of ended jobs on this node
     1   something is left, or Slurm did not say what runs
     2   the command line cannot be run`,
 		Example: `  slurmv clean

@@ -155,4 +155,22 @@ var openstackMutants = []Mutant{
 		Package: "openstack",
 		Test:    "TestADeletingThatHangs",
 	},
+	{
+		Name:    "one-stuck-job-keeps-none-from-being-cleaned",
+		Defence: "A job that the cloud does not remove keeps slurmv-agent clean from no other job.",
+		File:    "vmlaunch/cleancloud.go",
+		Old:     "each.SetLimit(jobsAtOnce)",
+		New:     "each.SetLimit(1)",
+		Package: "vmlaunch",
+		Test:    "TestCleanOfTheCloud",
+	},
+	{
+		Name:    "a-stuck-cloud-keeps-no-node-from-health",
+		Defence: "What is stuck in the cloud makes no health check of a node fail.",
+		File:    "vmlaunch/clean/clean.go",
+		Old:     "\tn.cloud(ctx)\n\treturn err",
+		New:     "\tn.cloud(ctx)\n\t_, cloudErr := vmlaunch.CleanCloud(ctx, n.Config, n.Client.ActiveRuns)\n\treturn errors.Join(err, cloudErr)",
+		Package: "vmlaunch/clean",
+		Test:    "TestCleanOfANodeWhoseCloudIsAway",
+	},
 }
