@@ -41,7 +41,7 @@ func try(ctx context.Context, do func() error) error {
 
 // makeOnce makes something in the cloud and returns its id. A request whose answer was lost may have been carried out. So
 // before it is made again, find looks for what it has made; "" is nothing.
-func makeOnce(ctx context.Context, find, request func() (string, error)) (id string, err error) {
+func makeOnce(ctx context.Context, find func() (string, error), request func(context.Context) (string, error)) (id string, err error) {
 	asked := false
 	err = try(ctx, func() error {
 		if asked {
@@ -49,11 +49,22 @@ func makeOnce(ctx context.Context, find, request func() (string, error)) (id str
 				return err
 			}
 		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		asked = true
-		id, err = request()
+		answered, cancel := untilAnswered(ctx)
+		defer cancel()
+		id, err = request(answered)
 		return err
 	})
 	return id, err
+}
+
+// untilAnswered is the context of a request that makes something. It does not end with ctx: the
+// cloud could carry out a request that was given up after [Cloud.Delete] has looked.
+func untilAnswered(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), answerPatience)
 }
 
 // isAway reports whether the cloud has not answered, or has said that it cannot now. The

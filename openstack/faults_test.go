@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ type faultyNova struct {
 	losePosts   int // so many answers to POST are lost, after it was carried out
 	loseDeletes int // so many DELETEs are forgotten, after 204
 	posts       int
+	slow        time.Duration // it carries a POST out so much later, whether or not anybody still waits
 }
 
 func (f *faultyNova) client() nova {
@@ -34,11 +36,31 @@ func (f *faultyNova) client() nova {
 }
 
 func (f *faultyNova) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := f.answer(r)
+	answer, err := f.inTime(r)
 	if answer != nil {
 		answer.Request = r
 	}
 	return answer, err
+}
+
+func (f *faultyNova) inTime(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPost || f.slow == 0 {
+		return f.answer(r)
+	}
+	body, _ := io.ReadAll(r.Body)
+	sent := r.Clone(context.WithoutCancel(r.Context()))
+	sent.Body = io.NopCloser(bytes.NewReader(body))
+	select {
+	case <-time.After(f.slow):
+		return f.answer(sent)
+	case <-r.Context().Done():
+		time.AfterFunc(f.slow, func() {
+			if answer, err := f.answer(sent); err == nil {
+				answer.Body.Close()
+			}
+		})
+		return nil, r.Context().Err()
+	}
 }
 
 func (f *faultyNova) answer(r *http.Request) (*http.Response, error) {
@@ -97,6 +119,29 @@ func TestALostAnswerMakesNoSecondServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A job that is cancelled while nova makes its server leaves no server: the request is not given
+// up, as nova could carry it out after Delete has looked.
+func TestACancelledRequestIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &faultyNova{slow: 5 * time.Second}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(errors.New("scancel")) })
+		n := f.client()
+		_ = n.createServer(ctx, "m", wanted{Server: Server{Name: "vm0", Host: "n1"}})
+		if err := n.deleteServers(t.Context(), "m"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if f.posts != 1 || len(f.servers) != 0 {
+			t.Errorf("%d servers were asked for; %v are left", f.posts, f.servers)
+		}
+		err := n.createServer(ctx, "m", wanted{Server: Server{Name: "vm1", Host: "n1"}})
+		if err == nil || !strings.Contains(err.Error(), "scancel") || f.posts != 1 {
+			t.Errorf("%d servers were asked for, one of a job that had been cancelled: %v", f.posts, err)
+		}
+	})
 }
 
 func TestADeletingThatIsLostIsAskedAgain(t *testing.T) {

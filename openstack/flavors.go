@@ -29,6 +29,8 @@ func (n nova) getFlavor(ctx context.Context, m Mark, r Request) (id string, err 
 
 // createFlavor makes a flavor that only the site's project sees.
 func (n nova) createFlavor(ctx context.Context, m Mark, r Request) (string, error) {
+	ctx, cancel := untilAnswered(ctx)
+	defer cancel()
 	private, disk := false, int((r.DiskMiB+1023)/1024)
 	made, err := flavors.Create(ctx, n.api, flavors.CreateOpts{
 		Name: string(m), VCPUs: r.VCPUs, RAM: int(r.MemoryMiB), Disk: &disk, IsPublic: &private,

@@ -40,8 +40,10 @@ func newestActive(all []images.Image, name string) (id string, err error) {
 // upload makes an image of a file. The file can be read once, so an upload that breaks off
 // is not tried again.
 func (g glance) upload(ctx context.Context, m Mark, i Image) (id string, err error) {
+	answered, cancel := untilAnswered(ctx)
+	defer cancel()
 	private := images.ImageVisibilityPrivate
-	made, err := images.Create(ctx, g.api, images.CreateOpts{
+	made, err := images.Create(answered, g.api, images.CreateOpts{
 		Name: string(m), Tags: []string{string(m)}, ContainerFormat: "bare", DiskFormat: i.Format,
 		Visibility: &private, Properties: i.Options,
 	}).Extract()

@@ -68,7 +68,7 @@ func (n neutron) createPort(ctx context.Context, m Mark, s Server, p port) (id s
 	}
 	id, err = makeOnce(ctx,
 		func() (string, error) { return n.findPort(ctx, m, p.mac) },
-		func() (string, error) { return n.postPort(ctx, wanted) })
+		func(ctx context.Context) (string, error) { return n.postPort(ctx, wanted) })
 	return id, explain(fmt.Sprintf("create a port (%s) for server %s", p.kind, s.Name), err)
 }
 

@@ -57,7 +57,7 @@ func (n neutron) createPolicy(ctx context.Context, m Mark, rates Rates) (id stri
 	name := fmt.Sprintf("slurmv-%s-%d-%d", m.job(), rates.MinMbps, rates.MaxMbps)
 	id, err = makeOnce(ctx,
 		func() (string, error) { return n.findPolicy(ctx, m, name) },
-		func() (string, error) { return n.postPolicy(ctx, m, name) })
+		func(ctx context.Context) (string, error) { return n.postPolicy(ctx, m, name) })
 	if err != nil {
 		return "", err
 	}

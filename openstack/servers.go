@@ -43,7 +43,7 @@ func (w wanted) body(m Mark) map[string]any {
 func (n nova) createServer(ctx context.Context, m Mark, w wanted) error {
 	_, err := makeOnce(ctx,
 		func() (string, error) { return n.findServer(ctx, m, w.Name) },
-		func() (string, error) { return n.postServer(ctx, w.body(m)) })
+		func(ctx context.Context) (string, error) { return n.postServer(ctx, w.body(m)) })
 	return explain(fmt.Sprintf("create server %s on host %s", w.Name, w.Host), err)
 }
 

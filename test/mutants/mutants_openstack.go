@@ -173,4 +173,13 @@ var openstackMutants = []Mutant{
 		Package: "vmlaunch/clean",
 		Test:    "TestCleanOfANodeWhoseCloudIsAway",
 	},
+	{
+		Name:    "a-cancelled-request-is-answered",
+		Defence: "A job that is cancelled while the cloud makes something leaves nothing there.",
+		File:    "openstack/errors.go",
+		Old:     "context.WithTimeout(context.WithoutCancel(ctx), answerPatience)",
+		New:     "context.WithTimeout(ctx, answerPatience)",
+		Package: "openstack",
+		Test:    "TestACancelledRequestIsAnswered",
+	},
 }
