@@ -62,14 +62,20 @@ func cleanJobs(ctx context.Context, there marked, active func(context.Context) (
 }
 
 // endedJobs returns those that do not run, in whatever run of theirs.
-func endedJobs(names []string, running []slurm.RunID) (ended []journal.ID) {
+func endedJobs(names []string, running []slurm.RunID) []journal.ID {
+	return slices.DeleteFunc(jobsOf(names), func(id journal.ID) bool {
+		return slices.ContainsFunc(running, func(r slurm.RunID) bool { return r.Job == id.Job })
+	})
+}
+
+// jobsOf leaves out names that are not a job's.
+func jobsOf(names []string) (jobs []journal.ID) {
 	for _, name := range names {
-		id, err := journal.ParseID(name)
-		if err == nil && !slices.ContainsFunc(running, func(r slurm.RunID) bool { return r.Job == id.Job }) {
-			ended = append(ended, id)
+		if id, err := journal.ParseID(name); err == nil {
+			jobs = append(jobs, id)
 		}
 	}
-	return ended
+	return jobs
 }
 
 // jobsAtOnce bounds how many jobs are deleted at once: each asks five services.
@@ -93,6 +99,19 @@ func deleteJobs(ctx context.Context, there marked, jobs []journal.ID) (deleted [
 		}
 	}
 	return deleted, errors.Join(failed...)
+}
+
+// removeEarlier removes what earlier runs and steps of the job left in the cloud: the first node
+// of them may have died, and slurmv-agent clean leaves jobs that run alone. Their ports have the
+// MAC addresses that this run asks for, and neutron allows each once in a network.
+func removeEarlier(ctx context.Context, there marked, job uint32) error {
+	names, err := there.Jobs(ctx)
+	if err != nil {
+		return err
+	}
+	earlier := slices.DeleteFunc(jobsOf(names), func(id journal.ID) bool { return id.Job != job })
+	_, err = deleteJobs(ctx, there, earlier)
+	return err
 }
 
 // deleteServers removes everything of the job from the cloud.

@@ -133,6 +133,9 @@ func (c *cloud) ask(ctx context.Context, image images.Info) error {
 	if err := c.checkRates(ctx, there.HasRates, &r); err != nil {
 		return err
 	}
+	if err := removeEarlier(ctx, there, c.Plan.Job.ID.Job); err != nil {
+		return fmt.Errorf("remove what earlier runs of the job left in OpenStack: %w", err)
+	}
 	if err := c.create(ctx, there, r); err != nil {
 		return err
 	}

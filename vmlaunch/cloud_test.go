@@ -279,4 +279,17 @@ func TestCleanOfTheCloud(t *testing.T) {
 	})
 }
 
+// A job that was requeued asks for ports with the MAC addresses of its first run, which neutron
+// has once only. What other jobs have stays.
+func TestARequeuedJobRemovesWhatItsEarlierRunsLeft(t *testing.T) {
+	f := &fakeMarks{jobs: []string{"7.0", "7.1", "8.0", "70.0", "site"}}
+	if err := removeEarlier(t.Context(), f, 7); err != nil {
+		t.Error(err)
+	}
+	slices.Sort(f.deleted)
+	if diff := cmp.Diff([]string{"7.0", "7.1"}, f.deleted); diff != "" {
+		t.Error(diff)
+	}
+}
+
 var _ marked = (*openstack.Cloud)(nil)

@@ -182,4 +182,13 @@ var openstackMutants = []Mutant{
 		Package: "openstack",
 		Test:    "TestACancelledRequestIsAnswered",
 	},
+	{
+		Name:    "a-requeued-job-removes-its-own-only",
+		Defence: "A requeued job removes what its earlier runs left in the cloud, and nothing of other jobs.",
+		File:    "vmlaunch/cleancloud.go",
+		Old:     "return id.Job != job",
+		New:     "return false && id.Job != job",
+		Package: "vmlaunch",
+		Test:    "TestARequeuedJobRemovesWhatItsEarlierRunsLeft",
+	},
 }
