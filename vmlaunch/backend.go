@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/ivshmem"
@@ -35,6 +36,9 @@ type backend interface {
 
 	// dial connects to the guest agent's port, whether or not the guest has booted.
 	dial(ctx context.Context, m *machine.Machine) (net.Conn, error)
+
+	// vfNICs are the VM's virtual functions to which the guest agent gives an address.
+	vfNICs(m *machine.Machine) []guest.NIC
 
 	// plug gives a running VM a region of shared memory.
 	plug(m *machine.Machine, r ivshmem.Region) error

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
@@ -98,7 +100,30 @@ func (c *cloud) vfs(context.Context) error {
 	if slices.ContainsFunc(wanted.VFs, func(vf jobspec.VF) bool { return vf.PF != "" || vf.NUMA == jobspec.NUMARequire || vf.Spread }) {
 		return errors.New("--sriov: nova chooses the cards of virtual functions here; leave out pf, numa=require and spread")
 	}
+	return c.refuseTags()
+}
+
+// refuseTags refuses VFs of jobs whose VFs have a tag: neutron's ports have the tag of their
+// network, and the job would believe that no other job hears it.
+func (c *cloud) refuseTags() error {
+	const bare = "--sriov: OpenStack does not give virtual functions the job's %s; leave --sriov out, or use nodes without OpenStack"
+	switch {
+	case c.Plan.VLAN != 0:
+		return fmt.Errorf(bare, fmt.Sprintf("%s %d", fabric.VLAN.Word(), c.Plan.VLAN))
+	case c.Plan.PKey != 0:
+		return fmt.Errorf(bare, fmt.Sprintf("%s %#x", fabric.PKey.Word(), c.Plan.PKey))
+	}
 	return nil
+}
+
+// vfNICs have the MAC addresses of the plan: their ports were made with them.
+func (c *cloud) vfNICs(m *machine.Machine) (nics []guest.NIC) {
+	for _, vf := range m.Plan.VFs {
+		if vf.Address.IsValid() {
+			nics = append(nics, guest.NIC{MAC: vf.MAC, Address: vf.Address.String()})
+		}
+	}
+	return nics
 }
 
 // request asks the cloud for all VMs of the job, if this is the job's first node: one login
@@ -136,7 +161,7 @@ func (c *cloud) ask(ctx context.Context, image images.Info) error {
 	if err := removeEarlier(ctx, there, c.Plan.Job.ID.Job); err != nil {
 		return fmt.Errorf("remove what earlier runs of the job left in OpenStack: %w", err)
 	}
-	if err := c.create(ctx, there, r); err != nil {
+	if err := c.create(ctx, there, r, image); err != nil {
 		return err
 	}
 	if err := there.Await(ctx, r.Job, len(r.Servers)); err != nil {
@@ -168,7 +193,7 @@ func (c *cloud) checkRates(ctx context.Context, hasRates func(context.Context) (
 }
 
 // create makes the servers, of the cloud's image or of an upload.
-func (c *cloud) create(ctx context.Context, there *openstack.Cloud, r openstack.Request) error {
+func (c *cloud) create(ctx context.Context, there *openstack.Cloud, r openstack.Request, image images.Info) error {
 	if name := c.Plan.Job.Spec.Image; c.Plan.Catalogue {
 		has, err := there.HasImage(ctx, name)
 		if err != nil {
@@ -179,22 +204,33 @@ func (c *cloud) create(ctx context.Context, there *openstack.Cloud, r openstack.
 			return there.Create(ctx, r)
 		}
 	}
+	options, err := c.imageOptions(ctx, image)
+	if err != nil {
+		return err
+	}
 	file, err := images.OpenWhole(ctx, c.Plan.Images, c.Plan.Image, c.Plan.Owner)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	c.sayImage("uploading it to OpenStack, for this job; the administrator can upload it once for all")
-	r.Image.File, r.Image.Format = file, file.Format
+	r.Image = openstack.Image{File: file, Format: file.Format, Options: options}
 	return there.Create(ctx, r)
 }
 
 // imageOptions are the properties of an uploaded image: a controller for the guest agent's
-// port, a machine with slots for shared memory, and a bus for the configuration drive that
-// small kernels know.
-var imageOptions = map[string]string{
-	"hw_qemu_guest_agent": "yes", "hw_machine_type": "pc", "hw_rng_model": "virtio",
-	"hw_cdrom_bus": "scsi", "hw_scsi_model": "virtio-scsi",
+// port, a machine with slots for shared memory, a bus for the configuration drive that
+// small kernels know, and the firmware that boots the image.
+func (c *cloud) imageOptions(ctx context.Context, image images.Info) (map[string]string, error) {
+	options := map[string]string{
+		"hw_qemu_guest_agent": "yes", "hw_machine_type": "pc", "hw_rng_model": "virtio",
+		"hw_cdrom_bus": "scsi", "hw_scsi_model": "virtio-scsi",
+	}
+	firmware, err := firmwareFor(ctx, c.Plan, c.Log, image)
+	if firmware == config.FirmwareUEFI {
+		options["hw_firmware_type"] = "uefi"
+	}
+	return options, err
 }
 
 // wanted is the request for the VMs of all nodes.
@@ -203,7 +239,6 @@ func (c *cloud) wanted(ctx context.Context, image images.Info) (openstack.Reques
 	r := openstack.Request{
 		Job: c.Plan.Job.ID.String(), Flavor: c.Plan.Backend.Flavor, VCPUs: spec.VCPUs, MemoryMiB: spec.MemoryMiB,
 		DiskMiB: max(spec.DiskMiB, image.VirtualMiB()), Network: c.Plan.Network.Neutron, Zone: c.Plan.Backend.Zone,
-		Image: openstack.Image{Options: imageOptions},
 	}
 	if len(spec.SRIOV.VFs) > 0 {
 		r.VFNetwork = c.Plan.Backend.VFNetwork

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/jobspec"
@@ -28,6 +30,7 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
@@ -115,25 +118,57 @@ func TestTheCloudsRefusalIsTold(t *testing.T) {
 
 func TestWhatTheCloudRefuses(t *testing.T) {
 	for name, tt := range map[string]struct {
-		network string
-		vf      jobspec.VF
-		want    string // "" is allowed
+		network    string
+		vf         jobspec.VF
+		vlan, pkey uint16
+		want       string // "" is allowed
 	}{
-		"no network of VFs": {"", jobspec.VF{}, "backend.vf_network"},
-		"a card":            {"vfs", jobspec.VF{PF: "eth1"}, "leave out pf, numa=require and spread"},
-		"a near card":       {"vfs", jobspec.VF{NUMA: jobspec.NUMARequire}, "leave out pf, numa=require and spread"},
-		"cards apart":       {"vfs", jobspec.VF{Spread: true}, "leave out pf, numa=require and spread"},
-		"a rate":            {"vfs", jobspec.VF{MinMbps: 10}, ""}, // see TestRatesOfTheCloud
-		"a VF":              {"vfs", jobspec.VF{}, ""},
+		"no network of VFs": {want: "backend.vf_network"},
+		"a card":            {network: "vfs", vf: jobspec.VF{PF: "eth1"}, want: "leave out pf, numa=require and spread"},
+		"a near card":       {network: "vfs", vf: jobspec.VF{NUMA: jobspec.NUMARequire}, want: "leave out pf, numa=require and spread"},
+		"cards apart":       {network: "vfs", vf: jobspec.VF{Spread: true}, want: "leave out pf, numa=require and spread"},
+		"a VLAN":            {network: "vfs", vlan: 105, want: "the job's VLAN 105"},
+		"a P_Key":           {network: "vfs", pkey: 0x9004, want: "the job's P_Key 0x9004"},
+		"a rate":            {network: "vfs", vf: jobspec.VF{MinMbps: 10}}, // see TestRatesOfTheCloud
+		"a VF":              {network: "vfs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := inTheCloud(t)
+			c.Plan.VLAN, c.Plan.PKey = tt.vlan, tt.pkey
 			c.Plan.Backend.VFNetwork, c.Plan.Job.Spec.SRIOV.VFs = tt.network, []jobspec.VF{tt.vf}
 			err := c.vfs(t.Context())
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// All VMs know the addresses of the job's VFs, so each VM gives its own their addresses.
+func TestGuestsOfTheCloudSetTheAddressesOfTheirVFs(t *testing.T) {
+	c := inTheCloud(t)
+	with := plantest.WithVFs(t).VMs[1]
+	c.Machines[0].Plan.VFs = with.VFs
+	var own backend = c
+	want := []guest.NIC{{MAC: with.VFs[0].MAC, Address: "172.29.0.7/16"}, {MAC: with.VFs[1].MAC, Address: "172.29.0.8/16"}}
+	if diff := cmp.Diff(want, own.vfNICs(c.Machines[0])); diff != "" {
+		t.Errorf("NICs differ (-want +got):\n%s", diff)
+	}
+	c.Machines[0].Plan.VFs = make([]plan.VF, 2) // without addresses
+	if nics := own.vfNICs(c.Machines[0]); len(nics) != 0 {
+		t.Errorf("NICs without an address: %v", nics)
+	}
+}
+
+// An uploaded image has the firmware that it needs.
+func TestAnUploadHasItsFirmware(t *testing.T) {
+	for firmware, want := range map[config.Firmware]string{config.FirmwareUEFI: "uefi", config.FirmwareBIOS: ""} {
+		c := inTheCloud(t)
+		c.Log, c.Plan.Firmware = slog.New(slog.DiscardHandler), firmware
+		options, err := c.imageOptions(t.Context(), images.Info{})
+		if err != nil || options["hw_firmware_type"] != want || options["hw_machine_type"] != "pc" {
+			t.Errorf("%s: %v, %v", firmware, options, err)
+		}
 	}
 }
 

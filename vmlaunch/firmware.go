@@ -15,11 +15,7 @@ import (
 // findFirmware returns the UEFI firmware of this node if the image boots with it, and nothing
 // if it boots by BIOS, which is always there.
 func findFirmware(ctx context.Context, p plan.Plan, log *slog.Logger, image images.Info) (uefi emulator.UEFI, err error) {
-	firmware := p.Firmware
-	if firmware == config.FirmwareAuto {
-		firmware, err = images.DetectFirmware(ctx, image, p.Owner)
-	}
-	log.Info("firmware", "wanted", p.Firmware, "is", firmware)
+	firmware, err := firmwareFor(ctx, p, log, image)
 	if err != nil || firmware != config.FirmwareUEFI {
 		return emulator.UEFI{}, err
 	}
@@ -29,6 +25,17 @@ func findFirmware(ctx context.Context, p plan.Plan, log *slog.Logger, image imag
 			config.Quote(p.Image), err)
 	}
 	return uefi, err
+}
+
+// firmwareFor returns BIOS or UEFI: what is wanted for the image, or what its partition table
+// calls for.
+func firmwareFor(ctx context.Context, p plan.Plan, log *slog.Logger, image images.Info) (firmware config.Firmware, err error) {
+	firmware = p.Firmware
+	if firmware == config.FirmwareAuto {
+		firmware, err = images.DetectFirmware(ctx, image, p.Owner)
+	}
+	log.Info("firmware", "wanted", p.Firmware, "is", firmware)
+	return firmware, err
 }
 
 // makeVars gives a VM its own UEFI variables, those of a new machine. A restored VM's

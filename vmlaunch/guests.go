@@ -95,7 +95,7 @@ func (v *VMs) meetGuest(ctx context.Context, m *machine.Machine) error {
 		return err
 	}
 	setup := guestSetup(v.Plan, m.Plan, m.Address(), v.links.mtu)
-	setup.NICs = append(setup.NICs, vfNICs(m.Plan, m.VFs)...)
+	setup.NICs = append(setup.NICs, v.backend.vfNICs(m)...)
 	setup.MPI = mpiFiles(v.Log, setup.IVShmem)
 	if m.IsRestoring() {
 		if err := renew(ctx, m, &setup, v.Log); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
+	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
@@ -95,6 +96,8 @@ func (v *VMs) domainStarted(m *machine.Machine) error {
 func (l local) dial(_ context.Context, m *machine.Machine) (net.Conn, error) {
 	return hypervisor.Dial(m.Plan.Channel)
 }
+
+func (l local) vfNICs(m *machine.Machine) []guest.NIC { return vfNICs(m.Plan, m.VFs) }
 
 func (l local) plug(m *machine.Machine, r ivshmem.Region) error { return m.Domain.PlugRegion(r) }
 

@@ -191,4 +191,13 @@ var openstackMutants = []Mutant{
 		Package: "vmlaunch",
 		Test:    "TestARequeuedJobRemovesWhatItsEarlierRunsLeft",
 	},
+	{
+		Name:    "vfs-of-nova-have-no-tag-of-the-job",
+		Defence: "A job does not get virtual functions of OpenStack that lack the job's VLAN or P_Key.",
+		File:    "vmlaunch/cloud.go",
+		Old:     "\treturn c.refuseTags()",
+		New:     "\t_ = c.refuseTags\n\treturn nil",
+		Package: "vmlaunch",
+		Test:    "TestWhatTheCloudRefuses",
+	},
 }
