@@ -144,7 +144,7 @@ func (c *Cloud) prepare(ctx context.Context, m Mark, r Request) (image, flavor s
 }
 
 // A Mark is what everything of a job carries in the cloud: metadata and a tag of servers, a tag
-// of images, the description of ports and QoS policies, the name of a flavor. It has neither comma nor slash,
+// of images, the description of ports and QoS policies, and with the project the name of a flavor. It has neither comma nor slash,
 // which nova's tags must not have.
 type Mark string
 

@@ -3,6 +3,7 @@ package openstack
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
 )
@@ -27,13 +28,17 @@ func (n nova) getFlavor(ctx context.Context, m Mark, r Request) (id string, err 
 	return id, explain("create a flavor for job "+r.Job, err)
 }
 
+// ofProject ends the name of a job's flavor. A flavor belongs to no project, and administrators
+// see all: a cluster in another project may have a job of the same mark.
+func (n nova) ofProject() string { return "@" + n.project }
+
 // createFlavor makes a flavor that only the site's project sees.
 func (n nova) createFlavor(ctx context.Context, m Mark, r Request) (string, error) {
 	ctx, cancel := untilAnswered(ctx)
 	defer cancel()
 	private, disk := false, int((r.DiskMiB+1023)/1024)
 	made, err := flavors.Create(ctx, n.api, flavors.CreateOpts{
-		Name: string(m), VCPUs: r.VCPUs, RAM: int(r.MemoryMiB), Disk: &disk, IsPublic: &private,
+		Name: string(m) + n.ofProject(), VCPUs: r.VCPUs, RAM: int(r.MemoryMiB), Disk: &disk, IsPublic: &private,
 	}).Extract()
 	if err != nil {
 		return "", err
@@ -70,7 +75,7 @@ func (n nova) flavors(ctx context.Context) ([]flavors.Flavor, error) {
 func (n nova) flavorsOf(ctx context.Context, m Mark) (its []flavors.Flavor, err error) {
 	all, err := n.flavors(ctx)
 	for _, f := range all {
-		if f.Name == string(m) {
+		if f.Name == string(m)+n.ofProject() {
 			its = append(its, f)
 		}
 	}
@@ -85,7 +90,9 @@ func (n nova) deleteFlavors(ctx context.Context, m Mark) error {
 func (n nova) markedFlavors(ctx context.Context) (marks []string, err error) {
 	all, err := n.flavors(ctx)
 	for _, f := range all {
-		marks = append(marks, f.Name)
+		if mark, own := strings.CutSuffix(f.Name, n.ofProject()); own {
+			marks = append(marks, mark)
+		}
 	}
 	return marks, err
 }

@@ -62,6 +62,12 @@ func (g glance) usable(ctx context.Context, which images.ListOpts) ([]images.Ima
 	}), err
 }
 
+// own returns the project's images. A cluster in another project may have a job of the same mark.
+func (g glance) own(ctx context.Context, which images.ListOpts) ([]images.Image, error) {
+	all, err := g.images(ctx, which)
+	return slices.DeleteFunc(all, func(i images.Image) bool { return i.Owner != g.project }), err
+}
+
 func (g glance) images(ctx context.Context, which images.ListOpts) ([]images.Image, error) {
 	pages, err := images.List(g.api, which).AllPages(ctx)
 	if err != nil {
@@ -70,13 +76,17 @@ func (g glance) images(ctx context.Context, which images.ListOpts) ([]images.Ima
 	return images.ExtractImages(pages)
 }
 
+func (g glance) imagesOf(ctx context.Context, m Mark) ([]images.Image, error) {
+	return g.own(ctx, images.ListOpts{Tags: []string{string(m)}})
+}
+
 func (g glance) deleteImages(ctx context.Context, m Mark) error {
-	return removeAll(ctx, func() ([]images.Image, error) { return g.images(ctx, images.ListOpts{Tags: []string{string(m)}}) },
+	return removeAll(ctx, func() ([]images.Image, error) { return g.imagesOf(ctx, m) },
 		func(i images.Image) error { return images.Delete(ctx, g.api, i.ID).ExtractErr() })
 }
 
 func (g glance) markedImages(ctx context.Context) (marks []string, err error) {
-	all, err := g.images(ctx, images.ListOpts{Owner: g.project})
+	all, err := g.own(ctx, images.ListOpts{Owner: g.project})
 	for _, i := range all {
 		marks = append(marks, i.Tags...)
 	}

@@ -1,10 +1,12 @@
 package openstack
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/gophercloud/gophercloud/v2"
 )
 
@@ -53,5 +55,34 @@ func TestOtherProjectsAreLeftAlone(t *testing.T) {
 	}
 	if ports, err := (neutron{there.service()}).portsOf(t.Context(), "m"); len(ports) != 1 || ports[0].ID != "ours" {
 		t.Errorf("ports %v, %v", ports, err)
+	}
+}
+
+// Two clusters of one label in two projects of a cloud may have jobs of the same number. Neither
+// uses, counts or deletes the other's flavors and images.
+func TestJobsOfOtherProjectsAreLeftAlone(t *testing.T) {
+	const mark = "slurm-v:lab:7.0"
+	of := func(project string) service {
+		return answers{
+			"flavors/detail": {"flavors": []any{map[string]any{"id": "flavor", "name": mark + "@" + project}}},
+			"images":         {"images": []any{map[string]any{"id": "image", "owner": project, "tags": []string{mark}, "status": "saving"}}},
+		}.service()
+	}
+	for project, want := range map[string]int{"other": 0, "site": 1} {
+		there := of(project)
+		flavors, err1 := nova{there}.flavorsOf(t.Context(), mark)
+		flavorMarks, err2 := nova{there}.markedFlavors(t.Context())
+		images, err3 := glance{there}.imagesOf(t.Context(), mark)
+		imageMarks, err4 := glance{there}.markedImages(t.Context())
+		if err := errors.Join(err1, err2, err3, err4); err != nil {
+			t.Fatal(err)
+		}
+		got := []int{len(flavors), len(flavorMarks), len(images), len(imageMarks)}
+		if diff := cmp.Diff([]int{want, want, want, want}, got); diff != "" {
+			t.Errorf("of project %s: flavors, their marks, images, their marks (-want +got):\n%s", project, diff)
+		}
+		if want == 1 && (flavorMarks[0] != mark || imageMarks[0] != mark) {
+			t.Errorf("marks %v, %v", flavorMarks, imageMarks)
+		}
 	}
 }

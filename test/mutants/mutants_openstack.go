@@ -200,4 +200,22 @@ var openstackMutants = []Mutant{
 		Package: "vmlaunch",
 		Test:    "TestWhatTheCloudRefuses",
 	},
+	{
+		Name:    "flavors-of-other-projects",
+		Defence: "A flavor that a cluster in another project made for its job of the same number is not deleted.",
+		File:    "openstack/flavors.go",
+		Old:     "f.Name == string(m)+n.ofProject()",
+		New:     "strings.HasPrefix(f.Name, string(m)+\"@\")",
+		Package: "openstack",
+		Test:    "TestJobsOfOtherProjectsAreLeftAlone",
+	},
+	{
+		Name:    "job-images-of-other-projects",
+		Defence: "An image that a cluster in another project uploaded for its job of the same number is not deleted.",
+		File:    "openstack/images.go",
+		Old:     "return i.Owner != g.project }), err\n}\n\nfunc (g glance) images(",
+		New:     "return i.Owner == \"\" }), err\n}\n\nfunc (g glance) images(",
+		Package: "openstack",
+		Test:    "TestJobsOfOtherProjectsAreLeftAlone",
+	},
 }

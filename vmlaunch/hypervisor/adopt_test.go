@@ -11,7 +11,7 @@ const novaInstance = `<instance xmlns="http://openstack.org/xmlns/libvirt/nova/1
   <package version="26.2.2"/>
   <name>slurmv-7.0-vm1-0123456789abcdef</name>
   <creationTime>2026-11-24 22:00:00</creationTime>
-  <flavor name="slurm-v:lab:7.0"><memory>384</memory><disk>2</disk><swap>0</swap><ephemeral>0</ephemeral><vcpus>1</vcpus></flavor>
+  <flavor name="slurm-v:lab:7.0@b"><memory>384</memory><disk>2</disk><swap>0</swap><ephemeral>0</ephemeral><vcpus>1</vcpus></flavor>
   <owner><user uuid="a">admin</user><project uuid="b">admin</project></owner>
   <root type="image" uuid="c"/>
   <ports>
