@@ -413,8 +413,11 @@ func acceptFrom(ctx context.Context, door *net.UnixListener, isQEMU func(pid int
 
 func (c *cloud) plug(m *machine.Machine, r ivshmem.Region) error {
 	err := m.Domain.PlugRegionAnywhere(r)
-	if errors.Is(err, hypervisor.ErrNoRoom) {
+	switch {
+	case errors.Is(err, hypervisor.ErrNoRoom):
 		return fmt.Errorf("--ivshmem: %w; an image needs the property hw_machine_type=pc in OpenStack", err)
+	case errors.Is(err, hypervisor.ErrNoAccess):
+		return fmt.Errorf("--ivshmem: %w; the administrator has to let nova's QEMU run as root on node %s (user and security_driver in libvirt's qemu.conf)", err, c.Plan.Job.Node)
 	}
 	return err
 }

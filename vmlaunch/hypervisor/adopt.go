@@ -102,6 +102,9 @@ func (d *Domain) UUID() string { return d.uuid }
 // ErrNoRoom matches the refusal of a device for which the VM's hardware has no place.
 var ErrNoRoom = errors.New("the VM's hardware has no place for it")
 
+// ErrNoAccess matches the refusal of a device whose file QEMU's user may not open.
+var ErrNoAccess = errors.New("QEMU may not open its file")
+
 // PlugChannel gives the running VM the guest agent's port. QEMU connects it to the socket at
 // path, on which the caller listens.
 func (d *Domain) PlugChannel(path string) error {
@@ -137,9 +140,21 @@ func (d *Domain) PlugRegionAnywhere(r ivshmem.Region) error {
 		return err
 	}
 	if err := d.plug(device); err != nil {
-		return fmt.Errorf("plug shared memory into domain %s: %w: %w", d.name, ErrNoRoom, err)
+		return fmt.Errorf("plug shared memory into domain %s: %w", d.name, reasonOf(err))
 	}
 	return nil
+}
+
+// reasonOf adds what a refusal to plug a device in means, by the words of libvirt
+// (virDomainPCIAddressGetNextAddr) and of QEMU, which have no codes for it.
+func reasonOf(err error) error {
+	switch {
+	case strings.Contains(err.Error(), "No more available PCI"):
+		return fmt.Errorf("%w: %w", ErrNoRoom, err)
+	case strings.Contains(err.Error(), "Permission denied"):
+		return fmt.Errorf("%w: %w", ErrNoAccess, err)
+	}
+	return err
 }
 
 // OpenConsole opens the VM's serial console, which has one reader.

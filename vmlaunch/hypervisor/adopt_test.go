@@ -1,6 +1,8 @@
 package hypervisor
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,6 +21,20 @@ const novaInstance = `<instance xmlns="http://openstack.org/xmlns/libvirt/nova/1
     <port uuid="e"><ip type="fixed" address="10.99.0.7" ipVersion="4"/><ip type="floating" address="192.0.2.1" ipVersion="4"/></port>
   </ports>
 </instance>`
+
+// Users read what to do about a region that cannot be plugged in; only a VM without slots needs other hardware.
+func TestWhyADeviceIsRefused(t *testing.T) {
+	for words, want := range map[string]struct{ noRoom, noAccess bool }{
+		"internal error: No more available PCI slots":                                                  {noRoom: true},
+		"internal error: can't open backing store /dev/shm/slurm-v-7 for guest RAM: Permission denied": {noAccess: true},
+		"internal error: Duplicate device ID 'shmem0'":                                                 {},
+	} {
+		got := reasonOf(errors.New(words))
+		if errors.Is(got, ErrNoRoom) != want.noRoom || errors.Is(got, ErrNoAccess) != want.noAccess || !strings.HasSuffix(got.Error(), words) {
+			t.Errorf("%s: %v", words, got)
+		}
+	}
+}
 
 func TestParseInstance(t *testing.T) {
 	want := Instance{Name: "slurmv-7.0-vm1-0123456789abcdef", Addresses: []string{"10.88.1.5", "10.99.0.7"}}
