@@ -38,9 +38,20 @@ func (c Config) validateBackend() error {
 		oneOf("backend.type", b.Type, BackendLibvirt, BackendOpenStack),
 		absolute("backend.clouds_file", b.CloudsFile),
 		entryName("backend.cloud", b.Cloud),
-		entryName("backend.label", b.Label),
+		entryName("backend.label", b.Label), labelFits("backend.label", b.Label),
 		c.validateBackendNetworks(),
 	)
+}
+
+// mostLabel bounds the label. A tag of nova's has at most 60 characters, and that of a job is
+// slurm-v:LABEL:JOB.RESTART, with a job's number of up to 10 digits.
+const mostLabel = 32
+
+func labelFits(key, label string) error {
+	if len(label) > mostLabel {
+		return fmt.Errorf("%s: %d characters are too many; use at most %d: nova's tags contain the label and the job's number", key, len(label), mostLabel)
+	}
+	return nil
 }
 
 // validateBackendNetworks checks that each network is one that the back-end can connect VMs to.

@@ -286,6 +286,7 @@ func TestParseRefuses(t *testing.T) {
 		"a list of software PFs":                          {"[[vf.software]]\nbridge = \"br0\"", `test.toml:1: vf.software: not a list; write [vf.software] with one pair of brackets`},
 		"a value for a software PF":                       {"vf.software.s = 3", `test.toml:1: vf.software.s: not a section`},
 		"an emulator not absolute":                        {`qemu.emulator = "qemu"`, `qemu.emulator: qemu is not a plain absolute path`},
+		"a label that nova's tags have no room for":       {`backend.label = "` + strings.Repeat("a", 33) + `"`, `backend.label: 33 characters are too many; use at most 32`},
 		"a machine with a comma":                          {`qemu.machine = "q35,smm=on"`, `qemu.machine: q35,smm=on is not a name of QEMU's`},
 		"an unknown accelerator":                          {`qemu.accel = "hvf"`, `qemu.accel: hvf is not allowed; use "auto" or "kvm" or "tcg"`},
 		"a CPU with a comma":                              {`qemu.cpu = "max,-sve"`, `qemu.cpu: max,-sve is not a name of QEMU's`},
