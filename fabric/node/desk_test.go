@@ -24,8 +24,8 @@ import (
 )
 
 // A desk is node n1 of the cluster c1, with the cards of a fake libcxi and commands of
-// Slurm that answer from files: admin, restart and words are about job 4217, comment is the
-// node's, and down, forgotten and deaf are what slurmctld is. It leaves unheard when it was asked in vain.
+// Slurm that answer from files: admin, restart and words are about job 4217, leader is the
+// state of job 4216, of which 4217 may be a component, comment is the node's, and down, forgotten and deaf are what slurmctld is. It leaves unheard when it was asked in vain.
 type desk struct {
 	*Node
 	t    *testing.T
@@ -38,7 +38,8 @@ type desk struct {
 const (
 	fakeSqueue = `for a; do case $a in --Format=*) end=${a##*admin_comment:0};; esac; done
 if test -e forgotten; then echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1; fi
-printf '%s%s\n' "$(cat number)|4217|$(cat het)|$(cat restart)|$(cat state)|1700000000|n1|$(cat admin)" "$end"`
+printf '%s%s\n' "$(cat number)|4217|$(cat het)|$(cat restart)|$(cat state)|1700000000|n1|$(cat admin)" "$end"
+printf '%s%s\n' "4216|4216|4216|$(cat restart)|$(cat leader)|1700000000|n1|" "$end"`
 	fakeSinfo = `for a; do case $a in --Format=*) end=${a##*comment:0};; esac; done
 printf '%s%s\n' "n1|$(cat comment)" "$end"`
 	fakeScontrol = `case "$*" in
@@ -62,6 +63,7 @@ func newDesk(t *testing.T, settings ...string) *desk {
 	d.set("restart", "0")
 	d.set("state", "RUNNING")
 	d.set("het", "N/A")
+	d.set("leader", "COMPLETING")
 	d.set("number", "4217")
 	d.set("comment", "new fans")
 	d.addKey()

@@ -9,6 +9,7 @@ import (
 	"github.com/slurm-v/slurm-v/fabric/cxi"
 	"github.com/slurm-v/slurm-v/internal/durable"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 // busyPatience bounds how long the end of a job waits for services that are in use. A card
@@ -63,19 +64,43 @@ func (n *Node) end(ctx context.Context, j *journal.Journal, patience time.Durati
 
 // conclude confirms, and removes the journal. The confirmation is on disk before the journal
 // goes: a crash between the two then confirms twice, and not never. The last component of a
-// heterogeneous job confirms for all.
+// heterogeneous job that has held something here confirms for all. Until the job has ended, another
+// one may still begin here: the journal then stays, with nothing but the run that is to be confirmed.
 func (n *Node) conclude(ctx context.Context, j *journal.Journal, of journal.ID) error {
-	shared, err := n.records.shared(j.ID(), of, anything)
-	if err == nil && !shared {
-		err = errors.Join(n.words.note(ctx, of), removeIfThere(n.records.endFile(of)))
-	}
+	shared, err := n.records.shared(j.ID(), of, anyTags)
 	if err != nil {
 		return err
+	}
+	if !shared {
+		if err := leaderOver(ctx, n.slurm, j.ID(), of); err != nil {
+			return errors.Join(err, undone(j, recordTags))
+		}
+		if err := errors.Join(n.words.note(ctx, of), removeIfThere(n.records.endFile(of))); err != nil {
+			return err
+		}
 	}
 	if err := errors.Join(undone(j), j.Remove()); err != nil {
 		return err
 	}
 	return n.words.tellIfNew(ctx)
+}
+
+// leaderOver returns [ErrUndecided] for a component that has ended alone. With its leader, a
+// heterogeneous job ends as a whole.
+func leaderOver(ctx context.Context, c slurm.Comments, id, of journal.ID) error {
+	if id == of {
+		return nil
+	}
+	leader, err := c.AdminComment(ctx, of.Job)
+	switch {
+	case errors.Is(err, slurm.ErrUnknownJob):
+		return nil
+	case err != nil:
+		return fmt.Errorf("ask whether job %s has ended, to which it belongs: %w", of, err)
+	case leader.Restart == of.Restart && !slurm.Over(leader.State):
+		return fmt.Errorf("job %s, to which it belongs, has not ended: %w", of, ErrUndecided)
+	}
+	return nil
 }
 
 // undo removes the file of variables and the services that the journal names, as long as

@@ -59,8 +59,8 @@ func TestAComponentWithoutServicesTakesNoneOver(t *testing.T) {
 	if err := d.Down(t.Context(), id, time.Second, nothingLeft); err != nil {
 		t.Error(err)
 	}
-	if got := d.services(); len(got) != 0 || d.confirmed() != nil {
-		t.Errorf("after the first component: services %v, confirmed %v", got, d.confirmed())
+	if got := d.services(); len(got) != 0 {
+		t.Errorf("after the first component: services %v", got)
 	}
 	if err := d.end(t.Context(), second, 0, nothingLeft); err != nil {
 		t.Error(err)
@@ -101,6 +101,49 @@ func TestANodeThatHeldNothingConfirmsTheLeader(t *testing.T) {
 			if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil || !slices.Equal(d.confirmed(), []journal.ID{r.Job}) {
 				t.Errorf("%v, confirmed %v", err, d.confirmed())
 			}
+		})
+	}
+}
+
+// The controller may read a confirmation at once, and another component may have its first task here
+// only after that.
+func TestAComponentThatEndsAloneDoesNotConfirmForOthers(t *testing.T) {
+	for name, held := range map[string]bool{"and has had tags here": true, "and has had nothing here": false} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			r := reservation()
+			r.Job.Job = 4216
+			d.set("leader", "RUNNING")
+			d.reserve(r, "c1", id)
+			if held {
+				if _, err := d.upOf(job); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := d.End(t.Context(), 4217, true, nothingLeft); !errors.Is(err, ErrUndecided) || len(d.services()) > 0 {
+				t.Errorf("error %v, services %v", err, d.services())
+			}
+			if _, err := d.Clean(t.Context(), Cleaning{}, running(), nothingLeft); err != nil {
+				t.Error(err)
+			}
+			d.mustHaveConfirmed()
+			d.mustSayThatItHolds()
+			second := job
+			second.ID.Job = 4218
+			d.reserve(r, "c1", second.ID)
+			if _, err := d.upOf(second); err != nil || len(d.services()) != 4 {
+				t.Errorf("the other component has services %v, error %v", d.services(), err)
+			}
+			d.set("leader", "COMPLETING")
+			if err := d.Down(t.Context(), second.ID, time.Second, nothingLeft); err != nil {
+				t.Error(err)
+			}
+			d.mustHaveConfirmed(r.Job)
+			if _, err := d.Clean(t.Context(), Cleaning{}, running(), nothingLeft); err != nil {
+				t.Error(err)
+			}
+			d.mustHaveConfirmed(r.Job)
+			d.mustHoldNothing()
 		})
 	}
 }

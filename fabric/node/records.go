@@ -284,7 +284,10 @@ func (r records) jobs() (jobs []cxi.Job, err error) {
 	return jobs, nil
 }
 
-func anything([]journal.Record) bool { return true }
+// anyTags is false of a journal that only says whose confirmation is due.
+func anyTags(held []journal.Record) bool {
+	return slices.ContainsFunc(held, func(r journal.Record) bool { return r.Kind != recordReservation })
+}
 
 func anyService(held []journal.Record) bool {
 	return slices.ContainsFunc(held, func(r journal.Record) bool { return r.Kind == recordService })

@@ -12,8 +12,8 @@ import (
 )
 
 // ErrUndecided matches the error if slurmctld's record does not say yet which run of a job
-// has ended. [Node.Linger] and [Node.Clean] ask again.
-var ErrUndecided = errors.New("the job is still completing, and slurmctld's record does not say yet which of its runs has ended")
+// has ended, or that all of a heterogeneous job has. [Node.Linger] and [Node.Clean] ask again.
+var ErrUndecided = errors.New("it is confirmed later")
 
 // A run without a journal holds nothing on the node, so the node confirms it, whether or not
 // its reservation has ever come here: slurmctld may not have taken the controller's letter.
@@ -117,7 +117,8 @@ func (n *Node) confirm(ctx context.Context, job uint32, runs []unheld, decided b
 	case err != nil:
 		return fmt.Errorf("node %s: confirm the end of job %d: %w", n.name, job, err)
 	case !decided:
-		return fmt.Errorf("node %s: confirm the end of job %d: %w", n.name, job, ErrUndecided)
+		return fmt.Errorf("node %s: confirm the end of job %d: the job is still completing, and slurmctld's record does not say yet which of its runs has ended: %w",
+			n.name, job, ErrUndecided)
 	}
 	return n.pending.clear(job)
 }
