@@ -39,6 +39,12 @@ func (n *Node) down(ctx context.Context, id journal.ID, patience time.Duration, 
 	if err != nil {
 		return err
 	}
+	if ofEarlierBoot(j.Header()) {
+		// The run stays: a component of a heterogeneous job confirms its leader, not itself.
+		if err := undone(j, recordService, recordTags); err != nil {
+			return errors.Join(err, j.Close())
+		}
+	}
 	return n.end(ctx, j, patience, left)
 }
 
@@ -138,7 +144,7 @@ func (n *Node) End(ctx context.Context, job uint32, reserved bool, left Left) er
 		err = errors.Join(err, n.Down(ctx, id, busyPatience, left))
 	}
 	switch {
-	case err == nil && len(ids) == 0 && reserved:
+	case err == nil && reserved: // a journal may be of an earlier run, or not name the leader yet
 		err = n.endWithoutJournal(ctx, job, left)
 	case err != nil: // Slurm forgets the job, whose tags stay
 		err = errors.Join(err, n.words.tellIfHeld(ctx))

@@ -160,8 +160,31 @@ func TestAComponentOfAnEarlierBootConfirmsTheLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Clean(t.Context(), Cleaning{}, running(), nothingLeft); err != nil || !slices.Equal(d.confirmed(), []journal.ID{leader}) {
+	known := func(journal.ID) error { // at any time: Clean may be killed
+		if s, err := journal.Read(d.records.dir, id); err != nil || !ofEarlierBoot(s.Header) || reservationIn(id, s.Held) != leader {
+			t.Errorf("the journal is now %+v, %v", s, err)
+		}
+		return nil
+	}
+	if _, err := d.Clean(t.Context(), Cleaning{}, running(), known); err != nil || !slices.Equal(d.confirmed(), []journal.ID{leader}) {
 		t.Errorf("%v, confirmed %v", err, d.confirmed())
 	}
+	d.mustHoldNothing()
+}
+
+// The agent of a component is killed after it has begun its journal, and before that names the leader.
+func TestAComponentWhoseJournalNamesNoLeaderConfirmsTheLeader(t *testing.T) {
+	d := newDesk(t)
+	r := reservation()
+	r.Job.Job = 4216
+	d.reserve(r, "c1", id)
+	j, err := d.records.begin(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(j.Close(), d.End(t.Context(), 4217, true, nothingLeft)); err != nil {
+		t.Error(err)
+	}
+	d.mustHaveConfirmed(id, r.Job) // nobody waits for the first
 	d.mustHoldNothing()
 }

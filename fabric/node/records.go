@@ -99,13 +99,10 @@ type records struct {
 }
 
 // begin opens the job's journal, or begins it. The lock on it keeps other processes from
-// the job's tags. What a journal from before the last boot names is gone.
+// the job's tags.
 func (r records) begin(ctx context.Context, job Job) (*journal.Journal, error) {
 	for {
 		j, err := r.tryBegin(job)
-		if err == nil && ofEarlierBoot(j.Header()) {
-			j, err = r.beginAnew(j, job)
-		}
 		if !errors.Is(err, journal.ErrLocked) && !errors.Is(err, fs.ErrNotExist) {
 			return j, err
 		}
@@ -117,21 +114,17 @@ func (r records) begin(ctx context.Context, job Job) (*journal.Journal, error) {
 	}
 }
 
-// beginAnew replaces a journal from before the last boot. The run still has its reservation:
-// a component of a heterogeneous job confirms its leader, not itself.
-func (r records) beginAnew(old *journal.Journal, job Job) (*journal.Journal, error) {
-	of := reservationOf(old)
-	if err := r.forget(old); err != nil {
+// beginAnew is begin for a job that goes on: a journal from before the last boot is replaced. What
+// that one names is gone.
+func (r records) beginAnew(ctx context.Context, job Job) (*journal.Journal, error) {
+	j, err := r.begin(ctx, job)
+	if err != nil || !ofEarlierBoot(j.Header()) {
+		return j, err
+	}
+	if err := r.forget(j); err != nil {
 		return nil, err
 	}
-	j, err := r.tryBegin(job)
-	if err != nil {
-		return nil, err
-	}
-	if err := noteReservation(j, of); err != nil {
-		return nil, errors.Join(err, j.Close())
-	}
-	return j, nil
+	return r.begin(ctx, job)
 }
 
 // beginFresh begins the journal of a run that has none. If it has one, the error matches

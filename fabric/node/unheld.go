@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/journal"
@@ -26,8 +27,8 @@ type unheld struct {
 	of journal.ID // by which the controller knows the reservation
 }
 
-// endWithoutJournal ends a job in its epilog that has no journal here. Until it is known
-// which run it was, a file says that this is to be done.
+// endWithoutJournal ends the run of a job in its epilog, if that run has no journal here. Until it
+// is known which run it was, a file says that this is to be done.
 func (n *Node) endWithoutJournal(ctx context.Context, job uint32, left Left) error {
 	if len(n.cfg.Pools()) == 0 {
 		return nil
@@ -123,8 +124,11 @@ func (n *Node) confirm(ctx context.Context, job uint32, runs []unheld, decided b
 	return n.pending.clear(job)
 }
 
-// confirmOne leaves a run alone that has a journal: that one's end confirms it.
+// confirmOne leaves a run alone that has a journal: that one's end confirms it, or has done so.
 func (n *Node) confirmOne(ctx context.Context, run unheld, left Left) error {
+	if now, err := n.words.read(); err != nil || slices.Contains(now.Statement.Released, run.of) {
+		return err
+	}
 	j, err := n.records.beginFresh(run.id, run.of)
 	switch {
 	case errors.Is(err, fs.ErrExist), errors.Is(err, journal.ErrLocked):

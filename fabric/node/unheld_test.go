@@ -2,6 +2,8 @@ package node
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -78,6 +80,35 @@ func TestAJobThatWantsNoTagsIsNotConfirmed(t *testing.T) {
 	}
 	d.mustHaveConfirmed()
 	d.mustHoldNothing()
+}
+
+// Run 0 has left a journal, and no task of run 1 has run here.
+func TestARunIsConfirmedBesideTheJournalOfAnEarlierOne(t *testing.T) {
+	d := newDesk(t)
+	d.up()
+	second := journal.ID{Job: 4217, Restart: 1}
+	r := reservation()
+	r.Job = second
+	d.set("restart", "1")
+	d.reserve(r, "c1", second)
+	if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil {
+		t.Error(err)
+	}
+	d.mustHaveConfirmed(id, second)
+	d.mustHoldNothing()
+}
+
+// What ends with its journal is not told to slurmctld twice.
+func TestTheEndOfAJournalConfirmsOnce(t *testing.T) {
+	d := newDesk(t)
+	d.up()
+	if err := d.End(t.Context(), 4217, true, nothingLeft); err != nil {
+		t.Error(err)
+	}
+	if told, _ := os.ReadFile(filepath.Join(d.dir, "told")); string(told) != "told\ntold\n" { // the boot, and the end
+		t.Errorf("slurmctld was told %q", told)
+	}
+	d.mustBeClean()
 }
 
 // A run that holds something has a journal. No record and no letter makes the node confirm it

@@ -33,7 +33,7 @@ func (n *Node) UpIfReserved(ctx context.Context, job Job) (Tags, error) {
 }
 
 func (n *Node) up(ctx context.Context, job Job, r fabric.Reservation) (Tags, error) {
-	j, err := n.records.begin(ctx, job)
+	j, err := n.records.beginAnew(ctx, job)
 	if err != nil {
 		return Tags{}, err
 	}

@@ -246,6 +246,15 @@ var fabricNodeMutants = []Mutant{
 		Test:    "TestANodeThatHeldNothingConfirms",
 	},
 	{
+		Name:    "runs-beside-a-journal-are-confirmed",
+		Defence: "A journal of an earlier run, or one that does not name the leader, does not keep a job's tags from others for ever.",
+		File:    "fabric/node/down.go",
+		Old:     "case err == nil && reserved:",
+		New:     "case err == nil && len(ids) == 0 && reserved:",
+		Package: "fabric/node",
+		Test:    "TestARunIsConfirmedBesideTheJournalOfAnEarlierOne",
+	},
+	{
 		Name:    "a-run-that-may-begin-is-not-confirmed",
 		Defence: "A node does not confirm a run that may yet get its tags there.",
 		File:    "fabric/node/unheld.go",
@@ -338,9 +347,9 @@ var fabricNodeMutants = []Mutant{
 	{
 		Name:    "a-component-remembers-its-leader",
 		Defence: "After a restart of the node, too, a component of a heterogeneous job confirms its leader's run.",
-		File:    "fabric/node/records.go",
-		Old:     "of := reservationOf(old)",
-		New:     "of := old.ID()",
+		File:    "fabric/node/down.go",
+		Old:     "undone(j, recordService, recordTags); err",
+		New:     "undone(j); err",
 		Package: "fabric/node",
 		Test:    "TestAComponentOfAnEarlierBootConfirmsTheLeader",
 	},
