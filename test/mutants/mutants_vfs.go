@@ -21,6 +21,15 @@ var vfMutants = []Mutant{
 		Test:    "TestAVFThatTheSiteUsesIsLeftAlone",
 	},
 	{
+		Name:    "rates-are-restored",
+		Defence: "A VF that still has the rate of a job is given to nobody.",
+		File:    "vfpool/sriov/sriov.go",
+		Old:     "o.pf.Caps = capsOfDriver(o.pf)",
+		New:     "_ = capsOfDriver(o.pf)",
+		Package: "vfpool/sriov",
+		Test:    "TestRestoreOfARateWhileTheLinkIsDown",
+	},
+	{
 		Name:    "quarantine",
 		Defence: "A VF that could not be restored is given to nobody.",
 		File:    "vfpool/vfpool.go",

@@ -51,16 +51,21 @@ func with(caps, rates device.Caps) device.Caps {
 
 // capsOf returns what pf can set in its present state.
 func capsOf(pf device.PF) device.Caps {
-	caps := unknown
-	if known(pf.Driver) {
-		caps = driverCaps[pf.Driver]
-	}
-	if pf.LinkLayer == infiniband {
-		caps = driverCaps[pf.Driver+" "+infiniband] // nothing for an unknown driver: its addresses are not MACs
-	}
+	caps := capsOfDriver(pf)
 	if pf.Driver == "ixgbe" && pf.Speed != 10000 {
 		// At any other speed the driver refuses to set rates, even to 0.
 		caps.MaxRate = false
 	}
 	return caps
+}
+
+// capsOfDriver returns what pf can set in some state.
+func capsOfDriver(pf device.PF) device.Caps {
+	if pf.LinkLayer == infiniband {
+		return driverCaps[pf.Driver+" "+infiniband] // nothing for an unknown driver: its addresses are not MACs
+	}
+	if known(pf.Driver) {
+		return driverCaps[pf.Driver]
+	}
+	return unknown
 }

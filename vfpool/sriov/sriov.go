@@ -126,6 +126,8 @@ func (c *Cards) Restore(ctx context.Context, vf device.VF, original device.State
 	if err != nil {
 		return err
 	}
+	// What was set while the link was up must be undone, even if the driver refuses that now.
+	o.pf.Caps = capsOfDriver(o.pf)
 	if o.isAlready(ctx, original) {
 		return nil
 	}

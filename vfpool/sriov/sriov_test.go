@@ -531,6 +531,18 @@ func TestRestoreWhileTheVFIsInUse(t *testing.T) {
 	j.checkClean(t)
 }
 
+// ixgbe sets no rate while the link is down. The VF is not what it was until the link is up again.
+func TestRestoreOfARateWhileTheLinkIsDown(t *testing.T) {
+	j := newTrial(t, card(sriovtest.Card{Driver: "ixgbe"}))
+	j.upTo(t, "restore")
+	j.fake.Change(t, "eth0", func(c *sriovtest.Card) { c.Down = true })
+	if err := j.call("restore"); err == nil {
+		t.Errorf("no error, and it is\n%s\nbefore the job it was\n%s", j.fake.Snapshot(t), j.before)
+	}
+	j.fake.Change(t, "eth0", func(c *sriovtest.Card) { c.Down = false })
+	j.checkClean(t)
+}
+
 // ownedBy is how a snapshot writes the owner of a VF's group file.
 func ownedBy(t *testing.T, ids owner.IDs) string {
 	t.Helper()
