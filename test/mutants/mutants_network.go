@@ -147,6 +147,15 @@ var networkMutants = []Mutant{
 		Test:    "TestJobsDoNotReachEachOther",
 	},
 	{
+		Name:    "vlan-bridge-goes-before-its-filter",
+		Defence: "The host never gets what comes by the bridge of a VLAN, not even while the last VF goes.",
+		File:    "vfpool/software/attach.go",
+		Old:     "\tif err := sweepBridges(); err != nil {\n\t\treturn err\n\t}\n\treturn removeFilterOf(plug)",
+		New:     "\treturn errors.Join(removeFilterOf(plug), sweepBridges())",
+		Package: "vfpool/software",
+		Test:    "TestTheBridgeOfAVLANGoesBeforeItsFilter",
+	},
+	{
 		Name:    "vlans-of-jobs-differ",
 		Defence: "The VFs of two jobs are in VLANs of their own.",
 		File:    "vfpool/software/bridge.go",

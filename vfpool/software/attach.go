@@ -99,15 +99,23 @@ func restore(ctx context.Context, vf device.VF) error {
 	for _, step := range []func() error{
 		func() error { return remove(tap, "tuntap") },
 		func() error { return remove(plug, "veth") }, // this removes the wire's other end, too
-		func() error { return removeFilterOf(plug) },
+		func() error { return sweepFilter(plug) },
 		func() error { return removeClass(vf.PF, vf.Index) },
 		func() error { return sweepIFB(vf.PF) },
-		sweepBridges,
 		func() error { return checkGone(vf) },
 	} {
 		errs = append(errs, again(ctx, step))
 	}
 	return errors.Join(errs...)
+}
+
+// sweepFilter removes the filter of a port that is gone, and the bridges of tags that have no VF
+// any more. Only that filter keeps off the host what comes by such a bridge, so the bridge goes first.
+func sweepFilter(plug string) error {
+	if err := sweepBridges(); err != nil {
+		return err
+	}
+	return removeFilterOf(plug)
 }
 
 func checkGone(vf device.VF) error {

@@ -535,6 +535,36 @@ func (l *lab) empty() {
 	})
 }
 
+// Without the filter, the node would answer what comes by the bridge.
+func TestTheBridgeOfAVLANGoesBeforeItsFilter(t *testing.T) {
+	l := newLab(t)
+	tagged := settings(0)
+	tagged.VLAN = 2000
+	l.attach(vf(0), tagged)
+	inTheWay := uplinkName("svvbr0-2000") // is not ours, so the bridge stays
+	l.do(func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = inTheWay
+		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs})
+	})
+	l.do(func() error {
+		if err := l.pool.Restore(t.Context(), vf(0), device.State{}); err == nil {
+			t.Error("no error, and the bridge is left")
+		}
+		conn, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		if table, err := findTable(conn); err != nil || table == nil {
+			t.Errorf("the bridge stands, and its filter is gone (%v)", err)
+		}
+		other, err := netlink.LinkByName(inTheWay)
+		return errors.Join(err, netlink.LinkDel(other))
+	})
+	l.restore(vf(0))
+	l.empty()
+}
+
 // A crash may come after any step, and between making and marking a link.
 func TestRestoreFromAnyHalfState(t *testing.T) {
 	l := newLab(t)
