@@ -3,24 +3,18 @@ package vmlaunch
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// cleanPatience bounds how long [Clean] removes files, as trashPatience does for a job's
-// end. Nobody waits for Clean, so it is longer.
-const cleanPatience = time.Minute
-
 // Clean reclaims everything on node that belongs to jobs which no longer run. If one
 // resource cannot be given back, Clean still gives back the others. It calls running once,
-// to learn which jobs run.
+// to learn which jobs run. What was in the trash before stays for [EmptyTrash].
 func Clean(ctx context.Context, cfg config.Config, node string, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
 	s := openStore(cfg, node)
 	orphans := errors.Join(s.releaseOrphanVFs(ctx), s.releaseOrphanRegions(ctx), s.releaseOrphanImages(ctx), s.templates.Sweep(ctx))
 	cleaned, err = s.reclaimEnded(ctx, running)
-	s.emptyTrash(ctx, cleanPatience)
 	return cleaned, errors.Join(orphans, err)
 }
 

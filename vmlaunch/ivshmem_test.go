@@ -326,3 +326,21 @@ func TestCleanDoesEverythingThoughSomethingFails(t *testing.T) {
 		t.Errorf("cleaned %v, error %v", cleaned, err)
 	}
 }
+
+// Tags and the node wait for Clean, and nobody waits for files of ended jobs.
+func TestCleanLeavesTheTrashForLater(t *testing.T) {
+	cfg := stateIn(t.TempDir())
+	cfg.Paths.Run = filepath.Join(t.TempDir(), "%n")
+	file := filepath.Join(cfg.StateDir("n2"), "trash", "large")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Clean(t.Context(), cfg, "n2", func(context.Context) (map[journal.ID]bool, error) { return nil, nil })
+	if err != nil || !TrashLeft(cfg, "n2") {
+		t.Errorf("trash left: %v, error %v", TrashLeft(cfg, "n2"), err)
+	}
+	EmptyTrash(t.Context(), cfg, "n2", time.Minute)
+	if TrashLeft(cfg, "n2") {
+		t.Error("EmptyTrash leaves it, too")
+	}
+}

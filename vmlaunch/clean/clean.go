@@ -25,16 +25,19 @@ type Node struct {
 	Out, Words io.Writer
 }
 
+const (
+	busyPatience = 5 * time.Second  // for CXI services that are in use
+	filePatience = 10 * time.Second // for the files of ended jobs; Slurm ends a HealthCheckProgram after 60 s
+)
+
 // All cleans the node, resumes it if Slurm-V drained it and nothing is left, and then cleans
-// the cloud.
+// the cloud. Files go last: they harm nobody.
 func (n Node) All(ctx context.Context) error {
 	err := n.own(ctx)
 	n.cloud(ctx)
+	vmlaunch.EmptyTrash(ctx, n.Config, n.Name, filePatience)
 	return err
 }
-
-// busyPatience is how long clean waits for CXI services that are in use.
-const busyPatience = 5 * time.Second
 
 func (n Node) own(ctx context.Context) error {
 	cleaned, err := vmlaunch.Clean(ctx, n.Config, n.Name, n.running)
