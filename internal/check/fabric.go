@@ -23,7 +23,7 @@ func fabricTags(ctx context.Context, i *inspection) []Result {
 	if i.cfgErr != nil || len(i.cfg.Fabric.Pools()) == 0 {
 		return nil
 	}
-	results := append([]Result{i.fabricKey(), i.fabricScripts(), i.switchVNIs()}, i.licences()...)
+	results := append([]Result{i.fabricKey(), i.fabricScripts(), i.switchVNIs(), i.fabricManager()}, i.licences()...)
 	if i.cfg.Fabric.HasPool(config.TagVNI) {
 		results = append(results, i.slingshot(ctx)...)
 	}
@@ -144,6 +144,29 @@ func slurmVNIs(s slurm.Conf) (own config.TagRange, used bool) {
 		}
 	}
 	return own, true
+}
+
+// fabricManager checks that Slurm's own plugin for Slingshot has no sessions at the fabric manager.
+// Ours have the same names, and the controller releases those of jobs that it does not know.
+func (i *inspection) fabricManager() Result {
+	const name = "fabric manager"
+	url := i.cfg.Fabric.Collectives.URL
+	switch {
+	case url == "":
+		return ok(name, "no job has hardware collectives")
+	case i.settingsErr != nil:
+		return skipped(name, "Slurm's settings are not known", "")
+	case slurmCollectives(i.settings):
+		return wrong(name, "switch/hpe_slingshot makes sessions for jobs, and [fabric.collectives] releases them: they have the names of its own",
+			"take fm_url= out of SwitchParameters of slurm.conf, or url out of [fabric.collectives] of slurmv.toml")
+	}
+	return ok(name, url)
+}
+
+// slurmCollectives reports whether switch/hpe_slingshot reserves multicast addresses for jobs.
+func slurmCollectives(s slurm.Conf) bool {
+	url := func(word string) bool { return strings.HasPrefix(word, "fm_url=") }
+	return s["SwitchType"] == "switch/hpe_slingshot" && slices.ContainsFunc(s.List("SwitchParameters"), url)
 }
 
 // slingshot checks the library of the cards, and that their default service is off: with it

@@ -48,6 +48,7 @@ func (n *node) slingshot(t *testing.T, services string) {
 
 func TestFabric(t *testing.T) {
 	const pkeys = "[fabric]\nkey = \"/etc/slurm-v/fabric.key\"\n[fabric.pkey]\npool = \"0x1000-0x1fff\"\n"
+	const collectives = "[fabric.collectives]\nurl = \"https://fm\"\ntoken_file = \"/token\"\naddrs_per_job = 23\n"
 	const scripts = "PrologSlurmctld, EpilogSlurmctld"
 	tests := map[string]struct {
 		change func(*testing.T, *node)
@@ -93,6 +94,16 @@ func TestFabric(t *testing.T) {
 			n.setting("SwitchType", "switch/hpe_slingshot")
 			n.setting("SwitchParameters", "tcs=BEST_EFFORT,vnis=2999-4000")
 		}, []string{"error VNIs"}, ""},
+		"sessions of ours and of Slurm's": {func(t *testing.T, n *node) {
+			n.write(t, "conf", goodFabric+collectives, 0o644)
+			n.setting("SwitchType", "switch/hpe_slingshot")
+			n.setting("SwitchParameters", "vnis=3000-4000,fm_url=https://fm")
+		}, []string{"error fabric manager"}, "fm_url="},
+		"sessions of ours alone": {func(t *testing.T, n *node) {
+			n.write(t, "conf", goodFabric+collectives, 0o644)
+			n.setting("SwitchType", "switch/hpe_slingshot")
+			n.setting("SwitchParameters", "vnis=3000-4000")
+		}, []string{}, ""},
 		"a card without its library": {func(t *testing.T, n *node) {
 			n.slingshot(t, "")
 			delete(n.programs, "slurmv fabric list --config /conf --output json")

@@ -363,6 +363,15 @@ var fabricControllerMutants = []Mutant{
 		Test:    "TestFabric",
 	},
 	{
+		Name:    "fabric-check-collectives",
+		Defence: "slurmv check finds that Slurm's own plugin makes sessions that the controller would release.",
+		File:    "internal/check/fabric.go",
+		Old:     "case slurmCollectives(i.settings):",
+		New:     "case false:",
+		Package: "internal/check",
+		Test:    "TestFabric/sessions_of_ours_and_of_Slurm's",
+	},
+	{
 		Name:    "fabric-check-licences",
 		Defence: "slurmv check finds that Slurm counts more tags than there are.",
 		File:    "internal/check/licences.go",
