@@ -215,6 +215,29 @@ func TestALateEpilogDoesNotEndTheNextRun(t *testing.T) {
 	}
 }
 
+// Slurm's permit_job_expansion gives the nodes of one job to another that runs.
+func TestNodesThatHaveJoinedAJobConfirm(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	grown := hook(run(7, 0))
+	grown.Nodes = []string{"n1", "n2", "n3"}
+	b.change(func(w *world) { delete(w.Jobs, 7) })
+	if err := b.Release(t.Context(), grown); err != nil {
+		t.Fatal(err)
+	}
+	b.state("n1", id(7, 0))
+	b.state("n2", id(7, 0))
+	b.sweep()
+	if e := b.entries(); len(e) != 1 || !slices.Equal(e[0].Nodes, []string{"n3"}) {
+		t.Fatalf("%+v: want n3 to confirm", e)
+	}
+	b.state("n3", id(7, 0))
+	b.sweep()
+	if e := b.entries(); len(e) > 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
 func TestTagsComeBackWhenAllNodesHaveConfirmed(t *testing.T) {
 	b := newBench(t)
 	b.mustStart(run(7, 0), "vni:4")

@@ -37,7 +37,7 @@ func (c *Controller) release(ctx context.Context, h slurm.Hook) error {
 	}
 	return c.with(ctx, func(l *ledger.Ledger) error {
 		for _, job := range ended {
-			if err := l.End(job, c.Now()); err != nil {
+			if err := l.End(job, c.Now(), h.Nodes...); err != nil {
 				return err
 			}
 		}

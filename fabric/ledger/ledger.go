@@ -33,10 +33,11 @@ func (l *Ledger) SetCollectives(job journal.ID, c *fabric.Collectives) error {
 	})
 }
 
-// End says that the job has ended: its nodes have to confirm from now on. An unknown job, or
-// a job that has ended already, is no error.
-func (l *Ledger) End(job journal.ID, now time.Time) error {
-	return l.update("end job "+job.String(), func(m machine) error { return m.end(job, now) })
+// End says that the job has ended: its nodes have to confirm from now on, and with them those that
+// are named here, which may have joined it while it ran. An unknown job, or a job that has ended
+// already, is no error.
+func (l *Ledger) End(job journal.ID, now time.Time, nodes ...string) error {
+	return l.update("end job "+job.String(), func(m machine) error { return m.end(job, now, nodes...) })
 }
 
 // Confirm records confirmations of nodes. One that is early counts: a node may be done

@@ -8,11 +8,12 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-func (m machine) end(id journal.ID, now time.Time) error {
+func (m machine) end(id journal.ID, now time.Time, nodes ...string) error {
 	r, err := m.record(id)
 	if err != nil || r == nil || !r.Ended.IsZero() {
 		return err
 	}
+	r.addNodes(nodes)
 	r.Ended = now
 	return m.settle(r, now)
 }

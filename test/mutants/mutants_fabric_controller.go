@@ -111,6 +111,15 @@ var fabricControllerMutants = []Mutant{
 		Test:    "TestAComponentHasTheLeadersTags",
 	},
 	{
+		Name:    "fabric-nodes-that-have-joined",
+		Defence: "A node that has joined a running job has to confirm, too.",
+		File:    "fabric/controller/release.go",
+		Old:     "l.End(job, c.Now(), h.Nodes...)",
+		New:     "l.End(job, c.Now())",
+		Package: "fabric/controller",
+		Test:    "TestNodesThatHaveJoinedAJobConfirm",
+	},
+	{
 		Name:    "fabric-job-starts-unconfirmed",
 		Defence: "A job whose subnet manager does not know the members does not start, and its nodes get no letter.",
 		File:    "fabric/controller/reserve.go",
