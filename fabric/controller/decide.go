@@ -178,10 +178,11 @@ func silent(entries []ledger.Entry) (nodes []string) {
 	return slices.Compact(nodes)
 }
 
-// confirmations returns what the statement of a node confirms of what the ledger waits for.
+// confirmations returns what the statement of a node confirms of what the ledger waits for. entries
+// are older than the statement: what it says of a run that has ended since may be older than the run.
 func confirmations(entries []ledger.Entry, s letter.Statement) (c []ledger.Confirmation) {
 	for _, e := range entries {
-		if slices.Contains(e.Nodes, s.Node) && slices.Contains(s.Released, e.Reservation.Job) {
+		if !e.Ended.IsZero() && slices.Contains(e.Nodes, s.Node) && slices.Contains(s.Released, e.Reservation.Job) {
 			c = append(c, ledger.Confirmation{Job: e.Reservation.Job, Node: s.Node})
 		}
 	}

@@ -69,8 +69,8 @@ func TestATagThatCoolsIsAdopted(t *testing.T) {
 func TestAdoptionKeepsWhatTheLedgerKnows(t *testing.T) {
 	b := newBench(t, 1024, 1025)
 	b.gives(id(1), 1024)
-	b.confirm(id(1), "n1")
 	b.end(id(1))
+	b.confirm(id(1), "n1")
 	noError(t, b.adopt(reservation(id(1), 1025), "n1", "n2"))
 	e := b.entry(id(1))
 	if e.State != Releasing || !slices.Equal(e.Nodes, []string{"n2"}) || !slices.Equal(e.Reservation.Tags(fabric.VNI), []fabric.Tag{1024, 1025}) {

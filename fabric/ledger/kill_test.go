@@ -117,8 +117,8 @@ func finish(l *Ledger, job journal.ID) error {
 		return errors.Join(l.End(job, now), l.Confirm([]Confirmation{{job, "n1"}, {job, "n2"}}, now))
 	}
 	return errors.Join(
-		l.Confirm([]Confirmation{{job, "n2"}}, now), l.End(job, now),
-		l.Confirm([]Confirmation{{job, "n1"}}, now), l.End(job, now))
+		l.End(job, now), l.Confirm([]Confirmation{{job, "n2"}}, now),
+		l.End(job, now), l.Confirm([]Confirmation{{job, "n1"}}, now))
 }
 
 func (k *killed) reserve(l *Ledger) error {

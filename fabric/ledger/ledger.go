@@ -40,9 +40,10 @@ func (l *Ledger) End(job journal.ID, now time.Time, nodes ...string) error {
 	return l.update("end job "+job.String(), func(m machine) error { return m.end(job, now, nodes...) })
 }
 
-// Confirm records confirmations of nodes. One that is early counts: a node may be done
-// before the controller learns of the job's end. What the ledger does not wait for is
-// ignored.
+// Confirm records confirmations of nodes. Each was read after its run had ended in the ledger; those
+// of runs that have not are ignored, as is what the ledger does not wait for. A node may have said
+// before the run began that it has nothing of it: slurmctld may have lost its state, and given the
+// number twice. No confirmation is lost by this: it stays in the node's statement.
 func (l *Ledger) Confirm(c []Confirmation, now time.Time) error {
 	return l.update("record confirmations of nodes", func(m machine) error { return m.confirm(c, now) })
 }

@@ -142,13 +142,15 @@ func TestTheLifeOfATag(t *testing.T) {
 	b.gives(id(2), 1024)
 }
 
-func TestANodeMayConfirmBeforeTheEnd(t *testing.T) {
+// Until the end, a node may make the tags again.
+func TestAConfirmationFromBeforeTheEndDoesNotCount(t *testing.T) {
 	b := newBench(t, 1024, 1024)
 	b.gives(id(1), 1024)
 	b.confirm(id(1), "n1", "n2")
+	b.end(id(1))
 	b.cool()
 	b.refuses(id(2))
-	b.end(id(1))
+	b.confirm(id(1), "n1", "n2")
 	b.cool()
 	b.gives(id(2), 1024)
 }
@@ -159,8 +161,8 @@ func TestARequeuedJobIsAnotherReservation(t *testing.T) {
 	b.gives(id(1), 1024)
 	b.end(id(1))
 	b.gives(again, 1025)
-	b.confirm(again, "n1", "n2") // says nothing of the first run
 	b.end(again)
+	b.confirm(again, "n1", "n2") // says nothing of the first run
 	b.cool()
 	b.free(fabric.Range{First: 1025, Last: 1025})
 	b.confirm(id(1), "n1", "n2")
@@ -180,12 +182,11 @@ func TestARunHasItsTagsOnce(t *testing.T) {
 func TestARepeatedReserveAddsNodes(t *testing.T) {
 	b := newBench(t, 1024, 1024)
 	b.gives(id(1), 1024)
-	b.confirm(id(1), "n1")
 	q := request(id(1))
 	q.Nodes = []string{"n1", "n3"}
 	_, err := b.l.Reserve(q, b.o, b.now)
 	noError(t, err)
-	if got := b.entry(id(1)).Nodes; !slices.Equal(got, []string{"n2", "n3"}) {
+	if got := b.entry(id(1)).Nodes; !slices.Equal(got, []string{"n1", "n2", "n3"}) {
 		t.Errorf("nodes that have not confirmed: %v", got)
 	}
 }
@@ -262,11 +263,11 @@ func TestBoots(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, 1024, 1024)
 			b.gives(id(1), 1024)
-			b.confirm(id(1), "n2")
 			for _, boot := range tt.before {
 				noError(t, b.l.Rebooted([]Boot{boot}, b.now))
 			}
 			b.end(id(1))
+			b.confirm(id(1), "n2")
 			noError(t, b.l.Rebooted(tt.after, b.now))
 			b.cool()
 			_, err := b.reserve(id(2), 1)

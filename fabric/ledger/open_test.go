@@ -32,7 +32,7 @@ func file(t testing.TB, jobs int) (path string, text []byte) {
 		_, err := l.Reserve(request(id(uint32(i)), Want{Pool: vnis(1024, 65535), Count: 2}), Options{}, now)
 		noError(t, err)
 		if i%3 == 0 {
-			noError(t, l.Confirm([]Confirmation{{id(uint32(i)), "n1"}, {id(uint32(i)), "n2"}}, now), l.End(id(uint32(i)), now))
+			noError(t, l.End(id(uint32(i)), now), l.Confirm([]Confirmation{{id(uint32(i)), "n1"}, {id(uint32(i)), "n2"}}, now))
 		}
 	}
 	noError(t, l.Check(), l.Close())

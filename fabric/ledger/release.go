@@ -33,7 +33,7 @@ func (m machine) confirm(all []Confirmation, now time.Time) error {
 
 func (m machine) confirmNodes(id journal.ID, nodes []string, now time.Time) error {
 	r, err := m.record(id)
-	if err != nil || r == nil {
+	if err != nil || r == nil || r.Ended.IsZero() {
 		return err
 	}
 	waited := false

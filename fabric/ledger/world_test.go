@@ -282,7 +282,7 @@ func (w *world) sweep() error {
 			said = append(said, Confirmation{Job: id, Node: n.name})
 		}
 	}
-	errs := []error{w.m.confirm(said, w.now)}
+	var errs []error
 	for _, j := range w.jobs {
 		if !j.active {
 			errs = append(errs, w.m.end(j.id, w.now))
@@ -291,7 +291,7 @@ func (w *world) sweep() error {
 			errs = append(errs, w.leave(j))
 		}
 	}
-	return errors.Join(append(errs, w.hearBoots(boots))...)
+	return errors.Join(append(errs, w.m.confirm(said, w.now), w.hearBoots(boots))...)
 }
 
 // anywhere reports whether hardware has a tag of the job.

@@ -96,13 +96,14 @@ func (w words) note(ctx context.Context, id journal.ID) error {
 	return w.change(ctx, func(s letter.Statement) letter.Statement { return s.With(id) })
 }
 
-// retract takes back that the run has nothing here: it begins again.
+// retract takes back that the run has nothing here: it begins again. slurmctld knows that when
+// retract returns: at the run's end, the controller believes what it reads then.
 func (w words) retract(ctx context.Context, id journal.ID) error {
 	now, err := w.read()
-	if err != nil || !slices.Contains(now.Statement.Released, id) {
-		return err
+	if err == nil && slices.Contains(now.Statement.Released, id) {
+		err = w.change(ctx, func(s letter.Statement) letter.Statement { return s.Without(id) })
 	}
-	if err := w.change(ctx, func(s letter.Statement) letter.Statement { return s.Without(id) }); err != nil {
+	if err != nil {
 		return err
 	}
 	return w.tellIfNew(ctx)

@@ -326,6 +326,27 @@ func TestAJobThatBeginsAgainIsNotConfirmed(t *testing.T) {
 	}
 }
 
+// Of two tasks that begin at once, the second finds that the first has taken back the confirmation.
+// The controller has not heard of that.
+func TestNoTagsAreMadeBeforeTheRetractionIsTold(t *testing.T) {
+	d := newDesk(t)
+	d.up()
+	if err := d.Down(t.Context(), id, 0, nothingLeft); err != nil {
+		t.Fatal(err)
+	}
+	d.set("deaf", "")
+	for _, task := range []string{"first", "second"} {
+		if err := d.words.retract(d.whileUnheard(), id); err == nil {
+			t.Errorf("the %s task goes on", task)
+		}
+		d.unset("unheard")
+	}
+	d.unset("deaf")
+	if err := d.words.retract(t.Context(), id); err != nil || len(d.confirmed()) > 0 {
+		t.Errorf("%v, confirmed: %v", err, d.confirmed())
+	}
+}
+
 func TestAConfirmationAddsToThoseBefore(t *testing.T) {
 	d := newDesk(t)
 	var want []journal.ID

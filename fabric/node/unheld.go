@@ -18,8 +18,7 @@ var ErrUndecided = errors.New("it is confirmed later")
 
 // A run without a journal holds nothing on the node, so the node confirms it, whether or not
 // its reservation has ever come here: slurmctld may not have taken the controller's letter.
-// Only runs that are over are confirmed. The controller counts early confirmations, and a
-// run that is yet to begin may get its tags on this node.
+// Only runs that are over are confirmed: one that is yet to begin may get its tags on this node.
 //
 // An unheld is such a run.
 type unheld struct {

@@ -134,7 +134,7 @@ func TestARunWithAJournalIsNotConfirmedByARecord(t *testing.T) {
 	}
 }
 
-// The controller counts early confirmations, so the node gives none.
+// A run that is not over may get its tags on the node.
 func TestWhichRunsAreOver(t *testing.T) {
 	tests := map[string]struct {
 		state   string
