@@ -70,12 +70,13 @@ func mustFill(b *testing.B, c *Controller, others int, state string) {
 }
 
 func finish(l *ledger.Ledger, run slurm.RunID, state string, now time.Time) error {
-	if state == "live" {
-		return nil
-	}
-	err := l.End(idOf(run), now)
-	if err != nil || state == "ended" {
+	job := idOf(run)
+	err := l.Tell(job)
+	if err != nil || state == "live" {
 		return err
 	}
-	return l.Confirm(confirmedBy([]string{"n1", "n2"}, idOf(run)), now)
+	if err = l.End(job, now); err != nil || state == "ended" {
+		return err
+	}
+	return l.Confirm([]ledger.Confirmation{{Job: job, Node: "n1"}, {Job: job, Node: "n2"}}, now)
 }

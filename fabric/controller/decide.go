@@ -200,14 +200,6 @@ func boots(entries []ledger.Entry, s letter.Statement) (all []ledger.Boot) {
 	return all
 }
 
-// confirmedBy returns the confirmations of one job by these nodes.
-func confirmedBy(nodes []string, job journal.ID) (c []ledger.Confirmation) {
-	for _, node := range nodes {
-		c = append(c, ledger.Confirmation{Job: job, Node: node})
-	}
-	return c
-}
-
 // abandoned returns the P_Keys of an ended job of which the subnet manager must remove all
 // members. A P_Key that another job has, too, after a conflict, keeps its members.
 func abandoned(of ledger.Entry, entries []ledger.Entry) (pkeys []fabric.Tag) {

@@ -227,9 +227,9 @@ func TestAJobWhoseMembershipIsNotConfirmedDoesNotStart(t *testing.T) {
 
 func TestAJobThatCannotBeToldIsReleasedByItsNodes(t *testing.T) {
 	b := newBench(t)
-	w, _ := fabric.ParseWish("vni:1")
-	if _, err := b.Reserve(context.Background(), hook(run(7, 0)), w); err == nil {
-		t.Fatal("no error, and slurmctld does not have the job")
+	b.change(func(w *world) { w.Deaf = true })
+	if _, err := b.start(run(7, 0), "vni:1"); err == nil {
+		t.Fatal("no error, and slurmctld does not take the letter")
 	}
 	e := b.entries()
 	if len(e) != 1 || e[0].Ended.IsZero() || len(e[0].Nodes) != 2 {
@@ -245,6 +245,70 @@ func TestAJobThatCannotBeToldIsReleasedByItsNodes(t *testing.T) {
 	if e := b.entries(); len(e) > 0 {
 		t.Errorf("%+v: want nothing", e)
 	}
+}
+
+// No node of the job can know of it.
+func TestAJobThatIsNotToldWaitsForNoNode(t *testing.T) {
+	for name, fail := range map[string]func(*bench){
+		"slurmctld does not have it": func(b *bench) { _, _ = b.reserve(run(7, 0), "pkey:1,vms:2,vfs:1") },
+		"PrologSlurmctld is killed while it waits for the subnet manager": func(b *bench) {
+			b.Subnet = killed{b.Subnet}
+			defer func() { _ = recover() }()
+			_, _ = b.start(run(7, 0), "pkey:1,vms:2,vfs:1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			s := withPKeys(b)
+			fail(b)
+			b.Subnet = s
+			b.end(run(7, 0))
+			b.sweep()
+			if e := b.entries(); len(e) > 0 {
+				t.Errorf("%+v: want nothing", e)
+			}
+		})
+	}
+}
+
+// A killed subnet manager ends the process that asks it.
+type killed struct{ SubnetManager }
+
+func (killed) Join(context.Context, fabric.Tag, []fabric.GUID) error { panic("killed") }
+
+func TestARepeatedCallThatFailsWaitsForTheNodesThatWereTold(t *testing.T) {
+	b := newBench(t)
+	s := withPKeys(b)
+	b.mustStart(run(7, 0), "pkey:1,vms:2,vfs:1")
+	s.down = errors.New("OpenSM does not answer")
+	if _, err := b.reserve(run(7, 0), "pkey:1,vms:2,vfs:1"); err == nil {
+		t.Fatal("no error, and the subnet manager does not answer")
+	}
+	if e := b.entries(); len(e) != 1 || !slices.Equal(e[0].Nodes, []string{"n1", "n2"}) {
+		t.Errorf("%+v: want both nodes to confirm", e)
+	}
+}
+
+// EpilogSlurmctld comes while PrologSlurmctld still asks the subnet manager.
+func TestAJobThatHasEndedGetsNoLetter(t *testing.T) {
+	b := newBench(t)
+	b.Subnet = ending{withPKeys(b), b}
+	if _, err := b.start(run(7, 0), "pkey:1,vms:2,vfs:1"); !errors.Is(err, ledger.ErrEnded) {
+		t.Errorf("error %v", err)
+	}
+	if _, _, err := b.comment(run(7, 0)); err == nil {
+		t.Error("its nodes have a letter")
+	}
+}
+
+// An ending subnet manager takes so long that the job is cancelled.
+type ending struct {
+	SubnetManager
+	b *bench
+}
+
+func (e ending) Join(ctx context.Context, _ fabric.Tag, _ []fabric.GUID) error {
+	return e.b.Release(ctx, hook(run(7, 0)))
 }
 
 // A manager is a fabric manager that may be down.

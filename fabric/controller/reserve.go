@@ -46,11 +46,11 @@ func (g giving) reserve(ctx context.Context, w fabric.Wish) (r fabric.Reservatio
 	}
 	r, text, err := g.prepare(ctx, r, missing, key)
 	if err != nil {
-		g.giveUp(ctx, r.Job, g.hook.Nodes)
+		g.giveUp(ctx, r.Job)
 		return r, g.failed(err)
 	}
-	if err = g.tell(ctx, text); err != nil {
-		g.giveUp(ctx, r.Job, nil)
+	if err = g.tell(ctx, r.Job, text); err != nil {
+		g.giveUp(ctx, r.Job)
 		return r, g.failed(err)
 	}
 	return r, nil
@@ -213,11 +213,15 @@ func (g giving) prepare(ctx context.Context, r fabric.Reservation, missing []fab
 	return r, text, err
 }
 
-// tell writes the letter into the job's record. From then on the job's nodes can begin.
-func (g giving) tell(ctx context.Context, text string) error {
+// tell writes the letter into the job's record. From then on the job's nodes can begin. The ledger
+// knows that first: if this process dies before, the nodes have nothing to confirm.
+func (g giving) tell(ctx context.Context, job journal.ID, text string) error {
 	old := g.comment()
 	if old.err != nil {
 		return old.err
+	}
+	if err := g.with(ctx, func(l *ledger.Ledger) error { return l.Tell(job) }); err != nil {
+		return err
 	}
 	return g.Slurm.SetAdminComment(ctx, old.job, withLetter(old.job.AdminComment, text))
 }
@@ -265,16 +269,12 @@ func (c *Controller) record(ctx context.Context, job journal.ID, to *fabric.Coll
 	return c.with(ctx, func(l *ledger.Ledger) error { return l.SetCollectives(job, to) })
 }
 
-// giveUp ends a reservation whose job does not start. untold are the nodes that cannot have
-// heard of it, because its letter was not written: nobody needs to wait for them. The members
-// of a P_Key are still to be removed, which the sweep does.
-func (g giving) giveUp(ctx context.Context, job journal.ID, untold []string) {
+// giveUp ends a reservation whose job does not start. The members of a P_Key are still to be
+// removed, which the sweep does.
+func (g giving) giveUp(ctx context.Context, job journal.ID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerWait)
 	defer cancel()
-	err := g.with(ctx, func(l *ledger.Ledger) error {
-		return errors.Join(l.End(job, g.Now()), l.Confirm(confirmedBy(untold, job), g.Now()))
-	})
-	if err != nil {
+	if err := g.with(ctx, func(l *ledger.Ledger) error { return l.End(job, g.Now()) }); err != nil {
 		g.warn("end the reservation of job %s, which does not start: %v", job, err)
 	}
 }

@@ -33,6 +33,7 @@ type world struct {
 	Jobs     map[uint32]job
 	Nodes    map[string]node
 	Down     bool     // it does not answer
+	Deaf     bool     // it takes no change of a job
 	Notified []string // JOB TEXT
 	Calls    []string
 }
@@ -181,7 +182,7 @@ func playScontrol() int {
 	case "update":
 		id, _ := strconv.Atoi(strings.TrimPrefix(os.Args[2], "jobid="))
 		j, found := w.Jobs[uint32(id)]
-		if !found {
+		if !found || w.Deaf {
 			fmt.Fprintln(os.Stderr, "Invalid job id specified")
 			return 1
 		}

@@ -112,7 +112,7 @@ func (s *site) reserve(job journal.ID, nodes []string) (fabric.Tag, error) {
 		r, err := s.m.reserve(q, s.options, s.now)
 		if err == nil {
 			s.waited = max(s.waited, s.now.Sub(began))
-			return r.Tags(fabric.VNI)[0], nil
+			return r.Tags(fabric.VNI)[0], s.m.tell(job)
 		}
 		last := began.Add(s.options.Cooling + confirmTime)
 		if !errors.Is(err, ErrExhausted) || s.now.Equal(last) {

@@ -23,6 +23,13 @@ func (l *Ledger) Reserve(q Request, o Options, now time.Time) (r fabric.Reservat
 	return r, err
 }
 
+// Tell says that the job's nodes are about to hear of its tags. Until then they have nothing to
+// confirm, and the job's end waits for none of them. The error is [ErrEnded] after [Ledger.End]: then
+// the nodes must not hear of the tags any more.
+func (l *Ledger) Tell(job journal.ID) error {
+	return l.update("tell the nodes of job "+job.String(), func(m machine) error { return m.tell(job) })
+}
+
 // SetCollectives records the job's multicast addresses at the fabric manager, before the
 // job can use them. nil says that the fabric manager has none of them any more: until then
 // the ledger keeps the entry of an ended job, without its tags. The error may be

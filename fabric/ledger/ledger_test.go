@@ -53,6 +53,9 @@ func request(job journal.ID, wants ...Want) Request {
 
 func (b *bench) reserve(job journal.ID, count int) ([]fabric.Tag, error) {
 	r, err := b.l.Reserve(request(job, Want{Pool: b.pool, Count: count}), b.o, b.now)
+	if err == nil {
+		err = b.l.Tell(job)
+	}
 	return r.Tags(fabric.VNI), err
 }
 
@@ -155,6 +158,37 @@ func TestAConfirmationFromBeforeTheEndDoesNotCount(t *testing.T) {
 	b.gives(id(2), 1024)
 }
 
+// Its nodes know nothing of it, and have nothing to confirm.
+func TestAJobThatEndsUntoldWaitsForNoNode(t *testing.T) {
+	b := newBench(t, 1024, 1024)
+	_, err := b.l.Reserve(request(id(1), Want{Pool: b.pool, Count: 1}), b.o, b.now)
+	noError(t, err, b.l.End(id(1), b.now, "n3"))
+	b.cool()
+	b.gives(id(2), 1024)
+}
+
+func TestAJobThatHasEndedIsNotTold(t *testing.T) {
+	b := newBench(t, 1024, 1025)
+	b.gives(id(1), 1024)
+	b.end(id(1))
+	for _, job := range []journal.ID{id(1), id(2)} { // one waits for its nodes, and of the other nothing is left
+		if err := b.l.Tell(job); !errors.Is(err, ErrEnded) {
+			t.Errorf("job %s: error %v", job, err)
+		}
+	}
+}
+
+// A repeated call may fail before it tells the nodes once more.
+func TestAJobThatIsReservedAgainStaysTold(t *testing.T) {
+	b := newBench(t, 1024, 1024)
+	b.gives(id(1), 1024)
+	_, err := b.l.Reserve(request(id(1), Want{Pool: b.pool, Count: 1}), b.o, b.now)
+	noError(t, err)
+	b.end(id(1))
+	b.cool()
+	b.refuses(id(2))
+}
+
 func TestARequeuedJobIsAnotherReservation(t *testing.T) {
 	b := newBench(t, 1024, 1025)
 	again := journal.ID{Job: 1, Restart: 1}
@@ -208,6 +242,9 @@ func TestTheSubnetManagerConfirmsPKeys(t *testing.T) {
 	b.pool.Kind = fabric.PKey
 	pkey := func(job journal.ID) ([]fabric.Tag, error) {
 		r, err := b.l.Reserve(request(job, Want{Pool: b.pool, Count: 1}), b.o, b.now)
+		if err == nil {
+			err = b.l.Tell(job)
+		}
 		return r.Tags(fabric.PKey), err
 	}
 	_, err := pkey(id(1))

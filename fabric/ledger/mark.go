@@ -113,7 +113,7 @@ func (l *Ledger) doubt(m machine) (number uint64, err error) {
 	if seen.number <= own.number || killed {
 		err = l.writeTags(m.facts)
 	} else {
-		err = m.setOld(true)
+		err = m.growOld()
 	}
 	return number, errors.Join(err, m.setInstance(""))
 }

@@ -30,6 +30,21 @@ func TestAnOldCopyHasNoInstance(t *testing.T) {
 	}
 }
 
+func TestAnOldCopyDoesNotKnowWhoHasBeenTold(t *testing.T) {
+	b := newBench(t, 1024, 1024)
+	_, err := b.l.Reserve(request(id(1), Want{Pool: b.pool, Count: 1}), b.o, b.now)
+	noError(t, err)
+	old, err := os.ReadFile(b.l.path)
+	noError(t, err, b.l.Tell(id(1)))
+	b.restore(old)
+	b.end(id(1))
+	b.cool()
+	b.refuses(id(2))
+	b.confirm(id(1), "n1", "n2")
+	b.cool()
+	b.gives(id(2), 1024)
+}
+
 func (b *bench) hasInstance(want string) {
 	b.t.Helper()
 	if got, err := b.l.Instance(); err != nil || got != want {

@@ -42,8 +42,7 @@ func (w *world) step() error {
 		w.note("%s vanishes", n.name)
 		n.up = false
 	case action < 36:
-		w.note("copy")
-		w.copies = append(w.copies, w.m.store.(memory).clone())
+		w.copy()
 	case action < 37:
 		return w.restore()
 	case action < 38:

@@ -17,6 +17,7 @@ type record struct {
 	Nodes       []string           `json:"nodes,omitempty"`     // that have not confirmed, in order
 	Confirmed   []string           `json:"confirmed,omitempty"` // the others
 	Boots       map[string]string  `json:"boots,omitempty"`     // of Nodes: the first boot id seen after the end
+	Untold      bool               `json:"untold,omitempty"`    // no node can have heard of it
 	Manager     bool               `json:"manager,omitempty"`   // the subnet manager has not confirmed
 	Asked       time.Time          `json:"asked,omitzero"`      // when it was asked last
 	Gone        int                `json:"gone,omitempty"`      // of how many ports, the first of the job, it has confirmed

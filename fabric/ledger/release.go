@@ -14,8 +14,23 @@ func (m machine) end(id journal.ID, now time.Time, nodes ...string) error {
 		return err
 	}
 	r.addNodes(nodes)
+	if r.Untold {
+		r.Nodes = nil
+	}
 	r.Ended = now
 	return m.settle(r, now)
+}
+
+func (m machine) tell(id journal.ID) error {
+	r, err := m.record(id)
+	switch {
+	case err != nil:
+		return err
+	case r == nil || !r.Ended.IsZero():
+		return ErrEnded
+	}
+	r.Untold = false
+	return m.save(r)
 }
 
 func (m machine) confirm(all []Confirmation, now time.Time) error {

@@ -24,7 +24,7 @@ func (m machine) reserve(q Request, o Options, now time.Time) (fabric.Reservatio
 	if err := m.thaw(o.Cooling, now); err != nil {
 		return fabric.Reservation{}, err
 	}
-	r := &record{Reservation: q.Reservation, Began: now}
+	r := &record{Reservation: q.Reservation, Untold: true, Began: now}
 	r.addNodes(q.Nodes)
 	if r.Reservation.Grants, err = m.chooseAll(q.Wants, o); err != nil {
 		return fabric.Reservation{}, err

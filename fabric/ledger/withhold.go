@@ -23,6 +23,18 @@ func (f facts) isOld() (old bool, err error) {
 
 func (f facts) setOld(old bool) error { return f.write(meta, "old", old) }
 
+// growOld notes that the ledger is an old copy. Nodes may have been told since of the jobs that are
+// untold in it.
+func (m machine) growOld() error {
+	entries, err := m.entries()
+	for _, e := range entries {
+		if e.Ended.IsZero() {
+			err = errors.Join(err, m.tell(e.Reservation.Job))
+		}
+	}
+	return errors.Join(err, m.setOld(true))
+}
+
 // withhold makes [Unknown] a holder of all tags that were taken, but for those of jobs that run. The
 // other holders that an old copy knows may be those of long ago.
 func (m machine) withhold(taken []tag, now time.Time) (n int, err error) {

@@ -83,7 +83,7 @@ func (w *world) reconfigure() {
 }
 
 // start starts a job, or the next run of an old one. The controller's process may die once
-// the ledger has the job: then the job does not run.
+// the ledger has the job, before or after it says that it tells the nodes: then the job does not run.
 func (w *world) start() error {
 	j := &job{id: journal.ID{Job: uint32(len(w.jobs) + 1)}, began: w.now}
 	if len(w.jobs) > 0 && w.oneIn(4) {
@@ -102,7 +102,12 @@ func (w *world) start() error {
 	if errors.Is(err, ErrExhausted) {
 		return nil
 	}
-	j.r, j.active = r, !w.oneIn(10)
+	if w.oneIn(5) {
+		w.copy()
+	}
+	if j.r, j.active = r, !w.oneIn(10); err == nil && (j.active || w.oneIn(2)) {
+		err = w.m.tell(j.id)
+	}
 	w.jobs = append(w.jobs, j)
 	w.note("start %s on %v: %v, runs: %v", j.id, j.nodeNames(), r.Grants, j.active)
 	return errors.Join(err, w.checkUnused(j))
@@ -307,6 +312,11 @@ func (w *world) anywhere(j *job) bool {
 	return of(w.members) || slices.ContainsFunc(w.nodes, func(n *node) bool { return of(n.has) })
 }
 
+func (w *world) copy() {
+	w.note("copy")
+	w.copies = append(w.copies, w.m.store.(memory).clone())
+}
+
 // restore puts an old copy of the ledger in place. Before the next job, all are adopted that
 // slurmctld knows, and some of those that a node still has. What was taken is withheld.
 func (w *world) restore() error {
@@ -316,6 +326,9 @@ func (w *world) restore() error {
 	lost := w.m
 	w.m.store = w.copies[w.random.IntN(len(w.copies))].clone()
 	w.note("restore")
+	if err := w.m.growOld(); err != nil {
+		return err
+	}
 	if !w.oneIn(4) {
 		if err := w.sweep(); err != nil {
 			return err
