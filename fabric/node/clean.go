@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/slurm-v/slurm-v/config"
@@ -26,12 +27,14 @@ type Cleaning struct {
 // pools that belong to no running job, and repeats confirmations that slurmctld has not
 // got. It returns what it has done, a phrase each. If one thing fails, it still does the
 // others. It calls running at most once, after it has looked at the services: a job that
-// begins in between is then among the running ones.
+// begins in between is then among the running ones. It confirms the runs for which the controller
+// asks, if they hold nothing.
 func (n *Node) Clean(ctx context.Context, c Cleaning, running Running, left Left) (done []string, err error) {
 	f, err := n.find(c)
 	w := work{node: n, cleaning: c, left: left, failed: err}
+	lives := sync.OnceValues(func() (map[journal.ID]bool, error) { return running(ctx) })
 	if !f.nothing() {
-		live, err := running(ctx)
+		live, err := lives()
 		if err != nil {
 			return nil, errors.Join(w.failed, err)
 		}
@@ -40,15 +43,40 @@ func (n *Node) Clean(ctx context.Context, c Cleaning, running Running, left Left
 		w.removeStrays(ctx, f)
 		w.removeLocks(f.locks, live)
 	}
-	return w.done, errors.Join(w.failed, n.tellUnless(ctx, c.DryRun))
+	if !c.DryRun {
+		w.answer(ctx, w.tell(ctx), lives)
+	}
+	return w.done, w.failed
 }
 
-// tellUnless tells slurmctld, and the plugin, what they have to know of this node.
-func (n *Node) tellUnless(ctx context.Context, dry bool) error {
-	if dry {
-		return nil
+// tell tells slurmctld, and the plugin, what they have to know of this node. It returns the runs for
+// which the controller asks.
+func (w *work) tell(ctx context.Context) (asked []journal.ID) {
+	n := w.node
+	asked, err := n.words.tellIfLost(ctx)
+	w.failed = errors.Join(w.failed, n.records.noteNobody(ctx, len(n.cfg.Pools()) > 0, n.slurm), err, n.words.tellIfHeld(ctx))
+	return asked
+}
+
+// answer confirms runs that have ended for the controller, and of which nothing is known here: their
+// epilogs never came, or slurmctld has lost the word of these. A run with a journal was ended before,
+// or cannot be. At last the node's word is told again, without what is asked.
+func (w *work) answer(ctx context.Context, asked []journal.ID, lives func() (map[journal.ID]bool, error)) {
+	if len(asked) == 0 {
+		return
 	}
-	return errors.Join(n.records.noteNobody(ctx, len(n.cfg.Pools()) > 0, n.slurm), n.words.tellIfLost(ctx), n.words.tellIfHeld(ctx))
+	live, err := lives()
+	if err != nil {
+		w.failed = errors.Join(w.failed, err)
+		return
+	}
+	for _, id := range asked {
+		if runs(live, id.Job) || w.node.records.holds(id) {
+			continue
+		}
+		w.do("confirmed the end of job "+id.String(), func() error { return w.node.confirmOne(ctx, unheld{id, id}, w.left) })
+	}
+	w.failed = errors.Join(w.failed, w.node.words.tellNow(ctx))
 }
 
 // found is what is on the node of jobs, whether they run or not.

@@ -3,11 +3,14 @@ package node
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-v/slurm-v/fabric/letter"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -105,6 +108,42 @@ func TestCleanGoesOnIfACardCannotBeRead(t *testing.T) {
 	}
 	d.fake.Set("GARBLED=0")
 	d.mustBeClean()
+}
+
+// The agent was killed, and slurmctld has forgotten that the job began here.
+func TestCleanAnswersTheController(t *testing.T) {
+	tests := map[string]struct {
+		before    func(*desk)
+		live      []journal.ID
+		confirmed []journal.ID
+	}{
+		"of a run that has nothing here":   {func(*desk) {}, nil, []journal.ID{id}},
+		"not of a job that is here":        {func(*desk) {}, []journal.ID{id}, nil},
+		"not for the run before a restart": {func(*desk) {}, []journal.ID{{Job: 4217, Restart: 1}}, nil},
+		"not of a run with tags":           {func(d *desk) { d.up(); d.fake.Set("BUSY=-1") }, nil, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			tt.before(d)
+			if _, err := d.Clean(t.Context(), Cleaning{}, running(id), nothingLeft); err != nil {
+				t.Fatal(err)
+			}
+			comment, err := os.ReadFile(filepath.Join(d.dir, "comment"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.set("comment", letter.PutAsks(string(comment), []journal.ID{id}))
+			_, _ = d.Clean(t.Context(), Cleaning{}, running(tt.live...), nothingLeft)
+			if got := d.confirmed(); !slices.Equal(got, tt.confirmed) {
+				t.Errorf("confirmed %v, want %v", got, tt.confirmed)
+			}
+			comment, err = os.ReadFile(filepath.Join(d.dir, "comment"))
+			if err != nil || len(letter.Asked(string(comment))) > 0 {
+				t.Errorf("the node is still asked: %s, %v", comment, err)
+			}
+		})
+	}
 }
 
 // If Slurm does not say what runs, everything may.

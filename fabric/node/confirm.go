@@ -147,23 +147,24 @@ func (w words) holding(s letter.Statement) letter.Statement {
 }
 
 // tellIfLost is [words.tellIfNew], and tells again what is no longer in the node's record:
-// administrators write the Comment, too, and may replace it.
-func (w words) tellIfLost(ctx context.Context) error {
+// administrators and the controller write the Comment, too, and may replace it. It returns the runs
+// for which the controller asks there; if it finds none, the controller asks again.
+func (w words) tellIfLost(ctx context.Context) (asked []journal.ID, err error) {
 	now, err := w.read()
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case !now.Told || now.Letter == "":
-		return w.tellIfNew(ctx)
+		return nil, w.tellIfNew(ctx)
 	}
 	comment, err := w.slurm.NodeComment(ctx, w.node)
 	if err != nil {
-		return fmt.Errorf("look whether slurmctld still knows what node %s has released: %w", w.node, err)
+		return nil, fmt.Errorf("look whether slurmctld still knows what node %s has released: %w", w.node, err)
 	}
-	if text, _ := letter.Block(comment); text == now.Letter {
-		return nil
+	if text, _ := letter.Block(comment); text != now.Letter {
+		err = w.tellNow(ctx)
 	}
-	return w.tellNow(ctx)
+	return letter.Asked(comment), err
 }
 
 func (w words) tellNow(ctx context.Context) error {
@@ -188,7 +189,8 @@ func (w words) tellAgain(ctx context.Context, s letter.Statement) (text string, 
 	return "", fmt.Errorf("confirm to slurmctld what node %s has released: %w", w.node, err)
 }
 
-// tell returns the letter that it has written.
+// tell returns the letter that it has written. What the controller has asked for is in it, or is asked
+// for again.
 func (w words) tell(ctx context.Context, s letter.Statement) (text string, err error) {
 	with, err := w.seal(ctx)
 	if err != nil {
@@ -201,7 +203,7 @@ func (w words) tell(ctx context.Context, s letter.Statement) (text string, err e
 	if err != nil {
 		return "", err
 	}
-	return text, w.slurm.SetNodeComment(ctx, w.node, letter.PutBlock(comment, text))
+	return text, w.slurm.SetNodeComment(ctx, w.node, letter.PutBlock(letter.DropAsks(comment), text))
 }
 
 // seal is what letters of the cluster are sealed with.

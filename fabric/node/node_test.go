@@ -347,6 +347,30 @@ func TestNoTagsAreMadeBeforeTheRetractionIsTold(t *testing.T) {
 	}
 }
 
+// The job ends, and the node confirms, after a task has read the job's record.
+func TestARunThatIsConfirmedMeanwhileGetsNoTags(t *testing.T) {
+	for name, end := range map[string]func(*desk){
+		"it has ended":     func(d *desk) { d.set("state", "COMPLETED") },
+		"it was requeued":  func(d *desk) { d.set("restart", "1") },
+		"it is not listed": func(d *desk) { d.set("forgotten", "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			d.reserve(reservation(), "c1", id)
+			if err := d.Down(t.Context(), id, 0, nothingLeft); err != nil {
+				t.Fatal(err)
+			}
+			end(d)
+			if _, err := d.Node.up(t.Context(), job, reservation()); err == nil || len(d.services()) > 0 {
+				t.Errorf("error %v, services %v", err, d.services())
+			}
+			if !slices.Equal(d.confirmed(), []journal.ID{id}) {
+				t.Errorf("confirmed %v", d.confirmed())
+			}
+		})
+	}
+}
+
 func TestAConfirmationAddsToThoseBefore(t *testing.T) {
 	d := newDesk(t)
 	var want []journal.ID

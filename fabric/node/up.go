@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/cxi"
@@ -38,6 +39,9 @@ func (n *Node) up(ctx context.Context, job Job, r fabric.Reservation) (Tags, err
 		return Tags{}, err
 	}
 	defer j.Close()
+	if err := n.mayBegin(ctx, job.ID, r.Job); err != nil {
+		return Tags{}, err
+	}
 	if err := errors.Join(noteReservation(j, r.Job), noteTags(j, r), n.words.retract(ctx, r.Job)); err != nil {
 		return Tags{}, err
 	}
@@ -53,6 +57,20 @@ func (n *Node) up(ctx context.Context, job Job, r fabric.Reservation) (Tags, err
 		return Tags{}, errors.Join(err, n.giveUp(ctx, j, inUse))
 	}
 	return tags, nil
+}
+
+// mayBegin reads the job's record again if the node has confirmed the run: the run may have ended
+// since the record was read, and the controller may have believed the node's word.
+func (n *Node) mayBegin(ctx context.Context, id, of journal.ID) error {
+	now, err := n.words.read()
+	if err != nil || !slices.Contains(now.Statement.Released, of) {
+		return err
+	}
+	noted, err := n.record(ctx, id)
+	if err == nil && noted.Restart != id.Restart {
+		err = fmt.Errorf("job %s has been requeued, and gets no tags on the fabric any more", id)
+	}
+	return err
 }
 
 // giveUp gives back what a failed call has made. The services of an earlier call may be in
