@@ -22,7 +22,8 @@
 
 #define DESCRIPTORS 65536
 #define MAPPINGS 8192
-#define THE_DEVICE 0xffff
+#define THE_DEVICE 0x7fff
+#define INHERITED 0x8000
 
 /*
  * Names of files by which MPI libraries share memory, and no other names: the rest of
@@ -39,7 +40,8 @@ static const char *const names[] = {
 };
 
 /* By descriptor: 0, or 1 + the number of its file, or THE_DEVICE. For the kernel, a file's descriptor is that of an empty
- * file in memory. Its position is the kernel's, so dup and fork share it as they should. */
+ * file in memory. Its position is the kernel's, so dup and fork share it as they should. What a process has INHERITED, its
+ * parent holds: a child may become another program or be killed, and would never give it back. */
 static _Atomic uint16_t descriptors[DESCRIPTORS];
 
 /* What the kernel says that each of them is. */
@@ -51,6 +53,7 @@ static struct identity {
 struct mapping {
 	char *from, *to; /* NULL: none */
 	int file;
+	bool inherited;
 };
 static struct mapping mappings[MAPPINGS];
 static int mapped; /* no mapping is at or after this one */
@@ -71,16 +74,6 @@ static bool borrowed(void) { return raw(SYS_getpid) != self; }
 
 /* ---- fork ---- */
 
-static void each(void (*what)(int file))
-{
-	for (int fd = 0; fd < DESCRIPTORS; fd++)
-		if (descriptors[fd] && descriptors[fd] != THE_DEVICE)
-			what(descriptors[fd] - 1);
-	for (int m = 0; m < mapped; m++)
-		if (mappings[m].from)
-			what(mappings[m].file);
-}
-
 static void before_fork(void)
 {
 	LOCK();
@@ -97,17 +90,39 @@ static void after_fork(void)
 
 static void in_child(void)
 {
-	after_fork();
+	for (int fd = 0; fd < DESCRIPTORS; fd++)
+		if (descriptors[fd] && descriptors[fd] != THE_DEVICE)
+			descriptors[fd] |= INHERITED;
+	for (int m = 0; m < mapped; m++)
+		mappings[m].inherited = true;
 	self = raw(SYS_getpid);
-	each(region_hold);
+	after_fork();
+}
+
+/* Gives back what a descriptor or a mapping holds. */
+static void drop_descriptor(uint16_t what)
+{
+	if (what && what != THE_DEVICE && !(what & INHERITED))
+		region_drop(what - 1);
+}
+
+static void drop_mapping(const struct mapping *m)
+{
+	if (!m->inherited)
+		region_drop(m->file);
 }
 
 /* A process that exits leaves nothing; one that is killed leaves its files until the run
  * ends. */
 __attribute__((destructor)) static void leave(void)
 {
-	if (self && !borrowed())
-		each(region_drop);
+	bool own = self && !borrowed();
+
+	for (int fd = 0; own && fd < DESCRIPTORS; fd++)
+		drop_descriptor(descriptors[fd]);
+	for (int m = 0; own && m < mapped; m++)
+		if (mappings[m].from)
+			drop_mapping(&mappings[m]);
 	self = 0;
 }
 
@@ -180,13 +195,9 @@ static bool is_same(int fd)
 /* Says what a descriptor is from now on. */
 static void become(int fd, uint16_t what)
 {
-	uint16_t was;
-
 	if (what)
 		identities[fd] = identify(fd);
-	was = atomic_exchange(&descriptors[fd], what);
-	if (was && was != THE_DEVICE)
-		region_drop(was - 1);
+	drop_descriptor(atomic_exchange(&descriptors[fd], what));
 }
 
 /* What a descriptor is, as in descriptors. The C library closes some without asking us (fclose,
@@ -210,7 +221,7 @@ int files_of(int fd)
 {
 	uint16_t what = what_is(fd);
 
-	return what && what != THE_DEVICE ? what - 1 : -1;
+	return what && what != THE_DEVICE ? (what & ~INHERITED) - 1 : -1;
 }
 
 int files_open(const char *path, int flags, mode_t mode)
@@ -241,7 +252,7 @@ void files_copied(int from, int to)
 
 	if (!self || to < 0 || to >= DESCRIPTORS || to == from || borrowed())
 		return;
-	if (what && what != THE_DEVICE)
+	if (what && what != THE_DEVICE && !(what & INHERITED))
 		region_hold(what - 1);
 	become(to, what);
 }
@@ -290,6 +301,20 @@ static int put(int file, const void *from, size_t n, off_t at)
 	return 0;
 }
 
+/* A child moves no file, since its parent may have mapped it. */
+static int resize(int fd, uint64_t size, bool keep)
+{
+	int file = files_of(fd), err;
+	bool inherited = descriptors[fd] & INHERITED;
+
+	if (inherited && (err = region_hold(file)) < 0)
+		return err;
+	err = region_resize(file, size, keep);
+	if (inherited)
+		region_drop(file);
+	return err;
+}
+
 static int no_room(int err, uint64_t size)
 {
 	say("no room for a file of %llu bytes in shared memory: %llu are left; submit the job with a larger --ivshmem=N:SIZE",
@@ -299,7 +324,7 @@ static int no_room(int err, uint64_t size)
 
 ssize_t files_write_at(int fd, const void *from, size_t n, off_t at)
 {
-	int err = at < 0 ? -EINVAL : region_resize(files_of(fd), at + n, true);
+	int err = at < 0 ? -EINVAL : resize(fd, at + n, true);
 
 	if (!err)
 		err = put(files_of(fd), from, n, at);
@@ -330,9 +355,11 @@ ssize_t files_write(int fd, const void *from, size_t n)
 
 int files_resize(int fd, uint64_t size, bool keep)
 {
-	int err = region_resize(files_of(fd), size, keep);
+	int err = resize(fd, size, keep);
 
-	return err ? no_room(err, size) : 0;
+	if (err == -ENOSPC)
+		return no_room(err, size);
+	return err ? failed(-err) : 0;
 }
 
 /* ---- stat ---- */
@@ -391,7 +418,7 @@ static struct mapping *unused(void)
 
 static void note(struct mapping *m, char *from, char *to, int file)
 {
-	*m = (struct mapping){from, to, file};
+	*m = (struct mapping){from, to, file, false};
 	if (!lowest || from < lowest)
 		lowest = from;
 	if (to > highest)
@@ -413,14 +440,14 @@ static void cut(struct mapping *m, char *from, char *to)
 
 	m->from = NULL;
 	if (was.from < from)
-		*m = (struct mapping){was.from, from, was.file};
+		*m = (struct mapping){was.from, from, was.file, was.inherited};
 	if (to < was.to && (rest = m->from ? unused() : m)) {
-		if (rest != m)
+		if (rest != m && !was.inherited)
 			region_hold(was.file);
-		*rest = (struct mapping){to, was.to, was.file};
+		*rest = (struct mapping){to, was.to, was.file, was.inherited};
 	}
 	if (!m->from)
-		region_drop(was.file);
+		drop_mapping(&was);
 }
 
 static void forget(void *at, size_t length)
@@ -477,7 +504,10 @@ void *files_map(void *at, size_t length, int protection, int flags, int fd, off_
 		errno = EINVAL;
 		return MAP_FAILED;
 	}
-	region_hold(file);
+	if ((err = region_hold(file)) < 0) {
+		failed(-err);
+		return MAP_FAILED;
+	}
 	if ((err = region_place(file)) < 0) {
 		region_drop(file);
 		no_room(err, f.room);

@@ -315,11 +315,18 @@ int region_unlink(const char *name)
 	return f ? 0 : -ENOENT;
 }
 
-void region_hold(int file)
+int region_hold(int file)
 {
+	struct region_file *f = &dir->files[file];
+	int err = -ESTALE;
+
 	lock();
-	dir->files[file].users++;
+	if (f->used) {
+		f->users++;
+		err = 0;
+	}
 	unlock();
+	return err;
 }
 
 void region_drop(int file)

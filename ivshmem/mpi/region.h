@@ -29,7 +29,7 @@
 struct region_file {
 	char name[REGION_NAME]; /* "" after its removal */
 	uint32_t used;          /* 0: this is nobody's file */
-	uint32_t users;         /* descriptors and mappings in all processes */
+	uint32_t users;         /* descriptors and mappings in all processes, without those that a child has of its parent */
 	uint32_t vm;            /* of its maker */
 	uint32_t mode;
 	uint64_t at;   /* offset in the device, or REGION_NOWHERE */
@@ -56,7 +56,8 @@ uint64_t region_size(void);
 int region_get(const char *name, int flags, mode_t mode);
 int region_find(const char *name, struct region_file *copy);
 int region_unlink(const char *name);
-void region_hold(int file);
+/* Counts a user more. A file that a child has of its parent may be gone: -ESTALE. */
+int region_hold(int file);
 void region_drop(int file);
 /* Gives the file size bytes, which are a promise while it has no place. With keep it does not become smaller. Only the process that
  * has own users of the file may move it. */
@@ -71,7 +72,7 @@ uint64_t region_claim_for_program(void);
 /* Bytes that MPI can still get. */
 uint64_t region_left(void);
 
-/* Around fork: the child has each file as often as its parent. */
+/* Around fork, before the child counts for itself. */
 void region_before_fork(void);
 void region_after_fork(void);
 

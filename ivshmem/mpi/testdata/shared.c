@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,6 +219,43 @@ static void children(void)
 	MUST(left() == before - 8192);
 	close(fd);
 	MUST(left() == before);
+}
+
+/* A child has what its parent has, and counts for nothing: it may become another program, or be killed. */
+static void other_programs(void)
+{
+	unsigned long before = left();
+	int fd = shm_open("/ucx_shm_posix_exec", O_RDWR | O_CREAT, 0600);
+	char text[8] = "";
+	int go[2];
+	pid_t child;
+
+	MUST(!ftruncate(fd, 8192) && !pipe(go));
+	char *at = map(fd, 8192);
+	if (!fork())
+		execl("/bin/true", "true", NULL);
+	wait_for(1);
+	if (!(child = fork()))
+		for (;;)
+			pause();
+	MUST(!kill(child, SIGKILL) && waitpid(child, NULL, 0) == child);
+	if (!fork()) { /* what it has of its parent, it uses; what it has of its own, it gives back */
+		int own = shm_open("/ucx_shm_posix_exec", O_RDWR, 0), copy = dup(fd);
+		MUST(own >= 0 && copy >= 0 && !munmap(at, 4096));
+		strcpy(at + 4096, "child");
+		*(char *)map(copy, 4096) = 'c';
+		exit(0);
+	}
+	wait_for(1);
+	MUST(pread(fd, text, 5, 4096) == 5 && !strcmp(text, "child") && *at == 'c' && left() == before - 8192);
+	if (!fork()) { /* it does not move what its parent has mapped */
+		MUST(!close(go[1]) && !read(go[0], text, 1) && !close(2));
+		MUST(ftruncate(fd, 12288) < 0 && errno == ENOSPC);
+		exit(0);
+	}
+	MUST(!close(fd) && !close(go[1]));
+	wait_for(1);
+	MUST(!shm_unlink("/ucx_shm_posix_exec") && !strcmp(at + 4096, "child") && !munmap(at, 8192) && left() == before);
 }
 
 /* A library that the program has loaded before it started MPI, such as jemalloc, has locks of its own around fork. This one is
@@ -494,6 +532,8 @@ int main(int argc, char **argv)
 		conditions();
 	else if (!strcmp(part, "children"))
 		children();
+	else if (!strcmp(part, "other_programs"))
+		other_programs();
 	else if (!strcmp(part, "forks"))
 		forks();
 	else if (!strcmp(part, "device"))
