@@ -7,13 +7,12 @@ import (
 	"net/netip"
 )
 
-// The guest's way out of its network: an interface with an address whose other end, the
-// gateway, also answers questions for names. The addresses are of IPv4's own range for links
-// (RFC 3927), so no host of the site has them.
-var (
-	EgressAddress = netip.MustParsePrefix("169.254.83.2/30")
-	EgressGateway = netip.MustParseAddr("169.254.83.1")
-)
+// EgressGateway is the address at which the other end of the guest's way out answers questions for names. It is of
+// IPv4's own range for links (RFC 3927), so no host of the site has it.
+var EgressGateway = netip.MustParseAddr("169.254.83.1")
+
+// EgressLink is the name of the interface that leads out of the job's network.
+const EgressLink = "slurmv-out"
 
 // EgressMTU is the size of the largest packet on the guest's way out, in bytes. Large packets
 // are few messages.

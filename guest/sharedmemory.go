@@ -11,7 +11,7 @@ import (
 
 // sharedMemoryEnv returns what only the guest knows of a program whose MPI may use the memory
 // of an IVShmem device: which socket leads to the host's PMI server, and the network's
-// interfaces. UCX must not use lo: it takes the VMs of a node for one machine then.
+// interfaces. UCX must not use lo: it takes the VMs of a node for one machine then. The way out leads to no other VM.
 func sharedMemoryEnv(env []string) []string {
 	var socket unix.Stat_t
 	if !HasVariable(env, "SLURMV_MPI_SHM") || unix.Fstat(pmiFD, &socket) != nil {
@@ -38,12 +38,12 @@ func HasVariable(env []string, name string) bool {
 	return slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") })
 }
 
-// ucxDevices are the interfaces other than lo, and the ports of RDMA cards, in UCX's words:
+// ucxDevices are the interfaces other than lo and the way out, and the ports of RDMA cards, in UCX's words:
 // eth0, mlx5_0:1.
 func ucxDevices(class string) (list []string) {
 	links, _ := os.ReadDir(class + "/net")
 	for _, l := range links {
-		if l.Name() != "lo" {
+		if l.Name() != "lo" && l.Name() != EgressLink {
 			list = append(list, l.Name())
 		}
 	}

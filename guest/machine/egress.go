@@ -14,9 +14,6 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 )
 
-// egressLink is the name of the interface that leads out of the job's network.
-const egressLink = "slurmv-out"
-
 // egressMetric makes any other default route win, such as that of a site's network.
 const egressMetric = 4000
 
@@ -56,7 +53,7 @@ func openTUN(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	request, err := unix.NewIfreq(egressLink)
+	request, err := unix.NewIfreq(guest.EgressLink)
 	if err == nil {
 		request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
 		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
@@ -68,22 +65,25 @@ func openTUN(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// routeOut gives the interface its address, and the default route.
+// routeOut routes to the gateway and, unless there is another default route, to all other networks. The interface has no
+// address, since all VMs would have the same: Open MPI (btl/tcp) takes addresses of one network for ways to each other, and
+// each VM would connect to itself. The kernel sends from the VM's address in the job's network, which every VM with a way
+// out has. The node's end takes any.
 func routeOut() error {
-	link, err := netlink.LinkByName(egressLink)
+	link, err := netlink.LinkByName(guest.EgressLink)
 	if err != nil {
 		return err
 	}
-	address := &net.IPNet{IP: guest.EgressAddress.Addr().AsSlice(), Mask: net.CIDRMask(guest.EgressAddress.Bits(), 32)}
-	route := &netlink.Route{LinkIndex: link.Attrs().Index, Gw: guest.EgressGateway.AsSlice(), Priority: egressMetric}
+	gateway := &net.IPNet{IP: guest.EgressGateway.AsSlice(), Mask: net.CIDRMask(32, 32)}
+	all := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
 	for _, step := range []error{
 		netlink.LinkSetMTU(link, guest.EgressMTU),
-		netlink.AddrReplace(link, &netlink.Addr{IPNet: address}),
 		netlink.LinkSetUp(link),
-		netlink.RouteReplace(route),
+		netlink.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: gateway, Scope: netlink.SCOPE_LINK}),
+		netlink.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: all, Scope: netlink.SCOPE_LINK, Priority: egressMetric}),
 	} {
 		if step != nil {
-			return fmt.Errorf("configure the interface %s: %w", egressLink, step)
+			return fmt.Errorf("configure the interface %s: %w", guest.EgressLink, step)
 		}
 	}
 	return nil

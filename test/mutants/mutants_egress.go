@@ -38,6 +38,15 @@ var egressMutants = []Mutant{
 		Test:    "TestTheServerIsTheOwner",
 	},
 	{
+		Name:    "mpi-does-not-go-the-way-out",
+		Defence: "Open MPI does not connect by an address that all VMs have, each to itself, and wait for ever.",
+		File:    "guest/machine/egress.go",
+		Old:     "\t\tnetlink.LinkSetUp(link),\n",
+		New:     "\t\tnetlink.AddrReplace(link, &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(169, 254, 83, 2), Mask: net.CIDRMask(30, 32)}}),\n\t\tnetlink.LinkSetUp(link),\n",
+		Package: "guest/machine",
+		Test:    "TestEgress",
+	},
+	{
 		Name:    "packets-are-bounded",
 		Defence: "A packet from the guest takes no more of the agent's memory than there is for it.",
 		File:    "guest/egress.go",

@@ -100,7 +100,7 @@ func guestStack(t *testing.T, link stack.LinkEndpoint) *stack.Stack {
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
 	})
-	address := tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: tcpip.AddrFrom4(guest.EgressAddress.Addr().As4()).WithPrefix()}
+	address := tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: tcpip.AddrFrom4([4]byte{172, 30, 0, 1}).WithPrefix()}
 	for _, err := range []tcpip.Error{s.CreateNIC(nic, link), s.AddProtocolAddress(nic, address, stack.AddressProperties{})} {
 		if err != nil {
 			t.Fatal(err)
