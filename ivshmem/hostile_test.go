@@ -140,3 +140,29 @@ func TestListOfVeryMany(t *testing.T) {
 		t.Errorf("%d are listed, error %v", len(found), err)
 	}
 }
+
+// fusermount lets users mount on their own files. The wipe must reach the region, not what is mounted on it, and the
+// name must go.
+func TestRemoveOfWhatTheOwnerHasMountedOn(t *testing.T) {
+	n := someNode(t)
+	r := aRegionOf(t, n, owner.IDs{UID: nobody, GID: nobody})
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte("other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := unix.Mount(other, n.path(r), "", unix.MS_BIND, ""); err != nil {
+			t.Skipf("the test mounts: %v", err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(n.path(r), unix.MNT_DETACH) })
+	}
+	if err := n.Remove(t.Context(), r, nobody); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(n.path(r)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the region is still there: %v", err)
+	}
+	if text, _ := os.ReadFile(other); string(text) != "other" {
+		t.Errorf("what was mounted is now %q", text)
+	}
+}

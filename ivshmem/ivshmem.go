@@ -211,6 +211,7 @@ func (rs Regions) remove(ctx context.Context, r Region, uid uint32) error {
 // removeFile wipes size bytes of a file and removes it. If size is 0, it wipes as much as
 // the file has memory for: its owner can give it any length.
 func removeFile(ctx context.Context, path string, uid uint32, size int64) error {
+	uncover(path)
 	m, err := openRegion(path, uid, size)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -229,10 +230,32 @@ func removeFile(ctx context.Context, path string, uid uint32, size int64) error 
 	if err := m.file.Truncate(0); err != nil {
 		return err
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	return removeName(path)
+}
+
+// uncover detaches what is mounted on the file: fusermount lets its owner do that, a thousand
+// times. Root then opens the owner's file system, which refuses root, and cannot remove the name.
+func uncover(path string) {
+	for range 1000 {
+		if unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) != nil {
+			return
+		}
 	}
-	return nil
+}
+
+// removeName removes the name of a file, also if its owner mounts something on it again and again.
+func removeName(path string) error {
+	var err error
+	for range 100 {
+		if err = os.Remove(path); !errors.Is(err, unix.EBUSY) {
+			break
+		}
+		uncover(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // errKept matches a file that a process keeps root from opening.
@@ -250,7 +273,7 @@ func removeKept(path string, uid uint32) error {
 	if !isRegion(info, uid) {
 		return ErrForeign
 	}
-	return os.Remove(path)
+	return removeName(path)
 }
 
 // openRegion opens a file that may be a region, of which size bytes count. Its owner

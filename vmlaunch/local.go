@@ -24,6 +24,9 @@ type local struct{ *VMs }
 func (l local) open(context.Context) (err error) {
 	root := filepath.Join(l.Plan.Run, "libvirt")
 	cache := filepath.Join(l.store.state, "libvirt-cache")
+	if err := hypervisor.ForbidLinks(root); err != nil {
+		return err
+	}
 	if l.driver, err = hypervisor.Open(root, cache, l.Plan.EmulatorLogs()); err != nil {
 		return err
 	}

@@ -110,10 +110,20 @@ func saveAsOwner(ctx context.Context, h journal.Header, archive io.Reader) error
 	c := rightsOf(h).Command(ctx, "/proc/self/exe", "save-logs", h.WorkDir, LogDir(h.ID(), h.Node))
 	var said owner.Tail
 	c.Stdin, c.Stderr, c.WaitDelay = archive, &said, saveDelay
-	if err := c.Run(); err != nil {
-		return fmt.Errorf("%w: %s", err, said.Line())
+	if err := c.Start(); err != nil {
+		return err
 	}
-	return nil
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, said.Line())
+		}
+		return nil
+	case <-time.After(saveTimeout + 2*saveDelay): // the process hangs in the kernel, where no signal ends it
+		return fmt.Errorf("the file server of %s does not answer", h.WorkDir)
+	}
 }
 
 // rightsOf returns the rights of the job's owner. If the user database does not answer, the

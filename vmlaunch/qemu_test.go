@@ -406,5 +406,5 @@ func playKnock(_ *testing.T, socket string) { fmt.Println("knock:", play.Hold(so
 
 // TestPlay is a process of [play.Start].
 func TestPlay(t *testing.T) {
-	play.Main(t, map[string]func(*testing.T, string){"qemu": playQEMU, "uefi": playUEFI, "giveup": playGiveUp, "stays": playStays, "pages": playPages, "knock": playKnock})
+	play.Main(t, map[string]func(*testing.T, string){"qemu": playQEMU, "uefi": playUEFI, "giveup": playGiveUp, "stays": playStays, "pages": playPages, "knock": playKnock, "links": playLinks})
 }

@@ -3,6 +3,15 @@ package main
 // The memory that VMs share.
 var memoryMutants = []Mutant{
 	{
+		Name:    "mounts-on-a-region-are-detached",
+		Defence: "A user who has mounted a file system on the shared memory of a job does not keep it on the node.",
+		File:    "ivshmem/ivshmem.go",
+		Old:     "\tuncover(path)\n\tm, err",
+		New:     "\tm, err",
+		Package: "ivshmem",
+		Test:    "TestRemoveOfWhatTheOwnerHasMountedOn",
+	},
+	{
 		Name:    "emulated-vms-lock-what-they-share",
 		Defence: "Emulated VMs that add to the same number in shared memory lose no addition.",
 		File:    "vmlaunch/plan/topology.go",

@@ -8,6 +8,10 @@ import (
 // Probe opens libvirt's QEMU driver as a launch does, with its root in the
 // empty directory dir, and returns the version of the library.
 func Probe(dir string) (string, error) {
+	if err := ForbidLinks(dir); err != nil {
+		return "", err
+	}
+	defer AllowLinks(dir)
 	d, err := Open(dir, filepath.Join(dir, "probe-cache"), filepath.Join(dir, "probe-logs"))
 	if err != nil {
 		return "", err
