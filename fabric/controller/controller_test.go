@@ -259,6 +259,36 @@ func TestTagsComeBackWhenAllNodesHaveConfirmed(t *testing.T) {
 	}
 }
 
+// slurmctld was killed before it had saved that the job began, and so was the agent on n1: no epilog
+// comes there.
+func TestANodeThatKnowsNothingOfARunIsAsked(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	b.end(run(7, 0))
+	b.says(letter.Statement{Node: "n1"})
+	b.says(letter.Statement{Node: "n2", Held: []letter.Holding{{Job: id(7, 0)}}})
+	b.sweep()
+	if asked := b.asked("n1"); len(asked) > 0 {
+		t.Errorf("n1 is asked for %v, and the epilog may still come", asked)
+	}
+	before := b.change(func(*world) {}).Nodes["n1"].Comment
+	b.now = b.now.Add(askAfter)
+	b.sweep()
+	b.sweep()
+	if asked, held := b.asked("n1"), b.asked("n2"); !slices.Equal(asked, []journal.ID{id(7, 0)}) || len(held) > 0 {
+		t.Errorf("n1 is asked for %v, and n2, which holds it, for %v", asked, held)
+	}
+	if comment := b.change(func(*world) {}).Nodes["n1"].Comment; letter.DropAsks(comment) != before {
+		t.Errorf("n1 has the comment %q, and had %q", comment, before)
+	}
+}
+
+// asked returns the runs for which a node is asked.
+func (b *bench) asked(node string) []journal.ID {
+	b.t.Helper()
+	return letter.Asked(b.change(func(*world) {}).Nodes[node].Comment)
+}
+
 func TestAForgedStatementConfirmsNothing(t *testing.T) {
 	b := newBench(t)
 	b.mustStart(run(7, 0), "vni:1")

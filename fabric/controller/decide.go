@@ -189,6 +189,40 @@ func confirmations(entries []ledger.Entry, s letter.Statement) (c []ledger.Confi
 	return c
 }
 
+const (
+	// askAfter is how long after the end of a run a node may confirm by itself.
+	askAfter = time.Minute
+
+	// askAtOnce is how many nodes are asked in one sweep: each is two calls of slurmctld.
+	askAtOnce = 64
+)
+
+// toAsk returns, by node, the runs for which nodes are to be asked: they neither confirm nor hold
+// them. Nodes that were asked already leave room for others.
+func toAsk(entries []ledger.Entry, records map[string]slurm.NodeRecord, said []letter.Statement, now time.Time) map[string][]journal.ID {
+	ask := map[string][]journal.ID{}
+	for _, e := range entries {
+		if e.Ended.IsZero() || now.Sub(e.Ended) < askAfter {
+			continue
+		}
+		for _, node := range e.Nodes {
+			_, chosen := ask[node]
+			r, found := records[node]
+			if found && (chosen || len(ask) < askAtOnce) && !spokenOf(e.Reservation.Job, r, said) {
+				ask[node] = append(ask[node], e.Reservation.Job)
+			}
+		}
+	}
+	return ask
+}
+
+// spokenOf reports whether a node is asked for a run already, or says something of it.
+func spokenOf(run journal.ID, r slurm.NodeRecord, said []letter.Statement) bool {
+	return slices.Contains(letter.Asked(r.Comment), run) || slices.ContainsFunc(said, func(s letter.Statement) bool {
+		return s.Node == r.Name && (s.Holds(run) || slices.Contains(s.Released, run))
+	})
+}
+
 // boots returns the boot of a node for the ended runs that wait for it.
 func boots(entries []ledger.Entry, s letter.Statement) (all []ledger.Boot) {
 	for _, e := range entries {

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -273,5 +274,29 @@ func TestRedacted(t *testing.T) {
 	}
 	if r.Collectives.Token != "secret" {
 		t.Error("the original has lost its token")
+	}
+}
+
+func TestToAsk(t *testing.T) {
+	now := time.Unix(1, 0).Add(askAfter)
+	var many []string
+	for i := range 2 * askAtOnce {
+		many = append(many, fmt.Sprintf("m%d", i))
+	}
+	entries := []ledger.Entry{
+		entry(id(7, 0), true, "n1", "n2", "n3", "n4", "gone"), entry(id(8, 0), false, "n1"), entry(id(9, 0), true, "n1"), entry(id(10, 0), true, many...),
+	}
+	entries[2].Ended = now
+	records := map[string]slurm.NodeRecord{"n1": {Name: "n1"}, "n2": {Name: "n2"}, "n3": {Name: "n3"}, "n4": {Name: "n4", Comment: letter.PutAsks("rack 3", []journal.ID{id(7, 0)})}}
+	said := []letter.Statement{{Node: "n2", Held: []letter.Holding{{Job: id(7, 0)}}}, {Node: "n3", Released: []journal.ID{id(7, 0)}}}
+	want := map[string][]journal.ID{"n1": {id(7, 0)}}
+	if diff := cmp.Diff(want, toAsk(entries, records, said, now)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, name := range many {
+		records[name] = slurm.NodeRecord{Name: name}
+	}
+	if got := toAsk(entries, records, said, now); len(got) != askAtOnce {
+		t.Errorf("%d nodes are asked at once", len(got))
 	}
 }

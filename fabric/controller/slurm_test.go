@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain lets the test's program play squeue and scontrol. What they know lies in a file
+// TestMain lets the test's program play squeue, scontrol and sinfo. What they know lies in a file
 // beside them.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
@@ -21,6 +21,8 @@ func TestMain(m *testing.M) {
 		os.Exit(playSqueue())
 	case "scontrol":
 		os.Exit(playScontrol())
+	case "sinfo":
+		os.Exit(playSinfo())
 	case "become":
 		os.Exit(playRoot(os.Args[1]))
 	default:
@@ -55,7 +57,7 @@ func cluster(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"squeue", "scontrol"} {
+	for _, name := range []string{"squeue", "scontrol", "sinfo"} {
 		if err := os.Link(self, filepath.Join(dir, name)); err != nil {
 			text, _ := os.ReadFile(self)
 			if err := os.WriteFile(filepath.Join(dir, name), text, 0o755); err != nil {
@@ -180,6 +182,10 @@ func playScontrol() int {
 	}
 	switch os.Args[1] {
 	case "update":
+		if name, found := strings.CutPrefix(os.Args[2], "nodename="); found {
+			w.Nodes[name] = node{Comment: strings.TrimPrefix(os.Args[3], "comment=")}
+			break
+		}
 		id, _ := strconv.Atoi(strings.TrimPrefix(os.Args[2], "jobid="))
 		j, found := w.Jobs[uint32(id)]
 		if !found || w.Deaf {
@@ -196,5 +202,16 @@ func playScontrol() int {
 		}
 	}
 	put(dir, w)
+	return 0
+}
+
+func playSinfo() int {
+	defer alone(here())()
+	w := open(here())
+	if w.Down {
+		return unreachable()
+	}
+	_, mark, _ := strings.Cut(option("Format"), "comment:0")
+	fmt.Printf("%s|%s%s\n", option("nodes"), w.Nodes[option("nodes")].Comment, mark)
 	return 0
 }

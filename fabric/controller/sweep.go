@@ -7,6 +7,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/fabric/ledger"
 	"github.com/slurm-v/slurm-v/fabric/letter"
+	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
@@ -88,19 +89,41 @@ func (s sweep) endStale(ctx context.Context, entries []ledger.Entry) (int, error
 	})
 }
 
-// hearNodes records what the nodes confirm for which ended jobs wait.
+// hearNodes records what the nodes confirm for which ended jobs wait, and asks those that say nothing.
 func (s sweep) hearNodes(ctx context.Context, entries []ledger.Entry) (int, error) {
 	w, err := s.ask(ctx, entries)
-	if err != nil || w.none() {
+	if err != nil {
 		return 0, err
 	}
-	return len(w.heard), s.with(ctx, func(l *ledger.Ledger) error { return s.believe(l, w) })
+	err = s.askFor(ctx, w.unsaid)
+	if w.none() {
+		return 0, err
+	}
+	return len(w.heard), errors.Join(err, s.with(ctx, func(l *ledger.Ledger) error { return s.believe(l, w) }))
 }
 
-// A word is what nodes say: their confirmations, and in which boots they are.
+// askFor asks nodes, in their Comments, to confirm runs: the epilogs never came there if slurmctld
+// has forgotten that the jobs began. A letter that a node writes at this moment may be lost by this;
+// `slurmv clean`, which answers, writes it again.
+func (s sweep) askFor(ctx context.Context, runs map[string][]journal.ID) (err error) {
+	for node, ids := range runs {
+		comment, one := s.Slurm.NodeComment(ctx, node)
+		if one == nil {
+			one = s.Slurm.SetNodeComment(ctx, node, letter.PutAsks(comment, ids))
+		}
+		if one != nil {
+			err = errors.Join(err, fmt.Errorf("ask node %s to confirm the end of %d jobs: %w", node, len(ids), one))
+		}
+	}
+	return err
+}
+
+// A word is what nodes say: their confirmations, and in which boots they are. unsaid are the runs,
+// by node, of which nodes say nothing, though they should.
 type word struct {
-	heard []ledger.Confirmation
-	boots []ledger.Boot
+	heard  []ledger.Confirmation
+	boots  []ledger.Boot
+	unsaid map[string][]journal.ID
 }
 
 func (w word) none() bool { return len(w.heard) == 0 && len(w.boots) == 0 }
@@ -128,8 +151,9 @@ func (s sweep) ask(ctx context.Context, entries []ledger.Entry) (w word, err err
 
 // read reads the nodes' statements.
 func (s sweep) read(key letter.Key, records map[string]slurm.NodeRecord, entries []ledger.Entry) word {
-	var w word
-	for _, said := range s.statements(key, records) {
+	all := s.statements(key, records)
+	w := word{unsaid: toAsk(entries, records, all, s.Now())}
+	for _, said := range all {
 		w.heard = append(w.heard, confirmations(entries, said)...)
 		w.boots = append(w.boots, boots(entries, said)...)
 	}

@@ -70,15 +70,11 @@ func (w *world) finish() error {
 		n.up = true
 	}
 	for _, j := range w.jobs {
-		err := w.end(j)
-		for _, n := range j.nodes {
-			err = errors.Join(err, w.undo(n, j))
-		}
-		if err != nil {
+		if err := w.end(j); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(w.sweep(), w.forceQuarantined()); err != nil {
+	if err := errors.Join(w.sweep(), w.ask(), w.sweep(), w.forceQuarantined()); err != nil {
 		return err
 	}
 	w.now = w.now.Add(w.cooling)

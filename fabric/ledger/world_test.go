@@ -204,14 +204,15 @@ func (w *world) end(j *job) error {
 	return w.m.end(j.id, w.now)
 }
 
-// undo undoes an ended job on a node, which says so. The ledger may not hear of it.
+// undo undoes an ended job on a node, which says so. The ledger may not hear of it, and slurmctld may
+// lose the node's word.
 func (w *world) undo(n *node, j *job) error {
 	if j.active || !n.up || !slices.Contains(j.nodes, n) {
 		return nil
 	}
 	w.note("%s undoes %s", n.name, j.id)
 	w.wipe(n, func(id journal.ID) bool { return id == j.id })
-	if !slices.Contains(n.undone, j.id) {
+	if !slices.Contains(n.undone, j.id) && !w.lost(4) {
 		n.undone = append(n.undone, j.id)
 	}
 	if w.lost(2) {
@@ -249,6 +250,21 @@ func (w *world) reboot(n *node) {
 	if w.calm || w.oneIn(2) { // else nobody has called slurmv clean yet
 		n.said = n.boot
 	}
+}
+
+// ask lets the nodes confirm what they have not: they undo what is left, and say so.
+func (w *world) ask() error {
+	entries, err := w.m.entries()
+	for _, e := range entries {
+		for _, j := range w.jobs {
+			for _, n := range j.nodes {
+				if j.id == e.Reservation.Job && slices.Contains(e.Nodes, n.name) {
+					err = errors.Join(err, w.undo(n, j))
+				}
+			}
+		}
+	}
+	return err
 }
 
 // boots are those of the nodes' statements, for what has ended in the ledger.

@@ -6,6 +6,8 @@
 // encrypted. It also names its subject, so that nobody can copy it to another job or node.
 // Both ends have the same key file ([Load]).
 //
+// A word of the controller's in a node's Comment asks for the confirmation of a run ([PutAsks]).
+//
 // The letter is one word among the site's own words in the comment, which stay
 // ([PutBlock], [DropBlock]). [Find] reads it. A text that only looks like a letter counts as
 // none.

@@ -84,6 +84,15 @@ var fabricControllerMutants = []Mutant{
 		Test:    "TestAForgedStatementConfirmsNothing",
 	},
 	{
+		Name:    "fabric-silent-nodes-are-asked",
+		Defence: "A tag comes back though slurmctld and the node have both forgotten that its job began there.",
+		File:    "fabric/controller/sweep.go",
+		Old:     "err = s.askFor(ctx, w.unsaid)",
+		New:     "err = s.askFor(ctx, nil)",
+		Package: "fabric/controller",
+		Test:    "TestANodeThatKnowsNothingOfARunIsAsked",
+	},
+	{
 		Name:    "fabric-late-epilog",
 		Defence: "An EpilogSlurmctld that comes late does not end the next run of its job.",
 		File:    "fabric/controller/release.go",
