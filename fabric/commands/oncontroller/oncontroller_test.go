@@ -59,5 +59,5 @@ func reserve(l *ledger.Ledger, run journal.ID) error {
 	pool := fabric.Pool{Name: "vni", Kind: fabric.VNI, Tags: []fabric.Range{{First: 1024, Last: 1030}}}
 	q := ledger.Request{Reservation: fabric.Reservation{Job: run}, Nodes: []string{"n1"}, Wants: []ledger.Want{{Pool: pool, Count: 1}}}
 	_, err := l.Reserve(q, ledger.Options{}, time.Now())
-	return err
+	return errors.Join(err, l.Tell(run))
 }
