@@ -21,11 +21,11 @@ type FileIdentity struct {
 // Identities returns the identities of the image and of all files that it is based on. The
 // owner must be able to open them.
 func (i Info) Identities(ctx context.Context, as owner.Owner) (all []FileIdentity, err error) {
-	files, err := openAll(ctx, as, i.layers())
+	files, err := openAll(ctx, as, i.Layers())
 	defer closeAll(files)
 	for k, file := range files {
 		is, lost := cache.Identify(file)
-		all, err = append(all, FileIdentity{i.layers()[k].Path, is}), errors.Join(err, lost)
+		all, err = append(all, FileIdentity{i.Layers()[k].Path, is}), errors.Join(err, lost)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at image %s: %w", printable(i.Path), err)

@@ -76,7 +76,7 @@ type Staging struct {
 // If the image cannot be copied, for example because the disk is full, this is not an
 // error: the image is used where it lies, and the Outcome says why.
 func (s Staging) Stage(ctx context.Context, path string, image Info) (Info, Outcome, error) {
-	files, err := openAll(ctx, s.Owner, image.layers())
+	files, err := openAll(ctx, s.Owner, image.Layers())
 	defer closeAll(files)
 	if err != nil {
 		return Info{}, Outcome{}, err
@@ -94,8 +94,8 @@ func (s Staging) Stage(ctx context.Context, path string, image Info) (Info, Outc
 	return staged, outcome, nil
 }
 
-// layers are the image's files, the top one first.
-func (i Info) layers() []Layer { return append([]Layer{i.Layer}, i.Backing...) }
+// Layers are the image's files, the top one first.
+func (i Info) Layers() []Layer { return append([]Layer{i.Layer}, i.Backing...) }
 
 // openAll opens files with the owner's rights. The caller closes those that are open, even
 // after an error.
@@ -129,7 +129,7 @@ func (s Staging) local(files []*os.File) bool {
 func (s Staging) owners(ctx context.Context, path string, image Info) []cache.Whose {
 	var owners []cache.Whose
 	listed := InCatalogue(s.Site, path)
-	for _, layer := range image.layers() {
+	for _, layer := range image.Layers() {
 		whose := cache.Whose{UID: int(s.Owner.UID), GID: int(s.Owner.GID)}
 		listed = listed || InCatalogue(s.Site, layer.Path)
 		if listed && public(ctx, layer) {
@@ -158,7 +158,7 @@ func (s Staging) copy(ctx context.Context, files []*os.File, owners []cache.Whos
 	var below []cache.Copy
 	for i := len(files) - 1; i >= 0; i-- {
 		got, err := s.Cache.Get(ctx, cache.Source{
-			File: files[i], Path: image.layers()[i].Path, Owner: owners[i], Below: below, Finish: finish(len(below)),
+			File: files[i], Path: image.Layers()[i].Path, Owner: owners[i], Below: below, Finish: finish(len(below)),
 		}, s.Holder, s.progress)
 		if err != nil {
 			return Info{}, Outcome{}, err
@@ -210,7 +210,7 @@ func (s Staging) progress(p cache.Progress) {
 // CopyTo copies the whole image for one VM into dir, and returns the copy. The files belong
 // to the owner.
 func CopyTo(ctx context.Context, dir string, image Info, as owner.Owner) (Info, error) {
-	files, err := openAll(ctx, as, image.layers())
+	files, err := openAll(ctx, as, image.Layers())
 	defer closeAll(files)
 	if err != nil {
 		return Info{}, err

@@ -123,7 +123,7 @@ func TestAChainIsCopiedWhole(t *testing.T) {
 	if diff := cmp.Diff([]string{"2", "1", "0"}, fileNames(seen)); err != nil || diff != "" {
 		t.Fatalf("the copy is based on other files: error %v (-want +got):\n%s", err, diff)
 	}
-	for _, layer := range seen.layers() {
+	for _, layer := range seen.Layers() {
 		if !within([]string{s.cfg.Images.CacheDir}, layer.Path) {
 			t.Errorf("%s is not in the cache", layer.Path)
 		}
@@ -139,7 +139,7 @@ func TestAChainIsCopiedWhole(t *testing.T) {
 }
 
 func fileNames(i Info) (names []string) {
-	for _, layer := range i.layers() {
+	for _, layer := range i.Layers() {
 		names = append(names, filepath.Base(layer.Path))
 	}
 	return names

@@ -36,6 +36,7 @@ func (v *VMs) prepareDisks(ctx context.Context, m *machine.Machine, image images
 	if err := images.CreateOverlay(ctx, image, m.Plan.Overlay, v.Plan.Job.Spec.DiskMiB, v.Plan.Owner); err != nil {
 		return err
 	}
+	m.Plan.Base = image.Layers()
 	if err := makeVars(v.Plan, m.Plan); err != nil {
 		return err
 	}

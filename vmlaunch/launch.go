@@ -265,7 +265,7 @@ func (v *VMs) startMachine(ctx context.Context, m *machine.Machine, t turn, imag
 	if v.warmer.from == nil {
 		return v.bootMachine(ctx, m, t, image)
 	}
-	err := v.warmer.restoreMachine(ctx, m)
+	err := v.warmer.restoreMachine(ctx, m, image)
 	switch {
 	case err == nil:
 		m.Enter(nodeagent.StateReady)

@@ -20,6 +20,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/internal/play"
@@ -150,6 +151,60 @@ func opens(t *testing.T, proc, path string) (count int) {
 		}
 	}
 	return count
+}
+
+// libvirt, which is root, opens no file because a disk names it: the disk's owner can write to
+// the disk. Without a description of what the disk is based on, libvirt does.
+func TestQEMUOpensNoFileThatADiskNames(t *testing.T) {
+	if _, err := exec.LookPath("qemu-img"); err != nil {
+		t.Skipf("install qemu-utils: %v", err)
+	}
+	dir := play.OpenDir(t)
+	roots := filepath.Join(dir, "roots")
+	must(t, os.Mkdir(roots, 0o755))
+	device := filepath.Join(roots, "watchdog") // whoever opens a real one arms it
+	must(t, unix.Mknod(device, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))))
+	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	must(t, err)
+	defer unix.Close(watch)
+	_, err = unix.InotifyAddWatch(watch, device, unix.IN_OPEN)
+	must(t, err)
+	opened := func() bool {
+		n, err := unix.Read(watch, make([]byte, 4096))
+		return err == nil && n > 0
+	}
+	checkPart(t, "undescribed "+dir, [][2]string{{"given up", "<nil>"}})
+	if !opened() {
+		t.Error("without a description libvirt does not open what the disk names, either: this test shows nothing")
+	}
+	checkPart(t, "described "+dir, [][2]string{{"started", "<nil>"}, {"given up", "<nil>"}})
+	if opened() {
+		t.Error("root has opened the device that the owner's disk names")
+	}
+}
+
+func playDescribed(t *testing.T, dir string) { playDisk(t, dir, func(*libvirtxml.DomainDisk) {}) }
+
+func playUndescribed(t *testing.T, dir string) {
+	playDisk(t, dir, func(d *libvirtxml.DomainDisk) { d.BackingStore = nil })
+}
+
+// playDisk starts a VM whose owner has made the overlay name a device of root's, in place of
+// the image.
+func playDisk(t *testing.T, dir string, change func(*libvirtxml.DomainDisk)) {
+	t.Helper()
+	unix.Umask(0o022)
+	v, d := vmsWithLibvirt(t, dir)
+	m := v.Machines[0]
+	image := images.Info{Layer: images.Layer{Path: filepath.Join(dir, "image"), Format: images.Raw}, VirtualBytes: 1 << 20}
+	must(t, os.WriteFile(image.Path, make([]byte, image.VirtualBytes), 0o644))
+	m.Plan.Base = image.Layers()
+	image.Layer = images.Layer{Path: filepath.Join(dir, "roots", "watchdog"), Format: images.QCOW2}
+	must(t, images.CreateOverlay(t.Context(), image, m.Plan.Overlay, 0, v.Plan.Owner))
+	d.Devices.Disks = hypervisor.Describe(v.Plan, m.Plan, nil).Devices.Disks[:1]
+	change(&d.Devices.Disks[0])
+	fmt.Println("started:", v.startDomain(m, d))
+	fmt.Println("given up:", v.giveUp(t.Context()))
 }
 
 // checkPart checks what a process with libvirt says. libvirt's own account may be missing
@@ -406,5 +461,8 @@ func playKnock(_ *testing.T, socket string) { fmt.Println("knock:", play.Hold(so
 
 // TestPlay is a process of [play.Start].
 func TestPlay(t *testing.T) {
-	play.Main(t, map[string]func(*testing.T, string){"qemu": playQEMU, "uefi": playUEFI, "giveup": playGiveUp, "stays": playStays, "pages": playPages, "knock": playKnock, "links": playLinks})
+	play.Main(t, map[string]func(*testing.T, string){
+		"qemu": playQEMU, "uefi": playUEFI, "giveup": playGiveUp, "stays": playStays, "pages": playPages, "knock": playKnock,
+		"links": playLinks, "described": playDescribed, "undescribed": playUndescribed,
+	})
 }

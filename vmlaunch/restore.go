@@ -24,8 +24,8 @@ import (
 
 // restoreMachine takes one VM from a template to ready. If it fails, it leaves nothing of
 // the VM, which can then be booted.
-func (w *warmer) restoreMachine(ctx context.Context, m *machine.Machine) error {
-	err := w.restore(ctx, m)
+func (w *warmer) restoreMachine(ctx context.Context, m *machine.Machine, image images.Info) error {
+	err := w.restore(ctx, m, image)
 	if err == nil {
 		return m.Restored()
 	}
@@ -34,12 +34,13 @@ func (w *warmer) restoreMachine(ctx context.Context, m *machine.Machine) error {
 	return errors.Join(err, w.endDomain(m), removeIfThere(m.Plan.Overlay), removeIfThere(m.Plan.Vars), m.Restored())
 }
 
-func (w *warmer) restore(ctx context.Context, m *machine.Machine) error {
+func (w *warmer) restore(ctx context.Context, m *machine.Machine, image images.Info) error {
 	m.Restoring()
 	m.Enter(nodeagent.StageDisk)
 	if err := images.CopyFor(w.from.Blank(), m.Plan.Overlay, w.Plan.Owner); err != nil {
 		return err
 	}
+	m.Plan.Base = append([]images.Layer{{Path: w.from.Disk(), Format: images.QCOW2}}, image.Layers()...)
 	if err := makeVars(w.Plan, m.Plan); err != nil {
 		return err
 	}

@@ -2,12 +2,14 @@ package hypervisor
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/vfpool"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
@@ -181,9 +183,25 @@ func (p describer) addControllers(d *libvirtxml.Domain) {
 // addDisks adds the overlay and the seed. The overlay dies with the job, so the
 // guest's flushes need not reach the medium.
 func (p describer) addDisks(d *libvirtxml.Domain, vm plan.VM) {
-	d.Devices.Disks = append(d.Devices.Disks,
-		disk("vda", vm.Overlay, &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Cache: "unsafe", Discard: "unmap"}, false),
-		disk("vdb", vm.Seed, &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"}, true))
+	overlay := disk("vda", vm.Overlay, &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Cache: "unsafe", Discard: "unmap"}, false)
+	overlay.BackingStore = chain(vm.Base)
+	seed := disk("vdb", vm.Seed, &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"}, true)
+	d.Devices.Disks = append(d.Devices.Disks, overlay, seed)
+}
+
+// chain describes what a disk is based on, nearest first, and that there is no more. libvirt
+// would otherwise read that in the disk and open, as root, whatever file the disk names, and
+// the disk's owner can write to it at any time.
+func chain(layers []images.Layer) *libvirtxml.DomainDiskBackingStore {
+	below := &libvirtxml.DomainDiskBackingStore{}
+	for _, layer := range slices.Backward(layers) {
+		below = &libvirtxml.DomainDiskBackingStore{
+			Format:       &libvirtxml.DomainDiskFormat{Type: layer.Format},
+			Source:       &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: layer.Path}},
+			BackingStore: below,
+		}
+	}
+	return below
 }
 
 func disk(target, file string, driver *libvirtxml.DomainDiskDriver, readOnly bool) libvirtxml.DomainDisk {

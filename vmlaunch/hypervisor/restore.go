@@ -35,7 +35,7 @@ func (p describer) clone(saved *libvirtxml.Domain, vm plan.VM, from template.Tem
 	line.Args = append(line.Args, p.mapMemory(vm, from, vfs)...)
 	for i, path := range []string{vm.Overlay, from.Seed()} {
 		d.Disks[i].Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: path}}
-		d.Disks[i].BackingStore = nil
+		d.Disks[i].BackingStore = own.Devices.Disks[i].BackingStore
 	}
 	d.Interfaces[0].MAC, d.Interfaces[0].Target = own.Devices.Interfaces[0].MAC, own.Devices.Interfaces[0].Target
 	d.Serials[0].Source, d.Channels[0].Source = bound(vm.Console), bound(vm.Channel)

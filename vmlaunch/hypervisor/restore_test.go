@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/images/template"
 	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/owner"
@@ -36,11 +38,13 @@ func templatePlan(t *testing.T) (plan.Plan, *libvirtxml.Domain, template.Templat
 	p.VMs[0].Vars = "/s/vm0.vars"
 	p.State = "/s"
 	p.Warm = config.Warm{MountSlots: 3, DeviceSlots: 2}
-	d := DescribeTemplate(p, p.TemplateVM(template.Template{Dir: "/s/templates/1001/7.0.draft"}), "/nothing", &ivshmem.Region{Name: "room", Size: plan.TemplateRoom << 20})
+	vm := p.TemplateVM(template.Template{Dir: "/s/templates/1001/7.0.draft"})
+	vm.Base = []images.Layer{{Path: "/i/template-image", Format: images.QCOW2}}
+	d := DescribeTemplate(p, vm, "/nothing", &ivshmem.Region{Name: "room", Size: plan.TemplateRoom << 20})
 	d.Devices.Shmems = nil // unplugged before it is saved
 	slot := uint(4)
 	d.Devices.Filesystems[1].Address = &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{Slot: &slot}}
-	d.Devices.Disks[0].BackingStore = &libvirtxml.DomainDiskBackingStore{}
+	p.VMs[0].Base = []images.Layer{{Path: from.Disk(), Format: images.QCOW2}, {Path: "/i/image.raw", Format: images.Raw}}
 	p.Job.Spec.Mounts = []jobspec.Mount{{Host: "/home/a", Guest: "/home/a"}, {Host: "/data", Guest: "/d", ReadOnly: true}}
 	return p, d, from
 }
@@ -59,6 +63,12 @@ func TestClone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	compact := regexp.MustCompile(`\n *`).ReplaceAllString(text, "")
+	if chain := `<backingStore type="file"><format type="qcow2"></format><source file="/s/templates/1001/k/disk.qcow2"></source>` +
+		`<backingStore type="file"><format type="raw"></format><source file="/i/image.raw"></source>` +
+		`<backingStore></backingStore></backingStore></backingStore>`; !strings.Contains(compact, chain) {
+		t.Errorf("the disk's chain is not whole in\n%s", text)
+	}
 	for _, want := range []string{"<name>slurmv-7.0-vm0<", p.VMs[0].UUID, "/s/vm0/overlay.qcow2", "/s/templates/1001/k/seed.iso",
 		"02:00:00:00:07:00", "/run/j/vm0.console", "/run/j/vm0.channel", "/f/CODE.fd<", ">/s/vm0.vars<", `dir="/home/a"`, `dir="/data"`, `dir="/s/templates/1001/k/nothing"`,
 		"memory-backend=template.ram", `&#34;mem-path&#34;:&#34;/s/templates/1001/k/memory&#34;`, `&#34;share&#34;:false`} {
@@ -66,7 +76,7 @@ func TestClone(t *testing.T) {
 			t.Errorf("%s is missing in\n%s", want, text)
 		}
 	}
-	for _, of := range []string{plan.TemplateMAC, "draft", "template.channel", "template.console", "template.vars", "backingStore", generation, p.UUID(-1)} {
+	for _, of := range []string{plan.TemplateMAC, "draft", "template.channel", "template.console", "template.vars", "template-image", generation, p.UUID(-1)} {
 		if !strings.Contains(before, of) {
 			t.Errorf("the template itself has no %s", of)
 		}

@@ -73,6 +73,7 @@ type VM struct {
 
 	Dir     string // of the files below
 	Overlay string
+	Base    []images.Layer // what the overlay is based on, nearest first; known when the overlay is made
 	Seed    string
 	Vars    string // UEFI variables; in a directory of root's, see [Plan.vm]
 	Console string // socket of the serial console
