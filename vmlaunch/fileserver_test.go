@@ -1,3 +1,5 @@
+//go:build !noguests
+
 package vmlaunch
 
 import (
