@@ -105,8 +105,8 @@ func planHere(ctx context.Context, cfg config.Config, job plan.Job, account owne
 var ErrAlreadyRunning = errors.New("are already running")
 
 // openJournal starts the job's journal. If the job left something behind earlier, in
-// another step or before it was requeued, openJournal reclaims it first. If the job's VMs
-// still run, it returns an error. A step can lie about its restart count, so journals of
+// another step or before it was requeued, openJournal reclaims it first, or waits until
+// somebody else has. If the job's VMs still run, it returns an error. A step can lie about its restart count, so journals of
 // every restart of the job count.
 func (s store) openJournal(ctx context.Context, job plan.Job) (*journal.Journal, error) {
 	ids, err := journal.List(s.state)
@@ -129,12 +129,14 @@ func (s store) openJournal(ctx context.Context, job plan.Job) (*journal.Journal,
 	})
 }
 
+// inUse reports whether somebody who is no reclaimer has the journal.
 func inUse(state string, id journal.ID) bool {
 	j, err := journal.Open(state, id)
 	if err == nil {
 		_ = j.Close()
 	}
-	return errors.Is(err, journal.ErrLocked)
+	var locked *journal.LockedError
+	return errors.As(err, &locked) && !isReclaimer(locked.Holder.PID)
 }
 
 // launch prepares everything that the VMs share, and then starts them, as many at once as

@@ -2,11 +2,17 @@ package vmlaunch
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/durable"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
@@ -37,6 +43,64 @@ func TestASecondSetOfVMsIsRefused(t *testing.T) {
 		t.Fatalf("another job: %v", err)
 	}
 	_ = another.Close()
+}
+
+// A job that is launched again while its earlier run is being reclaimed has no VMs: the launch
+// waits until the reclaim is done.
+func TestALaunchWaitsForAReclaim(t *testing.T) {
+	for word, refused := range map[string]bool{"launch": true, "warm": true, "reclaim": false, "clean": false} {
+		t.Run(word, func(t *testing.T) {
+			s := openStore(stateIn(t.TempDir()), "n1")
+			earlier, err := journal.Create(s.state, journal.ID{Job: 42}, journal.Header{Node: "n1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sign(t, earlier, runAgent(t, word))
+			job := plantest.Job()
+			job.ID = journal.ID{Job: 42, Restart: 1}
+			time.AfterFunc(100*time.Millisecond, func() { _ = earlier.Remove() })
+			j, err := s.openJournal(t.Context(), job)
+			if errors.Is(err, ErrAlreadyRunning) != refused || !refused && err != nil {
+				t.Errorf("error = %v", err)
+			}
+			if err == nil {
+				_ = j.Close()
+			}
+		})
+	}
+}
+
+// runAgent starts a process with that first argument, as in "slurmv-agent clean", and returns
+// its pid.
+func runAgent(t *testing.T, word string) int {
+	t.Helper()
+	agent := exec.Command("sh", word)
+	agent.Dir = t.TempDir()
+	end, inErr := agent.StdinPipe()
+	said, outErr := agent.StdoutPipe()
+	write := os.WriteFile(filepath.Join(agent.Dir, word), []byte("echo runs; read end"), 0o600)
+	if err := errors.Join(inErr, outErr, write, agent.Start()); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.ReadFull(said, make([]byte, len("runs"))) // the kernel knows its arguments now
+	t.Cleanup(func() {
+		_ = end.Close()
+		_ = agent.Wait()
+	})
+	return agent.Process.Pid
+}
+
+// sign makes a process the journal's holder.
+func sign(t *testing.T, j *journal.Journal, pid int) {
+	t.Helper()
+	file, err := os.OpenFile(filepath.Join(j.Dir(), "journal"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.Write(durable.Line(fmt.Appendf(nil, `{"op":"holder","holder":{"pid":%d,"start":1}}`, pid)))
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestDecideAdmitsTheJob(t *testing.T) {

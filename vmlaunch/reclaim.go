@@ -80,6 +80,11 @@ func isAgent(pid int) bool {
 	return process.Argument(pid, 1) == "launch"
 }
 
+// isReclaimer reports whether the process gives back what jobs hold.
+func isReclaimer(pid int) bool {
+	return slices.Contains([]string{"reclaim", "clean"}, process.Argument(pid, 1))
+}
+
 // ErrFiles matches the error of a reclaim that has left nothing but files. Files take space
 // but do not harm other jobs.
 var ErrFiles = errors.New("only files are left")
