@@ -3,6 +3,8 @@ package vmlaunch
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/journal"
@@ -33,7 +35,7 @@ func (s store) reclaimEnded(ctx context.Context, running func(context.Context) (
 		if s.runs(id, live) && !leftBehind(s.state, id) {
 			continue
 		}
-		if err := s.reclaimJob(ctx, id); err != nil {
+		if err := s.reclaimSoon(ctx, id); err != nil {
 			failed = errors.Join(failed, err)
 			continue
 		}
@@ -42,11 +44,22 @@ func (s store) reclaimEnded(ctx context.Context, running func(context.Context) (
 	return cleaned, failed
 }
 
+// cleanPatience is how long a clean works on one job, as the epilog does.
+const cleanPatience = 2 * time.Minute
+
+// reclaimSoon is reclaimJob with an end: the other jobs of a clean wait for it.
+func (s store) reclaimSoon(ctx context.Context, id journal.ID) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, cleanPatience, fmt.Errorf("it is not done after %v", cleanPatience))
+	defer cancel()
+	return s.reclaimJob(ctx, id)
+}
+
 // runs reports whether the VMs of a journal are those of a job that runs. The restart count
 // of a journal can be wrong: Slurm 22.05 takes it from the user's environment. So the
-// journal of another run of such a job counts, too, as long as its agent lives.
+// journal of another run of such a job counts, too, as long as its agent lives. So does the
+// making of a template for all users, which is no job of Slurm's.
 func (s store) runs(id journal.ID, live map[journal.ID]bool) bool {
-	if live[id] {
+	if live[id] || id == siteWork && s.isServed(id) {
 		return true
 	}
 	for other := range live {
