@@ -106,8 +106,8 @@ var ErrAlreadyRunning = errors.New("are already running")
 
 // openJournal starts the job's journal. If the job left something behind earlier, in
 // another step or before it was requeued, openJournal reclaims it first, or waits until
-// somebody else has. If the job's VMs still run, it returns an error. A step can lie about its restart count, so journals of
-// every restart of the job count.
+// somebody else has. If the job's VMs still run, it returns an error. A step can lie about
+// its restart count, so journals of every restart of the job count.
 func (s store) openJournal(ctx context.Context, job plan.Job) (*journal.Journal, error) {
 	ids, err := journal.List(s.state)
 	if err != nil {

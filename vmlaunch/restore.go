@@ -17,6 +17,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/sshkey"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm/cgroup"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
@@ -45,8 +46,8 @@ func (w *warmer) restore(ctx context.Context, m *machine.Machine, image images.I
 		return err
 	}
 	m.Enter(nodeagent.StageRestore)
-	if err := w.restoreDomain(m); err != nil {
-		return errors.Join(err, w.store.templates.Spoil(ctx, *w.from))
+	if err := w.restoreDomain(ctx, m); err != nil {
+		return err
 	}
 	if err := m.Domain.PlugVFs(m.VFs); err != nil {
 		return err
@@ -59,13 +60,17 @@ func (w *warmer) restore(ctx context.Context, m *machine.Machine, image images.I
 	return nil
 }
 
-// restoreDomain writes the domain into the journal and only then makes libvirt restore it.
-func (w *warmer) restoreDomain(m *machine.Machine) (err error) {
+// restoreDomain writes the domain into the journal and only then makes libvirt restore it. A
+// template that libvirt cannot restore is spoilt, unless the job had too little memory.
+func (w *warmer) restoreDomain(ctx context.Context, m *machine.Machine) (err error) {
 	if err := w.journal.Intend(recordDomain, m.Plan.UUID, m.Plan.Domain); err != nil {
 		return err
 	}
 	if m.Domain, err = w.driver.Restore(w.Plan, m.Plan, *w.from, m.VFs); err != nil {
-		return err
+		if cgroup.OutOfMemory("/", os.Getpid()) { // QEMU is in the cgroup of this process
+			return err
+		}
+		return errors.Join(err, w.store.templates.Spoil(ctx, *w.from))
 	}
 	return w.domainStarted(m)
 }
