@@ -16,8 +16,9 @@ import (
 	"github.com/slurm-v/slurm-v/vmstep"
 )
 
-// patience bounds a question to a job's agents: a node that hangs must not hang slurmv.
-const patience = 30 * time.Second
+// patience bounds a question to a job's agents: a node that hangs must not hang slurmv. The question is
+// a step of the job, which a node whose CPUs are all busy takes half a minute to start.
+const patience = time.Minute
 
 // A Job is a running job with what its agents say about it.
 type Job struct {
