@@ -156,7 +156,8 @@ lint: $(LINT)
 changelog:
 	scripts/changelog >CHANGELOG.md
 
-# vfpool/place has no goroutines, and computes five times as long under the race detector. `make lint` has go vet. Many tests
+# vfpool/place has no goroutines, and computes five times as long under the race detector; test/mutants checks the types of
+# hundreds of packages, three times as long. `make lint` has go vet. Many tests
 # wait more than they compute, so more packages than there are cores are tested at once. Each test runs, also if it has passed before: that finds those that
 # do not always pass.
 unit:

@@ -90,7 +90,7 @@ func (l Limits) validate() error {
 		sizeWithin("limits.ivshmem_per_node", l.IVShmemPerNode, 1, 1<<28),
 		within("limits.mounts_per_vm", l.MountsPerVM, 0, 64),
 		within("limits.ready_timeout", l.ReadyTimeout, 1, 86400),
-		within("limits.programs_per_vm", l.ProgramsPerVM, 1, 4096), // the guest agent runs no more,
+		within("limits.programs_per_vm", l.ProgramsPerVM, 1, 4096), // the guest agent runs no more
 		l.validateHugePages(),
 	)
 }

@@ -29,6 +29,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/internal/trash"
 )
 
 // Dir is the directory of regions: libvirt looks for the memory of a <shmem> only here.
@@ -211,7 +212,7 @@ func (rs Regions) remove(ctx context.Context, r Region, uid uint32) error {
 // removeFile wipes size bytes of a file and removes it. If size is 0, it wipes as much as
 // the file has memory for: its owner can give it any length.
 func removeFile(ctx context.Context, path string, uid uint32, size int64) error {
-	uncover(path)
+	trash.Uncover(path) // root would open, or be refused by, a file system of the owner's
 	m, err := openRegion(path, uid, size)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -233,25 +234,9 @@ func removeFile(ctx context.Context, path string, uid uint32, size int64) error 
 	return removeName(path)
 }
 
-// uncover detaches what is mounted on the file: fusermount lets its owner do that, a thousand
-// times. Root then opens the owner's file system, which refuses root, and cannot remove the name.
-func uncover(path string) {
-	for range 1000 {
-		if unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) != nil {
-			return
-		}
-	}
-}
-
-// removeName removes the name of a file, also if its owner mounts something on it again and again.
+// removeName removes the name of a file, also if its owner mounts something on it again.
 func removeName(path string) error {
-	var err error
-	for range 100 {
-		if err = os.Remove(path); !errors.Is(err, unix.EBUSY) {
-			break
-		}
-		uncover(path)
-	}
+	err := trash.WithoutMounts(path, func() error { return os.Remove(path) })
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -101,12 +101,16 @@ func hookNodes(env func(string) string) ([]string, error) {
 // Controller returns the client for PrologSlurmctld and EpilogSlurmctld. slurmctld gives
 // them nothing of its own environment; a site's script may set SLURM_CONF before it calls
 // us, and users cannot.
-func Controller(bin string) Client {
+func Controller(bin string) Client { return Client{Bin: bin, Env: RootEnviron()} }
+
+// RootEnviron is the environment of root's own processes that ask Slurm: of this process' variables
+// it has those that say where slurm.conf is, if that is not where Slurm's commands look.
+func RootEnviron() []string {
 	env := []string{"PATH=" + program.Path}
 	for _, name := range ConfVariables {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}
 	}
-	return Client{Bin: bin, Env: env}
+	return env
 }

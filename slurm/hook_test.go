@@ -5,9 +5,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/internal/program"
 )
 
 func TestHookOf(t *testing.T) {
@@ -101,5 +104,16 @@ func TestStateSaveLocationAsksSlurm(t *testing.T) {
 	write("slurm.conf", "Include more.conf\n")
 	if got, err := client.StateSaveLocation(context.Background()); got != "/asked" || err != nil {
 		t.Errorf("%q, %v instead of what scontrol says", got, err)
+	}
+}
+
+// A process of root asks Slurm in the way of the one that started it, and has nothing else of it.
+func TestRootEnviron(t *testing.T) {
+	t.Setenv("SLURMV_SPEC", "x")
+	for conf, want := range map[string][]string{"": {"PATH=" + program.Path}, "/x": {"PATH=" + program.Path, "SLURM_CONF=/x"}} {
+		t.Setenv("SLURM_CONF", conf)
+		if got := RootEnviron(); !slices.Equal(got, want) {
+			t.Errorf("with SLURM_CONF=%s the environment is %q, want %q", conf, got, want)
+		}
 	}
 }

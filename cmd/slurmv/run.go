@@ -29,7 +29,8 @@ func newRun() *cobra.Command {
 		Use:   "run [flags] -- PROGRAM [ARGUMENT...]",
 		Short: "Run a program in a VM of this node, on a cluster without the plugin",
 		Long: `Run a program in a VM of this node, on a cluster without the plugin. srun starts
-this command once for each task. With --mpi=pmi2 MPI programs find each other. Standard streams, signals and the exit status are the program's.
+this command once for each task. With --mpi=pmi2 MPI programs find each other.
+Standard streams, signals and the exit status are the program's.
 
 It waits while slurmv launch starts the VMs. If launch fails, the step's first task
 ends; give srun --kill-on-bad-exit=1, so that the other tasks end, too. See slurmv

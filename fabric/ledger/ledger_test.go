@@ -51,6 +51,13 @@ func request(job journal.ID, wants ...Want) Request {
 	return Request{Reservation: fabric.Reservation{Cluster: "c", Job: job, UID: 1000}, Nodes: []string{"n1", "n2"}, Wants: wants}
 }
 
+// untold reserves a tag for a job whose nodes do not hear of it.
+func (b *bench) untold(job journal.ID) {
+	b.t.Helper()
+	_, err := b.l.Reserve(request(job, Want{Pool: b.pool, Count: 1}), b.o, b.now)
+	noError(b.t, err)
+}
+
 func (b *bench) reserve(job journal.ID, count int) ([]fabric.Tag, error) {
 	r, err := b.l.Reserve(request(job, Want{Pool: b.pool, Count: count}), b.o, b.now)
 	if err == nil {
@@ -161,8 +168,8 @@ func TestAConfirmationFromBeforeTheEndDoesNotCount(t *testing.T) {
 // Its nodes know nothing of it, and have nothing to confirm.
 func TestAJobThatEndsUntoldWaitsForNoNode(t *testing.T) {
 	b := newBench(t, 1024, 1024)
-	_, err := b.l.Reserve(request(id(1), Want{Pool: b.pool, Count: 1}), b.o, b.now)
-	noError(t, err, b.l.End(id(1), b.now, "n3"))
+	b.untold(id(1))
+	noError(t, b.l.End(id(1), b.now, "n3"))
 	b.cool()
 	b.gives(id(2), 1024)
 }
@@ -182,8 +189,7 @@ func TestAJobThatHasEndedIsNotTold(t *testing.T) {
 func TestAJobThatIsReservedAgainStaysTold(t *testing.T) {
 	b := newBench(t, 1024, 1024)
 	b.gives(id(1), 1024)
-	_, err := b.l.Reserve(request(id(1), Want{Pool: b.pool, Count: 1}), b.o, b.now)
-	noError(t, err)
+	b.untold(id(1))
 	b.end(id(1))
 	b.cool()
 	b.refuses(id(2))
@@ -266,8 +272,8 @@ func TestTheSubnetManagerConfirmsPKeys(t *testing.T) {
 func TestWhatTheSubnetManagerHasConfirmedSoFar(t *testing.T) {
 	b := newBench(t, 0x1000, 0x1000)
 	b.pool.Kind = fabric.PKey
-	_, err := b.l.Reserve(request(id(1), Want{Pool: b.pool, Count: 1}), b.o, b.now)
-	noError(t, err, b.l.AskedManager(id(1), 5, b.now), b.l.AskedManager(id(9), 5, b.now))
+	b.untold(id(1))
+	noError(t, b.l.AskedManager(id(1), 5, b.now), b.l.AskedManager(id(9), 5, b.now))
 	if e := b.entry(id(1)); e.Gone != 0 || !e.Asked.IsZero() {
 		t.Errorf("%+v: the job runs, and may become a member again", e)
 	}

@@ -32,8 +32,7 @@ func TestAnOldCopyHasNoInstance(t *testing.T) {
 
 func TestAnOldCopyDoesNotKnowWhoHasBeenTold(t *testing.T) {
 	b := newBench(t, 1024, 1024)
-	_, err := b.l.Reserve(request(id(1), Want{Pool: b.pool, Count: 1}), b.o, b.now)
-	noError(t, err)
+	b.untold(id(1))
 	old, err := os.ReadFile(b.l.path)
 	noError(t, err, b.l.Tell(id(1)))
 	b.restore(old)

@@ -91,6 +91,12 @@ func (w words) read() (now said, err error) {
 	return now, nil
 }
 
+// confirmed reports whether the node says of the run that it has nothing here.
+func (w words) confirmed(id journal.ID) (bool, error) {
+	now, err := w.read()
+	return err == nil && slices.Contains(now.Statement.Released, id), err
+}
+
 // note adds the run to what the node has confirmed.
 func (w words) note(ctx context.Context, id journal.ID) error {
 	return w.change(ctx, func(s letter.Statement) letter.Statement { return s.With(id) })
@@ -99,8 +105,8 @@ func (w words) note(ctx context.Context, id journal.ID) error {
 // retract takes back that the run has nothing here: it begins again. slurmctld knows that when
 // retract returns: at the run's end, the controller believes what it reads then.
 func (w words) retract(ctx context.Context, id journal.ID) error {
-	now, err := w.read()
-	if err == nil && slices.Contains(now.Statement.Released, id) {
+	confirmed, err := w.confirmed(id)
+	if confirmed {
 		err = w.change(ctx, func(s letter.Statement) letter.Statement { return s.Without(id) })
 	}
 	if err != nil {

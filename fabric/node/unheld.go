@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/journal"
@@ -125,7 +124,7 @@ func (n *Node) confirm(ctx context.Context, job uint32, runs []unheld, decided b
 
 // confirmOne leaves a run alone that has a journal: that one's end confirms it, or has done so.
 func (n *Node) confirmOne(ctx context.Context, run unheld, left Left) error {
-	if now, err := n.words.read(); err != nil || slices.Contains(now.Statement.Released, run.of) {
+	if confirmed, err := n.words.confirmed(run.of); err != nil || confirmed {
 		return err
 	}
 	j, err := n.records.beginFresh(run.id, run.of)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/cxi"
@@ -62,8 +61,8 @@ func (n *Node) up(ctx context.Context, job Job, r fabric.Reservation) (Tags, err
 // mayBegin reads the job's record again if the node has confirmed the run: the run may have ended
 // since the record was read, and the controller may have believed the node's word.
 func (n *Node) mayBegin(ctx context.Context, id, of journal.ID) error {
-	now, err := n.words.read()
-	if err != nil || !slices.Contains(now.Statement.Released, of) {
+	confirmed, err := n.words.confirmed(of)
+	if !confirmed {
 		return err
 	}
 	noted, err := n.record(ctx, id)

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/slurm-v/slurm-v/internal/program"
+	"github.com/slurm-v/slurm-v/slurm"
 )
 
 // hasLeft is what the new program prints once it survives the end of the step or hook.
@@ -29,7 +29,7 @@ func Start(args ...string) error {
 		return err
 	}
 	c := exec.Command(self, args...)
-	c.Dir, c.Env = "/", environment()
+	c.Dir, c.Env = "/", slurm.RootEnviron()
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -42,15 +42,6 @@ func Start(args ...string) error {
 		return errors.Join(fmt.Errorf("slurmv-agent %s ended early", args[0]), c.Wait(), err)
 	}
 	return nil
-}
-
-// environment says where slurm.conf is, if it is not where Slurm's commands look.
-func environment() []string {
-	env := []string{"PATH=" + program.Path}
-	if conf := os.Getenv("SLURM_CONF"); conf != "" {
-		env = append(env, "SLURM_CONF="+conf)
-	}
-	return env
 }
 
 // keepDescriptors lets no descriptor of this process but the standard ones reach the new

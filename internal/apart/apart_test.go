@@ -3,12 +3,9 @@ package apart
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/slurm-v/slurm-v/internal/program"
 )
 
 // The plugin gives the agent the status pipe as an open descriptor that it does not mark.
@@ -56,16 +53,5 @@ func TestLeaveCgroups(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// The process asks Slurm in the way of the one that started it, and has nothing else of it.
-func TestEnvironment(t *testing.T) {
-	t.Setenv("SLURMV_SPEC", "x")
-	for conf, want := range map[string][]string{"": {"PATH=" + program.Path}, "/x": {"PATH=" + program.Path, "SLURM_CONF=/x"}} {
-		t.Setenv("SLURM_CONF", conf)
-		if got := environment(); !slices.Equal(got, want) {
-			t.Errorf("with SLURM_CONF=%s the environment is %q, want %q", conf, got, want)
-		}
 	}
 }

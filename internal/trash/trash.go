@@ -51,7 +51,7 @@ func (t Trash) discard(path string) error {
 	if err := os.Mkdir(t.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return withoutMounts(path, func() error { return os.Rename(path, filepath.Join(t.dir, rand.Text())) })
+	return WithoutMounts(path, func() error { return os.Rename(path, filepath.Join(t.dir, rand.Text())) })
 }
 
 // Left reports whether something is in the trash.
@@ -90,19 +90,30 @@ func (t Trash) empty(ctx context.Context) error {
 	return (&remover{ctx: ctx}).empty(dir)
 }
 
-// maxMounts bounds the mounts on one directory: fusermount allows users a thousand.
+// maxMounts bounds the mounts on one file or directory: fusermount allows users a thousand.
 const maxMounts = 1000
 
-// withoutMounts calls do. If the kernel says that path is busy, something is mounted
+// WithoutMounts calls do. If the kernel says that path is busy, something is mounted
 // there: fusermount lets users mount on their own files. It then detaches the mount and
 // calls do again.
-func withoutMounts(path string, do func() error) error {
+func WithoutMounts(path string, do func() error) error {
 	err := do()
 	for range maxMounts {
-		if !errors.Is(err, unix.EBUSY) || unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) != nil {
+		if !errors.Is(err, unix.EBUSY) || detach(path) != nil {
 			break
 		}
 		err = do()
 	}
 	return err
 }
+
+// Uncover detaches all that is mounted on path, before it is opened.
+func Uncover(path string) {
+	for range maxMounts {
+		if detach(path) != nil {
+			break
+		}
+	}
+}
+
+func detach(path string) error { return unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) }

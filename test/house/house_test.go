@@ -88,7 +88,11 @@ func testNames(script string) (names []string) {
 		return "Test" + strings.ReplaceAll(strings.Trim(group[len("Test"):], "()"), "|", "|Test")
 	})
 	for _, m := range regexp.MustCompile(`\b(Test[A-Z]\w*)(\.\*)?`).FindAllStringSubmatch(script, -1) {
-		names = append(names, m[1]+strings.Repeat("(", 1-min(1, len(m[2]))))
+		name := m[1]
+		if m[2] == "" {
+			name += "("
+		}
+		names = append(names, name)
 	}
 	return names
 }

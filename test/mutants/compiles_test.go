@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,11 +114,7 @@ func (s source) parse(t *testing.T, dir string) *checked {
 
 func (p *checked) check(files map[string]*ast.File) error {
 	conf := types.Config{Importer: p.importer, FakeImportC: true, GoVersion: "go1.26"}
-	var all []*ast.File
-	for _, f := range files {
-		all = append(all, f)
-	}
-	_, err := conf.Check(p.path, p.fset, all, nil)
+	_, err := conf.Check(p.path, p.fset, slices.Collect(maps.Values(files)), nil)
 	return err
 }
 
@@ -130,10 +127,7 @@ func (p *checked) checkWith(m Mutant) error {
 	if text, err = m.apply(text); err != nil {
 		return err
 	}
-	files := map[string]*ast.File{}
-	for name, f := range p.whole {
-		files[name] = f
-	}
+	files := maps.Clone(p.whole)
 	if files[m.File] == nil {
 		return errors.New(m.File + " is not built with the product's tags")
 	}
