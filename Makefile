@@ -157,23 +157,24 @@ changelog:
 	scripts/changelog >CHANGELOG.md
 
 # vfpool/place has no goroutines, and computes five times as long under the race detector; test/mutants checks the types of
-# hundreds of packages, three times as long. `make lint` has go vet. Many tests
-# wait more than they compute, so more packages than there are cores are tested at once. Each test runs, also if it has passed before: that finds those that
-# do not always pass.
+# hundreds of packages, three times as long. `make lint` has go vet. Many tests wait more than they compute, so more
+# packages than there are cores are tested at once. Each test runs, also if it has passed before: that finds those that do
+# not always pass. GORACE: else each program that a test starts waits a second at its end.
+unit: export GORACE = atexit_sleep_ms=0
 unit:
 	scripts/in-memory $(GO) test -vet=off -race -count 1 -p $$((2 * $$(nproc))) -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -vE '/(vfpool/place|test/mutants)$$')
 	$(GO) test -vet=off -count 1 -tags $(TAGS) ./vfpool/place ./test/mutants
 	$(GO) test -C bench -vet=off -race -count 1 -tags $(TAGS) ./...
 
 # Virtual functions with a real kernel and its drivers, on an emulated node. Its kernel also has 802.1Q, which
-# some machines lack: VLAN tests that skip there run here. RUN chooses tests, and SKIP leaves some out.
+# some machines lack: VLAN tests that skip there run here. RUN chooses tests.
 .PHONY: sriov
 sriov: $(BUILD)/slurmv-agent $(BUILD)/slurmv-guest
 	CGO_ENABLED=0 $(GO) test -c -tags $(TAGS),sriov -o $(BUILD)/sriovnode.test ./test/sriovnode
 	CGO_ENABLED=0 $(GO) test -c -tags $(TAGS) -o $(BUILD)/software.test ./vfpool/software
 	image=$$(scripts/guest-image --guest $(BUILD)/slurmv-guest) && SRIOVNODE_BUILD=$(abspath $(BUILD)) SRIOVNODE_IMAGE=$$image \
 	  scripts/sriov-node run -- sh -c 'modprobe tun && $(BUILD)/software.test -test.v -test.run VLAN && \
-	    exec $(BUILD)/sriovnode.test -test.v -test.timeout 1h $(if $(RUN),-test.run "$(RUN)") $(if $(SKIP),-test.skip "$(SKIP)")'
+	    exec $(BUILD)/sriovnode.test -test.v -test.timeout 1h $(if $(RUN),-test.run "$(RUN)")'
 
 # Removes each defence once; its test must then fail. See test/mutants.
 .PHONY: mutants

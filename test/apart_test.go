@@ -125,7 +125,7 @@ func TestVFsOfTwoJobsAreApart(t *testing.T) {
 const knockScript = pauses + `
 root() { ` + asRoot + `"$@"; }
 tcp() { timeout $3 bash -c ": < /dev/tcp/$1/$2" 2> /dev/null && echo "$1 answers" || echo "$1 is silent"; }
-icmp() { ping -c 1 -w $2 $1 > /dev/null && echo "$1 echoes" || echo "$1 gives no echo"; }
+icmp() { ping -c 1 -w $2 $1 > /dev/null 2>&1 && echo "$1 echoes" || echo "$1 gives no echo"; }
 if [ $(hostname) = vm1 ]; then
 	perl -MIO::Socket::INET -e '$l = IO::Socket::INET->new(LocalPort => 7777, Listen => 9) or die; close $c while $c = $l->accept' & server=$!
 	until [ -e done ]; do pause; done
