@@ -74,6 +74,7 @@ type entry struct {
 	Kind   string          `json:"kind,omitempty"`
 	Name   string          `json:"name,omitempty"`
 	Data   json.RawMessage `json:"data,omitempty"`
+	Synced *int64          `json:"synced,omitempty"` // bytes of the file that were on disk before; older programs did not say
 }
 
 // contents is the sum of all lines of a journal.
@@ -106,16 +107,16 @@ func named(err error, file string) error {
 	return err
 }
 
-// parse reads a journal. Each line is on disk before the next one is begun, so a crash
-// can only damage the last line, and what that line announces has not been done yet. So a
-// damaged last line counts as not written. A damaged line before it is a [*CorruptError];
-// parse then also returns what it has read so far.
+// parse reads a journal. What a line announces is done only when the line is on disk, with all lines before it. A power cut
+// can damage the lines that were not: several if several goroutines wrote at once, and not always the last of them. So a
+// damaged line, and all lines after it, count as not written if none of these says that the damaged one was on disk.
+// Otherwise it is a [*CorruptError]; parse then also returns what it has read so far.
 func parse(data []byte) (contents, error) {
 	var c contents
 	for number := 1; len(data) > 0; number++ {
 		line, rest, _ := bytes.Cut(data, []byte("\n"))
 		e, err := decode(data[:len(data)-len(rest)])
-		if err != nil && len(rest) == 0 {
+		if err != nil && !onDisk(c.size, rest) {
 			return c, nil
 		}
 		if err == nil {
@@ -129,6 +130,19 @@ func parse(data []byte) (contents, error) {
 		return c, &CorruptError{Line: number, Err: err}
 	}
 	return c, nil
+}
+
+// onDisk reports whether one of the lines says that the file was on disk beyond an offset.
+func onDisk(offset int64, lines []byte) bool {
+	for len(lines) > 0 {
+		_, rest, _ := bytes.Cut(lines, []byte("\n"))
+		e, err := decode(lines[:len(lines)-len(rest)])
+		if err == nil && (e.Synced == nil || *e.Synced > offset) {
+			return true
+		}
+		lines = rest
+	}
+	return false
 }
 
 // apply returns c changed by e. It does not modify c itself.

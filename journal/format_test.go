@@ -30,13 +30,20 @@ func sample(t testing.TB) []byte {
 		{Op: opIntend, Kind: "tap", Name: "b"},
 		{Op: opUndone, Kind: "tap", Name: "a"},
 	} {
-		line, err := encode(e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, line...)
+		lines = add(t, lines, int64(len(lines)), e)
 	}
 	return lines
+}
+
+// add adds a line, at whose writing the file was on disk up to synced.
+func add(t testing.TB, lines []byte, synced int64, e entry) []byte {
+	t.Helper()
+	e.Synced = &synced
+	line, err := encode(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(lines, line...)
 }
 
 // whole returns how many bytes of text are whole lines.
@@ -123,6 +130,35 @@ func TestEverySpoiltByteBeforeTheLastLineIsNoticed(t *testing.T) {
 		}
 		if line := bytes.Count(text[:i], []byte("\n")) + 1; corrupt.Line != line || c.size > i {
 			t.Fatalf("byte %d: named line %d and read %d bytes, it is in line %d", i, corrupt.Line, c.size, line)
+		}
+	}
+}
+
+// Goroutines write three lines before the first fsync, and the power cut leaves the last one or two of them. None of their
+// resources was taken. If a later line says that the three were on disk, the disk has lost what was taken.
+func TestAPowerCutBetweenLinesOfSeveralGoroutines(t *testing.T) {
+	text := sample(t)
+	before := int64(len(text))
+	want, err := parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := []int64{before}
+	for _, name := range []string{"x", "y", "z"} {
+		text = add(t, text, before, entry{Op: opIntend, Kind: "tap", Name: name})
+		ends = append(ends, int64(len(text)))
+	}
+	for _, lost := range []int64{ends[1], ends[2]} {
+		damaged := slices.Clone(text)
+		clear(damaged[before : lost-20])
+		got, err := parse(damaged)
+		if diff := cmp.Diff(want, got, unexported); err != nil || diff != "" {
+			t.Errorf("bytes %d to %d are lost: error %v, (-want +got):\n%s", before, lost-20, err, diff)
+		}
+		var corrupt *CorruptError
+		_, err = parse(add(t, damaged, ends[3], entry{Op: opDone, Kind: "tap", Name: "z"}))
+		if !errors.As(err, &corrupt) || corrupt.Line != 8 {
+			t.Errorf("bytes %d to %d are lost, which were on disk: %v", before, lost-20, err)
 		}
 	}
 }

@@ -40,10 +40,10 @@ type Journal struct {
 
 	mu     sync.Mutex
 	c      contents
+	synced int64 // bytes of the file that are on disk
 	broken error // if set, the disk may not have what c says, and every later change fails with it
 
-	syncMu sync.Mutex // taken before mu
-	synced int64      // bytes of the file that are on disk
+	syncMu sync.Mutex // held during an fsync; taken before mu
 }
 
 // Create starts the journal of a job that has none, and fills in the header's Version,
@@ -243,6 +243,8 @@ func (j *Journal) write(e entry) (end int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	synced := j.synced
+	e.Synced = &synced
 	line, err := encode(e)
 	if err != nil {
 		return 0, err
@@ -260,20 +262,21 @@ func (j *Journal) write(e entry) (end int64, err error) {
 func (j *Journal) sync(end int64) error {
 	j.syncMu.Lock()
 	defer j.syncMu.Unlock()
-	if j.synced >= end {
+	j.mu.Lock()
+	size, synced, err := j.c.size, j.synced, j.broken
+	j.mu.Unlock()
+	if synced >= end {
 		return nil
 	}
-	j.mu.Lock()
-	size, err := j.c.size, j.broken
-	j.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if err := j.file.Sync(); err != nil {
+	err = j.file.Sync()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err != nil {
 		// After a failed fsync the kernel may call the pages clean although they are not
 		// on disk. Nobody can tell what the disk has, so nothing more is written.
-		j.mu.Lock()
-		defer j.mu.Unlock()
 		j.broken = fmt.Errorf("write %s to disk: %w", j.file.Name(), err)
 		return j.broken
 	}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -27,4 +28,31 @@ func TestRecordsAreOnDisk(t *testing.T) {
 		}
 	}
 	j.file = disk
+}
+
+// Two records, of which the power cut takes the first: neither was on disk if no fsync came between.
+func TestRecordsSayWhatWasOnDisk(t *testing.T) {
+	for _, synced := range []bool{false, true} {
+		state := t.TempDir()
+		j := create(t, state)
+		before := j.c.size
+		end, err := j.write(entry{Op: opIntend, Kind: "tap", Name: "one"})
+		if err == nil && synced {
+			err = j.sync(end)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := j.write(entry{Op: opIntend, Kind: "tap", Name: "two"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := j.file.WriteAt(make([]byte, end-before-1), before); err != nil {
+			t.Fatal(err)
+		}
+		file, err := Read(state, job)
+		var corrupt *CorruptError
+		if got := errors.As(err, &corrupt); got != synced || len(file.Held) != 0 {
+			t.Errorf("fsync between the records: %v; Read = %v, %v", synced, file.Held, err)
+		}
+	}
 }
