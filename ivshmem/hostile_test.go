@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -146,16 +147,53 @@ func TestListOfVeryMany(t *testing.T) {
 func TestRemoveOfWhatTheOwnerHasMountedOn(t *testing.T) {
 	n := someNode(t)
 	r := aRegionOf(t, n, owner.IDs{UID: nobody, GID: nobody})
-	other := filepath.Join(t.TempDir(), "other")
-	if err := os.WriteFile(other, []byte("other"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	other := fileOfTheOwner(t)
 	for range 2 {
 		if err := unix.Mount(other, n.path(r), "", unix.MS_BIND, ""); err != nil {
 			t.Skipf("the test mounts: %v", err)
 		}
 		t.Cleanup(func() { _ = unix.Unmount(n.path(r), unix.MNT_DETACH) })
 	}
+	checkRemovalBeside(t, n, r, other)
+}
+
+// The owner goes on mounting while root removes the region.
+func TestRemoveOfWhatTheOwnerMountsAgainAndAgain(t *testing.T) {
+	n := someNode(t)
+	other := fileOfTheOwner(t)
+	for range 20 {
+		r := aRegionOf(t, n, owner.IDs{UID: nobody, GID: nobody})
+		began, ended := make(chan error, 1), make(chan struct{})
+		var stop atomic.Bool
+		go func() {
+			defer close(ended)
+			err := unix.Mount(other, n.path(r), "", unix.MS_BIND, "")
+			began <- err
+			for err == nil && !stop.Load() {
+				err = unix.Mount(other, n.path(r), "", unix.MS_BIND, "")
+			}
+		}()
+		if err := <-began; err != nil {
+			t.Skipf("the test mounts: %v", err)
+		}
+		checkRemovalBeside(t, n, r, other)
+		stop.Store(true)
+		<-ended
+	}
+}
+
+func fileOfTheOwner(t *testing.T) string {
+	t.Helper()
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte("other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+// checkRemovalBeside removes a region, on which the other file is mounted.
+func checkRemovalBeside(t *testing.T, n Regions, r Region, other string) {
+	t.Helper()
 	if err := n.Remove(t.Context(), r, nobody); err != nil {
 		t.Error(err)
 	}
@@ -163,6 +201,6 @@ func TestRemoveOfWhatTheOwnerHasMountedOn(t *testing.T) {
 		t.Errorf("the region is still there: %v", err)
 	}
 	if text, _ := os.ReadFile(other); string(text) != "other" {
-		t.Errorf("what was mounted is now %q", text)
+		t.Fatalf("what was mounted is now %q", text)
 	}
 }

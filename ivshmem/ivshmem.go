@@ -212,7 +212,6 @@ func (rs Regions) remove(ctx context.Context, r Region, uid uint32) error {
 // removeFile wipes size bytes of a file and removes it. If size is 0, it wipes as much as
 // the file has memory for: its owner can give it any length.
 func removeFile(ctx context.Context, path string, uid uint32, size int64) error {
-	trash.Uncover(path) // root would open, or be refused by, a file system of the owner's
 	m, err := openRegion(path, uid, size)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -264,7 +263,7 @@ func removeKept(path string, uid uint32) error {
 // openRegion opens a file that may be a region, of which size bytes count. Its owner
 // could have replaced it by anything, even by a hard link to another user's file.
 func openRegion(path string, uid uint32, size int64) (*RegionFile, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	file, err := openUncovered(path)
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENXIO):
 		return nil, ErrForeign // a link, a directory, a socket
@@ -281,6 +280,32 @@ func openRegion(path string, uid uint32, size int64) (*RegionFile, error) {
 		return nil, errors.Join(ErrForeign, file.Close())
 	}
 	return &RegionFile{file: file, size: min(info.Size, cmp.Or(size, info.Blocks*512))}, nil
+}
+
+// maxCovers bounds how often the owner can mount something on a file between two looks at it.
+const maxCovers = 1000
+
+// openUncovered opens the file itself, never what its owner has mounted on it: root would wipe that instead, or wait for the
+// owner's FUSE server.
+func openUncovered(path string) (*os.File, error) {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	how := unix.OpenHow{Flags: unix.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
+	for range maxCovers {
+		var fd int
+		err = retry(func() (err error) { fd, err = unix.Openat2(int(dir.Fd()), filepath.Base(path), &how); return err })
+		if err == nil {
+			return os.NewFile(uintptr(fd), path), nil
+		}
+		if !errors.Is(err, unix.EXDEV) {
+			break
+		}
+		trash.Uncover(path)
+	}
+	return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 }
 
 // isRegion reports whether a file can be a region that belongs to uid, or one that is
