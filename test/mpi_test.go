@@ -39,7 +39,7 @@ func checkHello(t *testing.T, out string, want int) {
 	}
 }
 
-// Four VMs of two shapes: of both there are templates of alice's, of the second also of bob's.
+// Four VMs of two shapes.
 const (
 	twoByTwo = "--nodes=2 --vm-per-node=2 --time=90 " + twoCPUs
 	slender  = "--nodes=2 --vm-per-node=2 --time=90 " + oneCPU
@@ -47,8 +47,8 @@ const (
 
 func TestBatchJobOfTwoUsersAtOnce(t *testing.T) {
 	t.Parallel()
-	ofAlice, ofBob := alice.submit(t, twoByTwo, hello(t, alice, 8)), bob.submit(t, slender, hello(t, bob, 4))
-	checkHello(t, ofAlice.completes(), 8)
+	ofAlice, ofBob := alice.submit(t, slender, hello(t, alice, 4)), bob.submit(t, slender, hello(t, bob, 4))
+	checkHello(t, ofAlice.completes(), 4)
 	checkHello(t, ofBob.completes(), 4)
 }
 
@@ -140,7 +140,7 @@ say again $start -n 2 ./world
 // Slurm's mpi/pmi2 does nothing when a rank dies, and the others would wait for it for ever.
 func TestAKilledRankEndsItsRun(t *testing.T) {
 	t.Parallel()
-	said := parts(alice.submit(t, "--nodes=1 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --ivshmem=2:16M --ntasks=4 --time=90", source(t, "world.c")+mpichScript).completes())
+	said := parts(alice.submit(t, "--nodes=1 --vm-per-node=2 --ivshmem=2:16M --ntasks=4 --time=90 "+twoCPUs, source(t, "world.c")+mpichScript).completes())
 
 	contains(t, said["exit"], "Exited with exit code 5\n")
 	contains(t, said["leave"], "slurm-v: the program has ended without MPI_Finalize", "Exited with exit code 1\n")

@@ -38,7 +38,7 @@ run -n 1 sh -c 'pwd; id -u; id -un; umask; echo "$GREETING"' > place.out
 
 func TestStreamsBehaveAsWithSrun(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, "--nodes=1 --vm-per-node=2 --vcpu-per-vm=2 --memory-per-vm=384M --time=90", streamsScript)
+	j := alice.submit(t, "--nodes=1 --vm-per-node=2 --time=90 "+twoCPUs, streamsScript)
 	out := j.completes()
 	contains(t, out, "exit: 3\n")
 	same(t, out, "signal", "bare signal")
