@@ -142,7 +142,7 @@ $(LINT):
 lint: $(LINT)
 	scripts/changelog | diff CHANGELOG.md -
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
-	$(GO) vet -tags $(TAGS),cluster,long,soak ./test
+	$(GO) vet -tags $(TAGS),cluster,soak ./test
 	$(GO) vet -tags $(TAGS),noguests ./vmlaunch
 	$(GO) vet -tags $(TAGS),soak ./fabric/ledger ./vfpool/lease ./vmlaunch/hostdir
 	$(GO) vet -tags $(TAGS),sriov ./test/sriovnode
@@ -219,7 +219,7 @@ test: packages
 test-rest: packages
 	scripts/test rest
 
-# The scenarios alone, also those that take too long for continuous integration; all of them or some: `scripts/release 13 -- make scenarios RUN='^TestArray$'`.
+# The scenarios alone, also those of test/long; all of them or some: `scripts/release 13 -- make scenarios RUN='^TestArray$'`.
 .PHONY: scenarios
 scenarios: packages
 	scripts/test scenarios $(if $(RUN),'$(RUN)')

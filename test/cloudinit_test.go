@@ -1,4 +1,4 @@
-//go:build cluster && long
+//go:build cluster
 
 package test
 

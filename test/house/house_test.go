@@ -64,11 +64,11 @@ func TestTypesFunctionsAndProgramsAreSmall(t *testing.T) {
 	}
 }
 
-// go test runs nothing, and says that all is well, if no test has the name. A scenario of test/rest that was renamed would
-// run in `make test` again, however long it takes.
+// go test runs nothing, and says that all is well, if no test has the name. A scenario of test/rest or test/long that was
+// renamed would run in `make test` again, however long it takes.
 func TestScriptsNameTestsThatExist(t *testing.T) {
 	tests := textOf(t, "test/*_test.go") + textOf(t, "test/sriovnode/*_test.go")
-	for _, script := range []string{"test/rest", "test/matrix", "test/cgroup2", "scripts/test"} {
+	for _, script := range []string{"test/rest", "test/long", "test/matrix", "test/cgroup2", "scripts/test"} {
 		named := testNames(textOf(t, script))
 		if len(named) == 0 {
 			t.Errorf("%s names no test", script)
@@ -154,7 +154,7 @@ func runSuite(t *testing.T, files map[string]string, part string) string {
 	run := filepath.Join(dir, "cluster", "run")
 	cluster := fmt.Sprintf("#!/bin/sh\ncase $1 in up) mkdir -p %[1]s; touch %[1]s/complete ;; down) rm -rf %[1]s ;; status) [ -e %[1]s ] || exit 3 ;; esac\n", run)
 	for name, text := range map[string]string{
-		"scripts/test": textOf(t, "scripts/test"), "test/rest": textOf(t, "test/rest"),
+		"scripts/test": textOf(t, "scripts/test"), "test/rest": textOf(t, "test/rest"), "test/long": textOf(t, "test/long"),
 		"scripts/cluster": cluster, "scripts/release": "#!/bin/sh\n", "scripts/openstack": cluster,
 		"bin/go": "#!/bin/sh\necho TestX\n", "bin/make": "#!/bin/sh\n", "build/logs/clocks": "", "build/logs/stalls": "",
 	} {
