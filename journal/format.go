@@ -109,14 +109,14 @@ func named(err error, file string) error {
 
 // parse reads a journal. What a line announces is done only when the line is on disk, with all lines before it. A power cut
 // can damage the lines that were not: several if several goroutines wrote at once, and not always the last of them. So a
-// damaged line, and all lines after it, count as not written if none of these says that the damaged one was on disk.
-// Otherwise it is a [*CorruptError]; parse then also returns what it has read so far.
+// damaged line, and all lines after it, count as not written if it is the last one, or the later ones say that it was not on
+// disk. Otherwise it is a [*CorruptError]; parse then also returns what it has read so far.
 func parse(data []byte) (contents, error) {
 	var c contents
 	for number := 1; len(data) > 0; number++ {
 		line, rest, _ := bytes.Cut(data, []byte("\n"))
 		e, err := decode(data[:len(data)-len(rest)])
-		if err != nil && !onDisk(c.size, rest) {
+		if err != nil && unwritten(c.size, rest) {
 			return c, nil
 		}
 		if err == nil {
@@ -132,17 +132,21 @@ func parse(data []byte) (contents, error) {
 	return c, nil
 }
 
-// onDisk reports whether one of the lines says that the file was on disk beyond an offset.
-func onDisk(offset int64, lines []byte) bool {
-	for len(lines) > 0 {
-		_, rest, _ := bytes.Cut(lines, []byte("\n"))
-		e, err := decode(lines[:len(lines)-len(rest)])
-		if err == nil && (e.Synced == nil || *e.Synced > offset) {
-			return true
+// unwritten reports whether a damaged line at an offset was not on disk yet, by the lines that follow it.
+func unwritten(offset int64, following []byte) bool {
+	said := len(following) == 0
+	for len(following) > 0 {
+		_, rest, _ := bytes.Cut(following, []byte("\n"))
+		e, err := decode(following[:len(following)-len(rest)])
+		switch {
+		case err == nil && (e.Synced == nil || *e.Synced > offset):
+			return false
+		case err == nil:
+			said = true
 		}
-		lines = rest
+		following = rest
 	}
-	return false
+	return said
 }
 
 // apply returns c changed by e. It does not modify c itself.

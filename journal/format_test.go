@@ -134,6 +134,14 @@ func TestEverySpoiltByteBeforeTheLastLineIsNoticed(t *testing.T) {
 	}
 }
 
+// No line is left that says how much was on disk before the damaged ones: they may have been.
+func TestTwoDamagedLinesAtTheEnd(t *testing.T) {
+	var corrupt *CorruptError
+	if _, err := parse(append(sample(t), "spoilt\nspoilt\n"...)); !errors.As(err, &corrupt) || corrupt.Line != 8 {
+		t.Errorf("error = %v", err)
+	}
+}
+
 // Goroutines write three lines before the first fsync, and the power cut leaves the last one or two of them. None of their
 // resources was taken. If a later line says that the three were on disk, the disk has lost what was taken.
 func TestAPowerCutBetweenLinesOfSeveralGoroutines(t *testing.T) {
@@ -156,6 +164,9 @@ func TestAPowerCutBetweenLinesOfSeveralGoroutines(t *testing.T) {
 			t.Errorf("bytes %d to %d are lost: error %v, (-want +got):\n%s", before, lost-20, err, diff)
 		}
 		var corrupt *CorruptError
+		if _, err = parse(append(damaged, "spoilt\n"...)); err != nil {
+			t.Errorf("bytes %d to %d are lost, and the last line: %v", before, lost-20, err)
+		}
 		_, err = parse(add(t, damaged, ends[3], entry{Op: opDone, Kind: "tap", Name: "z"}))
 		if !errors.As(err, &corrupt) || corrupt.Line != 8 {
 			t.Errorf("bytes %d to %d are lost, which were on disk: %v", before, lost-20, err)
