@@ -15,11 +15,12 @@ const spec = "JOB:SLURM_SPANK_SLURMV_SPEC={}"
 // A node is one of a VM job, with a shell script as its agent.
 type node struct {
 	agent, state string
+	shim         string
 }
 
 func newNode(t *testing.T, script string) node {
 	t.Helper()
-	n := node{agent: filepath.Join(t.TempDir(), "agent"), state: filepath.Join(t.TempDir(), "%n")}
+	n := node{agent: filepath.Join(t.TempDir(), "agent"), state: filepath.Join(t.TempDir(), "%n"), shim: "slurmv.so"}
 	if script == "" {
 		return n
 	}
@@ -34,7 +35,7 @@ func (n node) run(t *testing.T, verb string, env []string, context string, hooks
 	t.Helper()
 	env = append([]string{"SLURMD_NODENAME=n1", "HOST_PROGRAM=" + n.agent + " " + verb, "SECRET=1"}, env...)
 	actions := append([]string{"arg:agent=" + n.agent, "arg:config=/c", "arg:state=" + n.state}, hooks...)
-	return host(t, env, context, actions...)
+	return hostOf(t, filepath.Join(labDir(t), n.shim), env, context, actions...)
 }
 
 func (n node) shorten(lines []string) []string {
@@ -51,6 +52,7 @@ func TestLaunch(t *testing.T) {
 		agent  string // none: the program does not exist
 		env    []string
 		noSpec bool
+		shim   string
 		want   []string
 	}{
 		"the task starts when the agent is ready": {
@@ -97,8 +99,8 @@ func TestLaunch(t *testing.T) {
 			want:  with(),
 		},
 		"an agent that ignores the cancel is killed": {
-			agent: "trap '' TERM; kill -TERM $PPID; while :; do sleep 0.02; done",
-			want:  with(),
+			agent: "trap '' TERM; kill -TERM $PPID; while :; do sleep 0.02; done", shim: impatient,
+			want: with(),
 		},
 		"a second task of the step does nothing": {
 			agent: "exit 7", env: []string{"HOST_TASK=1"},
@@ -116,6 +118,9 @@ func TestLaunch(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, tt.agent)
+			if tt.shim != "" {
+				n.shim = tt.shim
+			}
 			if tt.verb == "" {
 				tt.verb = "hold"
 			}

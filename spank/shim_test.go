@@ -34,14 +34,21 @@ var lab = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	cleanUp = func() error { return os.RemoveAll(dir) }
-	shim := append([]string{"-fPIC", "-shared", "-DGRACE_MS=200", "-DPLACEMENT_SECONDS=1", "-Wl,--version-script=spank.map",
-		"-o", filepath.Join(dir, "slurmv.so")}, shimSources...)
 	return dir, errors.Join(
-		compile(shim...),
+		compileShim(filepath.Join(dir, "slurmv.so")),
+		compileShim(filepath.Join(dir, impatient), "-DGRACE_MS=200"),
 		compile("-fPIC", "-shared", "-o", filepath.Join(dir, "libslurmv.so"), "testdata/checker.c"),
 		compile("-rdynamic", "-o", filepath.Join(dir, "host"), "testdata/host.c", "-ldl"),
 	)
 })
+
+// impatient is a shim that soon kills an agent that ignores SIGTERM.
+const impatient = "impatient.so"
+
+func compileShim(path string, args ...string) error {
+	args = append(args, "-fPIC", "-shared", "-DPLACEMENT_SECONDS=1", "-Wl,--version-script=spank.map", "-o", path)
+	return compile(append(args, shimSources...)...)
+}
 
 func compile(args ...string) error {
 	include := os.Getenv("SLURM_INCLUDE")
@@ -78,14 +85,13 @@ func labDir(t *testing.T) string {
 // host runs the hooks of the shim in a context and returns what it printed, by line.
 func host(t *testing.T, env []string, context string, actions ...string) []string {
 	t.Helper()
-	return hostIn(t, labDir(t), env, context, actions...)
+	return hostOf(t, filepath.Join(labDir(t), "slurmv.so"), env, context, actions...)
 }
 
-// hostIn is host with the shim that lies in dir.
-func hostIn(t *testing.T, dir string, env []string, context string, actions ...string) []string {
+// hostOf is host with another shim.
+func hostOf(t *testing.T, shim string, env []string, context string, actions ...string) []string {
 	t.Helper()
-	args := append([]string{filepath.Join(dir, "slurmv.so"), context}, actions...)
-	cmd := exec.Command(filepath.Join(dir, "host"), args...)
+	cmd := exec.Command(filepath.Join(labDir(t), "host"), append([]string{shim, context}, actions...)...)
 	cmd.Env = env
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -281,6 +287,7 @@ func TestLibrary(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS(labDir(t))); err != nil {
 		t.Fatal(err)
 	}
+	shim := filepath.Join(dir, "slurmv.so")
 	build := exec.Command("go", "build", "-buildmode=c-shared", "-o", filepath.Join(dir, "libslurmv.so"), ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
@@ -288,18 +295,18 @@ func TestLibrary(t *testing.T) {
 	write(t, filepath.Join(dir, "slurmv.toml"), "[fabric.vni]\npool = '1024-2047'")
 	config := "arg:config=" + filepath.Join(dir, "slurmv.toml")
 
-	refused := hostIn(t, dir, nil, sbatch, config, "init", "--vm-per-node=many", "init_post_opt", "signals")
+	refused := hostOf(t, shim, nil, sbatch, config, "init", "--vm-per-node=many", "init_post_opt", "signals")
 	if len(refused) != 5 || !strings.HasPrefix(refused[1], "error: --vm-per-node: many ") {
 		t.Fatalf("a wrong option: the host saw %q", refused)
 	}
 	if diff := cmp.Diff(before, refused[3:]); diff != "" {
 		t.Errorf("signals differ after Go was called (-before +after):\n%s", diff)
 	}
-	taken := hostIn(t, dir, nil, sbatch, config, "init", "--vm-per-node=2", "--vm-image=/i", "init_post_opt")
+	taken := hostOf(t, shim, nil, sbatch, config, "init", "--vm-per-node=2", "--vm-image=/i", "init_post_opt")
 	if !strings.HasPrefix(taken[1], `control: SLURMV_SPEC={"vms_per_node":2,`) || len(taken) != 4 {
 		t.Errorf("right options: the host saw %q", taken)
 	}
-	tags := hostIn(t, dir, nil, sbatch, config, "init", "--vm-fabric=low-latency,vni:2", "init_post_opt")
+	tags := hostOf(t, shim, nil, sbatch, config, "init", "--vm-fabric=low-latency,vni:2", "init_post_opt")
 	if diff := cmp.Diff([]string{"init: 0", "control: SLURMV_FABRIC=vni:2,tc:low-latency", "init_post_opt: 0"}, tags); diff != "" {
 		t.Errorf("tags alone: the host saw (-want +got):\n%s", diff)
 	}
