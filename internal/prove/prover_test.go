@@ -174,8 +174,15 @@ func TestProveWhereThingsFail(t *testing.T) {
 func TestProveIsInterrupted(t *testing.T) {
 	p, dir := prover(t, good())
 	write(t, filepath.Join(dir, "state."+jobVMs), "RUNNING")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	go func() { // while the prover waits for the second job
+		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			if log, _ := os.ReadFile(filepath.Join(dir, "log")); strings.Contains(string(log), "--jobs=2") {
+				cancel()
+			}
+		}
+	}()
 	if _, err := p.Prove(ctx); err == nil {
 		t.Error("no error")
 	}
