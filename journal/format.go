@@ -114,15 +114,14 @@ func named(err error, file string) error {
 func parse(data []byte) (contents, error) {
 	var c contents
 	for number := 1; len(data) > 0; number++ {
-		line, rest, _ := bytes.Cut(data, []byte("\n"))
-		e, err := decode(data[:len(data)-len(rest)])
+		e, rest, err := cut(data)
 		if err != nil && unwritten(c.size, rest) {
 			return c, nil
 		}
 		if err == nil {
 			var next contents
 			if next, err = c.apply(e); err == nil {
-				next.size = c.size + int64(len(line)) + 1
+				next.size = c.size + int64(len(data)-len(rest))
 				c, data = next, rest
 				continue
 			}
@@ -136,8 +135,7 @@ func parse(data []byte) (contents, error) {
 func unwritten(offset int64, following []byte) bool {
 	said := len(following) == 0
 	for len(following) > 0 {
-		_, rest, _ := bytes.Cut(following, []byte("\n"))
-		e, err := decode(following[:len(following)-len(rest)])
+		e, rest, err := cut(following)
 		switch {
 		case err == nil && (e.Synced == nil || *e.Synced > offset):
 			return false
@@ -189,6 +187,13 @@ func encode(e entry) ([]byte, error) {
 		return nil, fmt.Errorf("entry of %d bytes is longer than %d", len(line), maxLine)
 	}
 	return line, nil
+}
+
+// cut reads the first line, and returns what follows it.
+func cut(lines []byte) (e entry, rest []byte, err error) {
+	_, rest, _ = bytes.Cut(lines, []byte("\n"))
+	e, err = decode(lines[:len(lines)-len(rest)])
+	return e, rest, err
 }
 
 // decode reads one line with its newline.

@@ -170,7 +170,6 @@ const small = "--nodes=1 --vm-per-node=1 --memory-per-vm=384M --time=90"
 // nodes are checked for leaks.
 func (u user) submit(t *testing.T, options, script string) *job {
 	t.Helper()
-	u.awaitTemplate(t, options)
 	dir := u.must(t, "mktemp -d ~/job-XXXXXX")
 	u.writeFile(t, dir+"/script", "#!/bin/bash\n"+script)
 	id := u.must(t, fmt.Sprintf("cd %s && sbatch --parsable --output=out --job-name=%s %s script", dir, t.Name(), options))

@@ -42,13 +42,13 @@ if [ $(hostname) = vm0 ]; then
 	mv beyond.new beyond; mv zero.new zero
 	until [ -e ready ]; do pause; done
 	./shm fill ivshmem0 0; touch go
-	./shm add ivshmem0 5000000; until [ -e added ]; do pause; done
+	./shm add ivshmem0 20000000; until [ -e added ]; do pause; done
 	./shm sum ivshmem0 0 > sum.new; mv sum.new sum; ./shm fill ivshmem0 0xa5; touch restored
 else
 	until [ -e filled ]; do pause; done
 	./shm count ivshmem0 0xa5 > seen.new; mv seen.new seen
 	touch ready; until [ -e go ]; do pause; done
-	./shm add ivshmem0 5000000; touch added
+	./shm add ivshmem0 20000000; touch added
 fi
 sleep 1000`
 	const reader = `
@@ -62,8 +62,8 @@ fi`
 	if got := first.reports("seen"); got != "all" {
 		t.Errorf("of what one VM wrote the other sees %s", got)
 	}
-	if got := first.reports("sum"); got != "10000000" {
-		t.Errorf("two VMs have added 5 million each, and the sum is %s", got)
+	if got := first.reports("sum"); got != "40000000" {
+		t.Errorf("two VMs have added 20 million each, and the sum is %s", got)
 	}
 	first.eventually("has filled it again", func() bool { return first.exists("restored") })
 	beyond := first.reports("beyond")

@@ -39,7 +39,7 @@ func checkHello(t *testing.T, out string, want int) {
 	}
 }
 
-// Four VMs of two shapes.
+// Four VMs of two shapes: of both there are templates of alice's, of the second also of bob's.
 const (
 	twoByTwo = "--nodes=2 --vm-per-node=2 --time=90 " + twoCPUs
 	slender  = "--nodes=2 --vm-per-node=2 --time=90 " + oneCPU
@@ -47,8 +47,8 @@ const (
 
 func TestBatchJobOfTwoUsersAtOnce(t *testing.T) {
 	t.Parallel()
-	ofAlice, ofBob := alice.submit(t, slender, hello(t, alice, 4)), bob.submit(t, slender, hello(t, bob, 4))
-	checkHello(t, ofAlice.completes(), 4)
+	ofAlice, ofBob := alice.submit(t, twoByTwo, hello(t, alice, 8)), bob.submit(t, slender, hello(t, bob, 4))
+	checkHello(t, ofAlice.completes(), 8)
 	checkHello(t, ofBob.completes(), 4)
 }
 

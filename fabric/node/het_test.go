@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -77,13 +76,23 @@ func TestAComponentBeginsAfterAnotherHasEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	soon, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if _, err := d.Up(soon, job); err == nil || len(d.services()) > 0 {
-		t.Errorf("while the other one ends: %v, services %v", err, d.services())
+	up := make(chan error, 1)
+	go func() {
+		_, err := d.Up(t.Context(), job)
+		up <- err
+	}()
+	select {
+	case err := <-up:
+		t.Fatalf("while the other one ends: %v, services %v", err, d.services())
+	case <-time.After(time.Second):
+	}
+	if got := d.services(); len(got) > 0 {
+		t.Errorf("while the other one ends: services %v", got)
 	}
 	unlock()
-	d.up()
+	if err := <-up; err != nil || len(d.services()) == 0 {
+		t.Errorf("when it has ended: %v, services %v", err, d.services())
+	}
 }
 
 func TestANodeThatHeldNothingConfirmsTheLeader(t *testing.T) {
