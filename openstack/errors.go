@@ -41,24 +41,39 @@ func try(ctx context.Context, do func() error) error {
 
 // makeOnce makes something in the cloud and returns its id. A request whose answer was lost may have been carried out. So
 // before it is made again, find looks for what it has made; "" is nothing.
+//
+// A request that the cloud was too slow to answer is never made again: the cloud is still at work on it, and would make a
+// second server, which cannot have the ports of the first. It is looked for instead.
 func makeOnce(ctx context.Context, find func() (string, error), request func(context.Context) (string, error)) (id string, err error) {
-	asked := false
+	var lost error
 	err = try(ctx, func() error {
-		if asked {
+		if lost != nil {
 			if id, err = find(); err != nil || id != "" {
 				return err
 			}
 		}
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case isLate(lost):
+			return lost
 		}
-		asked = true
 		answered, cancel := untilAnswered(ctx)
 		defer cancel()
-		id, err = request(answered)
-		return err
+		id, lost = request(answered)
+		return lost
 	})
 	return id, err
+}
+
+// isLate reports whether the cloud has the request, and has not answered it in time.
+func isLate(err error) bool {
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		return false
+	}
+	var network net.Error
+	return gophercloud.ResponseCodeIs(err, http.StatusGatewayTimeout) || errors.As(err, &network) && network.Timeout()
 }
 
 // untilAnswered is the context of a request that makes something. It does not end with ctx: the

@@ -50,11 +50,12 @@ func (f *faultyNova) inTime(r *http.Request) (*http.Response, error) {
 	body, _ := io.ReadAll(r.Body)
 	sent := r.Clone(context.WithoutCancel(r.Context()))
 	sent.Body = io.NopCloser(bytes.NewReader(body))
+	began := time.Now()
 	select {
 	case <-time.After(f.slow):
 		return f.answer(sent)
 	case <-r.Context().Done():
-		time.AfterFunc(f.slow, func() {
+		time.AfterFunc(f.slow-time.Since(began), func() {
 			if answer, err := f.answer(sent); err == nil {
 				answer.Body.Close()
 			}
@@ -118,6 +119,60 @@ func TestALostAnswerMakesNoSecondServer(t *testing.T) {
 				t.Errorf("%d answers lost: %d requests, servers %v", lost, f.posts, f.servers)
 			}
 		})
+	}
+}
+
+// nova takes longer for its answer than anybody waits, and has begun to make the server: it is not asked for a second one.
+func TestALateAnswerMakesNoSecondServer(t *testing.T) {
+	for _, slow := range []time.Duration{answerPatience / 2, answerPatience + 15*time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &faultyNova{slow: slow}
+			if err := f.client().createServer(t.Context(), "m", wanted{Server: Server{Name: "vm0", Host: "n1"}}); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(10 * time.Minute)
+			if f.posts != 1 || len(f.servers) != 1 {
+				t.Errorf("nova takes %v: %d requests, servers %v", slow, f.posts, f.servers)
+			}
+		})
+	}
+}
+
+// nova never answers: the error says so after a while, and nova was asked once.
+func TestAnAnswerThatNeverComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &faultyNova{slow: time.Hour}
+		began := time.Now()
+		err := f.client().createServer(t.Context(), "m", wanted{Server: Server{Name: "vm0", Host: "n1"}})
+		if err == nil || !strings.Contains(err.Error(), "create server vm0 on host n1") || !isLate(err) {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < outage || took > outage+mostPause {
+			t.Errorf("it took %v", took)
+		}
+		time.Sleep(2 * time.Hour)
+		if f.posts != 1 {
+			t.Errorf("%d requests", f.posts)
+		}
+	})
+}
+
+// A request that no cloud has got can be made again.
+func TestIsLate(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		late bool
+	}{
+		"no answer in time":        {context.DeadlineExceeded, true},
+		"a proxy has waited":       {gophercloud.ErrUnexpectedResponseCode{Actual: http.StatusGatewayTimeout}, true},
+		"nobody takes connections": {&net.OpError{Op: "dial", Err: context.DeadlineExceeded}, false},
+		"nova-api was killed":      {&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, false},
+		"nova is being started":    {gophercloud.ErrUnexpectedResponseCode{Actual: http.StatusServiceUnavailable}, false},
+		"all is well":              {nil, false},
+	} {
+		if isLate(tt.err) != tt.late {
+			t.Errorf("%s: %v", name, !tt.late)
+		}
 	}
 }
 

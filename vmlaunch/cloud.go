@@ -365,6 +365,9 @@ func (c *cloud) address(m *machine.Machine, is hypervisor.Instance) error {
 	if err != nil {
 		return err
 	}
+	if len(is.Addresses) == 0 {
+		return errors.New("nova gave the VM no address; the log of nova-compute on this node tells what neutron has answered")
+	}
 	for _, text := range is.Addresses {
 		if addr, err := netip.ParseAddr(text); err == nil && subnet.Contains(addr) {
 			m.SetAddress(netip.PrefixFrom(addr, subnet.Bits()))

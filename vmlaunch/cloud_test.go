@@ -217,6 +217,9 @@ func TestTheAddressIsNeutrons(t *testing.T) {
 	if err := c.address(c.Machines[1], hypervisor.Instance{Addresses: []string{"10.99.0.5"}}); err == nil {
 		t.Error("an address outside of the subnet is taken")
 	}
+	if err := c.address(c.Machines[1], hypervisor.Instance{}); err == nil || !strings.Contains(err.Error(), "no address") {
+		t.Error(err)
+	}
 	c.Plan.Network.Subnet = "" // neutron's DHCP gives addresses
 	if err := c.address(c.Machines[1], hypervisor.Instance{}); err != nil || c.Machines[1].Address().IsValid() {
 		t.Errorf("%v, %v", c.Machines[1].Address(), err)

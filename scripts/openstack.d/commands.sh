@@ -65,6 +65,7 @@ cloud_first() {
 cloud_join() {
 	local host
 	guest_switch
+	host_first ctl
 	for host in $(cloud_hosts); do
 		host_join "$host"
 	done

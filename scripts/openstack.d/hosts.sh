@@ -29,6 +29,17 @@ host_join() {
 	[[ $1 == ctl ]] || libvirt_directories "$1"
 }
 
+# host_first HOST: its processes come before those of the other hosts. The services' answers have deadlines, and a machine
+# of their own in a site's cloud; here they share the CPUs with the VMs of all hosts.
+host_first() {
+	local top weight
+	while read -r top; do
+		for weight in cpu.shares=8192 cpu.weight=800; do
+			[[ ! -e $top/$cgroup_name/$1/${weight%=*} ]] || echo "${weight#*=}" >"$top/$cgroup_name/$1/${weight%=*}"
+		done
+	done < <(hierarchies)
+}
+
 # guest_switch: the switch of the guests' network, in the namespace of the cluster's other switches.
 guest_switch() {
 	in_network sw ip link show br-cloud >/dev/null 2>&1 || in_network sw ip link add br-cloud type bridge

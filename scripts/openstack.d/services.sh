@@ -76,9 +76,10 @@ python() {
 	daemon "$1" env SLURMV_NODE="$node" python3 "$cloud/python/launch.py" "${@:2}"
 }
 
-# wsgi PORT PROGRAM VARIABLE=VALUE: a service that is a function of a web server.
+# wsgi PORT PROGRAM VARIABLE=VALUE: a service that is a function of a web server. Python runs one thread at a time; the
+# second works while the first waits for the database, and more than two hinder each other.
 wsgi() {
-	daemon ctl env "$3" uwsgi --plugins python3 --http-socket "$api:$1" --wsgi-file "$2" --processes 1 --threads 6 \
+	daemon ctl env "$3" uwsgi --plugins python3 --http-socket "$api:$1" --wsgi-file "$2" --processes 1 --threads 2 \
 		--enable-threads --buffer-size 65535 --die-on-term --need-app --rem-header Content-Length --disable-logging \
 		--so-keepalive --listen 100
 }

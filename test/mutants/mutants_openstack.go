@@ -30,6 +30,15 @@ var openstackMutants = []Mutant{
 		Test:    "TestALostAnswerMakesNoSecondServer",
 	},
 	{
+		Name:    "a-late-answer-makes-no-second-server",
+		Defence: "A request that nova has not answered in time is not made again: nova is still at work on it.",
+		File:    "openstack/errors.go",
+		Old:     "case isLate(lost):",
+		New:     "case isLate(nil):",
+		Package: "openstack",
+		Test:    "TestALateAnswerMakesNoSecondServer",
+	},
+	{
 		Name:    "a-deleting-that-is-lost-is-asked-again",
 		Defence: "nova is asked again to delete a server if it forgot the first request.",
 		File:    "openstack/servers.go",
