@@ -156,14 +156,16 @@ lint: $(LINT)
 changelog:
 	scripts/changelog >CHANGELOG.md
 
-# vfpool/place has no goroutines, and computes five times as long under the race detector; test/mutants checks the types of
-# hundreds of packages, three times as long. `make lint` has go vet. Many tests wait more than they compute, so more
+# Without the race detector: vfpool/place and cmd have no goroutines. With it the first computes five times as long, and the
+# tests of cmd start hundreds of programs, each of which needs 0.1 s more of CPU. test/mutants checks the types of hundreds of
+# packages, three times as long. `make lint` has go vet. Many tests wait more than they compute, so more
 # packages than there are cores are tested at once. Each test runs, also if it has passed before: that finds those that do
 # not always pass. GORACE: else each program that a test starts waits a second at its end.
 unit: export GORACE = atexit_sleep_ms=0
+unit: UNRACED = /(cmd/.*|vfpool/place|test/mutants)$$
 unit:
-	scripts/in-memory $(GO) test -vet=off -race -count 1 -p $$((2 * $$(nproc))) -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -vE '/(vfpool/place|test/mutants)$$')
-	$(GO) test -vet=off -count 1 -tags $(TAGS) ./vfpool/place ./test/mutants
+	scripts/in-memory $(GO) test -vet=off -race -count 1 -p $$((2 * $$(nproc))) -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -vE '$(UNRACED)')
+	scripts/in-memory $(GO) test -vet=off -count 1 -p $$((2 * $$(nproc))) -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -E '$(UNRACED)')
 	$(GO) test -C bench -vet=off -race -count 1 -tags $(TAGS) ./...
 
 # Virtual functions with a real kernel and its drivers, on an emulated node. Its kernel also has 802.1Q, which

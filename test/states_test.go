@@ -26,7 +26,7 @@ var states = &board{}
 
 // watch prints an answer of squeue's time and again: a line "ask", a line for each job or array
 // task, and a line "answered". %F is the same for all tasks of an array.
-const watch = `while sleep 0.3; do echo ask; squeue -h -t all -o '%F %T' && echo answered; done`
+const watch = `while sleep 1; do echo ask; squeue -h -t all -o '%F %T' && echo answered; done`
 
 // follow reads the states until the program is ended by the function that it returns.
 func (b *board) follow() (stop func(), err error) {

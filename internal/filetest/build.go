@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 )
 
@@ -21,6 +22,18 @@ func Build(t *testing.T, sources []string, commands ...[]string) {
 			t.Fatalf("%q: %v\n%s", c, err, out)
 		}
 	}
+}
+
+// Make makes a file of the product, such as libslurmv-mpi.so, in dir, from the sources. Root is the repository, seen from
+// the test's directory. What is in the repository's build directory is taken from there; tests of several packages may
+// want it at once, and one of them makes it.
+func Make(t *testing.T, root, dir, file string, sources ...string) (path string) {
+	t.Helper()
+	makefile, path := filepath.Join(root, "Makefile"), filepath.Join(dir, file)
+	Build(t, append(sources, makefile),
+		[]string{"flock", makefile, "make", "-s", "-C", root, "BUILD=build", "build/" + file},
+		[]string{"cp", filepath.Join(root, "build", file), path})
+	return path
 }
 
 // Device makes a file of that many bytes, all zero, like the one with which the kernel shows the memory of an

@@ -48,13 +48,11 @@ func (n node) programs(t *testing.T, vm int) func(*exec.Cmd, *os.File) {
 func newNode(t *testing.T) (n node, program string) {
 	t.Helper()
 	dir := filetest.PassableDir(t)
-	n = node{library: filepath.Join(dir, "libslurmv-mpi.so"), device: filetest.Device(t, 32<<20)}
-	program = filepath.Join(dir, "exchange")
 	sources, _ := filepath.Glob("../../ivshmem/mpi/*.[chm]*")
+	n = node{library: filetest.Make(t, "../..", dir, "libslurmv-mpi.so", sources...), device: filetest.Device(t, 32<<20)}
+	program = filepath.Join(dir, "exchange")
 	const exchange = "../../test/testdata/exchange.c"
-	filetest.Build(t, append(sources, exchange, "../../Makefile"),
-		[]string{"make", "-s", "-C", "../..", "BUILD=" + dir, n.library},
-		[]string{"mpicc.openmpi", "-O2", "-o", program, exchange})
+	filetest.Build(t, []string{exchange}, []string{"mpicc.openmpi", "-O2", "-o", program, exchange})
 	return n, program
 }
 

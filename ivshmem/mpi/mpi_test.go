@@ -21,12 +21,10 @@ const (
 func build(t *testing.T) (library, program string) {
 	t.Helper()
 	dir := t.TempDir()
-	library, program = filepath.Join(dir, "libslurmv-mpi.so"), filepath.Join(dir, "shared")
+	program = filepath.Join(dir, "shared")
 	sources, _ := filepath.Glob("*.[chm]*")
-	filetest.Build(t, append(sources, "testdata/shared.c", "../../Makefile"),
-		[]string{"make", "-s", "-C", "../..", "BUILD=" + dir, library},
-		[]string{"cc", "-O1", "-o", program, "testdata/shared.c", "-pthread"})
-	return library, program
+	filetest.Build(t, []string{"testdata/shared.c"}, []string{"cc", "-O1", "-o", program, "testdata/shared.c", "-pthread"})
+	return filetest.Make(t, "../..", dir, "libslurmv-mpi.so", sources...), program
 }
 
 // in is a program in a VM.

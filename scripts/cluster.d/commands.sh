@@ -181,10 +181,12 @@ cluster_run() {
 # it: in the user's home, with an environment of its own. UCX, below MPI, gives up a connection
 # without a sign of life after half a minute; two cores that emulate a dozen vCPUs can take longer.
 login() {
-	local host=$1 user=$2 more=() uid gid home shell path=$prefix/bin:/usr/local/bin:/usr/bin:/bin
+	local host=$1 user=$2 more=() name uid gid home shell path=$prefix/bin:/usr/local/bin:/usr/bin:/bin
 	shift 2
-	IFS=: read -r _ _ uid gid _ home shell < <(grep "^$user:" "$dir/etc/passwd") ||
-		die "run: no user $user in the cluster; there are: root ${users[*]%:*}"
+	while IFS=: read -r name _ uid gid _ home shell; do
+		[[ $name != "$user" ]] || break
+	done <"$dir/etc/passwd"
+	[[ -n $user && $name == "$user" ]] || die "run: no user $user in the cluster; there are: root ${users[*]%:*}"
 	((uid)) || path=$prefix/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 	while [[ $1 != -- ]]; do
 		more+=("$1")

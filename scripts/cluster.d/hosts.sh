@@ -3,7 +3,12 @@
 
 # hierarchies: where the machine's cgroup hierarchies are mounted (one with cgroup v2).
 hierarchies() {
-	awk '($3 == "cgroup" || $3 == "cgroup2") && $2 ~ "^/sys/fs/cgroup" && !seen[$2]++ { print $2 }' /proc/mounts
+	local top type seen=' '
+	while read -r _ top type _; do
+		[[ $type == cgroup || $type == cgroup2 ]] && [[ $top == /sys/fs/cgroup* && $seen != *" $top "* ]] || continue
+		seen+="$top "
+		echo "$top"
+	done </proc/mounts
 }
 
 # unified: whether the machine has only cgroup v2.

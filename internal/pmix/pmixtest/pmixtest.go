@@ -21,13 +21,11 @@ import (
 func Build(t *testing.T, root string) (server, client string) {
 	t.Helper()
 	dir := filetest.PassableDir(t)
-	server, client = filepath.Join(dir, "slurmv-pmix"), filepath.Join(dir, "client")
+	client = filepath.Join(dir, "client")
 	source := filepath.Join(root, "internal/pmix/testdata/client.c")
 	sources, _ := filepath.Glob(filepath.Join(root, "internal/pmix/*.[ch]"))
-	filetest.Build(t, append(sources, source, filepath.Join(root, "Makefile")),
-		[]string{"make", "-s", "-C", root, "BUILD=" + dir, server},
-		[]string{"sh", "-c", "cc -o " + client + " " + source + " $(pkg-config --cflags --libs pmix)"})
-	return server, client
+	filetest.Build(t, []string{source}, []string{"sh", "-c", "cc -o " + client + " " + source + " $(pkg-config --cflags --libs pmix)"})
+	return filetest.Make(t, root, dir, "slurmv-pmix", sources...), client
 }
 
 // A Slurm is a PMI server of dialect 1.
