@@ -170,9 +170,12 @@ const small = "--nodes=1 --vm-per-node=1 --memory-per-vm=384M --time=90"
 // nodes are checked for leaks.
 func (u user) submit(t *testing.T, options, script string) *job {
 	t.Helper()
-	dir := u.must(t, "mktemp -d ~/job-XXXXXX")
-	u.writeFile(t, dir+"/script", "#!/bin/bash\n"+script)
-	id := u.must(t, fmt.Sprintf("cd %s && sbatch --parsable --output=out --job-name=%s %s script", dir, t.Name(), options))
+	submit := "cd $(mktemp -d ~/job-XXXXXX) && cat > script && pwd && sbatch --parsable --output=out --job-name=" + t.Name() + " " + options + " script"
+	o := u.runIn(t, []byte("#!/bin/bash\n"+script), submit)
+	if o.code != 0 {
+		t.Fatalf("%s: exit status %d\nstdout: %s\nstderr: %s", submit, o.code, o.stdout, o.stderr)
+	}
+	dir, id, _ := strings.Cut(strings.TrimSpace(o.stdout), "\n")
 	j := &job{t, u, id, dir}
 	t.Cleanup(j.finish)
 	return j
@@ -188,8 +191,10 @@ func (u user) writeFile(t *testing.T, path, text string) {
 
 // finish makes sure that nothing of the job is left, but for what shows why a test failed.
 func (j *job) finish() {
-	j.user.run(j.t, "scancel "+j.id)
-	j.await("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL")
+	if !isOver(j.state()) {
+		j.user.run(j.t, "scancel "+j.id)
+		j.await("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "DEADLINE", "BOOT_FAIL")
+	}
 	checkLeaks(j.t, j.id)
 	guestClocks.add(j.reason())
 	if j.t.Failed() {

@@ -5,7 +5,7 @@
 hierarchies() {
 	local top type seen=' '
 	while read -r _ top type _; do
-		[[ $type == cgroup || $type == cgroup2 ]] && [[ $top == /sys/fs/cgroup* && $seen != *" $top "* ]] || continue
+		[[ $type =~ ^cgroup2?$ && $top == /sys/fs/cgroup* && $seen != *" $top "* ]] || continue
 		seen+="$top "
 		echo "$top"
 	done </proc/mounts
