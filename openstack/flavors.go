@@ -11,7 +11,7 @@ import (
 // getFlavor returns the id of the site's flavor, or of one that it makes for the job.
 func (n nova) getFlavor(ctx context.Context, m Mark, r Request) (id string, err error) {
 	if r.Flavor != "" {
-		return n.findFlavor(ctx, r.Flavor)
+		return n.findFlavor(ctx, r)
 	}
 	err = try(ctx, func() error {
 		made, err := n.flavorsOf(ctx, m)
@@ -47,21 +47,31 @@ func (n nova) createFlavor(ctx context.Context, m Mark, r Request) (string, erro
 	return made.ID, err
 }
 
-func (n nova) findFlavor(ctx context.Context, name string) (string, error) {
+func (n nova) findFlavor(ctx context.Context, r Request) (string, error) {
 	var all []flavors.Flavor
 	err := try(ctx, func() (err error) {
 		all, err = n.flavors(ctx)
 		return err
 	})
+	if err != nil {
+		return "", explain("find the flavor", err)
+	}
 	for _, f := range all {
-		if f.Name == name {
-			return f.ID, nil
+		if f.Name == r.Flavor {
+			return f.ID, explain("use the flavor", suits(f, r))
 		}
 	}
-	if err == nil {
-		err = fmt.Errorf("there is no flavor %q (backend.flavor)", name)
+	return "", explain("find the flavor", fmt.Errorf("there is no flavor %q (backend.flavor)", r.Flavor))
+}
+
+// suits returns an error unless VMs of the site's flavor are as large as the job wants them. Larger ones would have
+// CPUs and memory that Slurm gives to other jobs. A disk of 0 GiB is as large as the image.
+func suits(f flavors.Flavor, r Request) error {
+	if f.VCPUs == r.VCPUs && int64(f.RAM) == r.MemoryMiB && (f.Disk == 0 || int64(f.Disk)<<10 >= r.DiskMiB) {
+		return nil
 	}
-	return "", explain("find the flavor", err)
+	return fmt.Errorf("all VMs of this site have %d vCPUs, %d MiB of memory and %d GiB of disk (flavor %q), and the job wants %d, %d MiB and %d MiB (--vcpu-per-vm, --memory-per-vm, --disk-size)",
+		f.VCPUs, f.RAM, f.Disk, f.Name, r.VCPUs, r.MemoryMiB, r.DiskMiB)
 }
 
 func (n nova) flavors(ctx context.Context) ([]flavors.Flavor, error) {

@@ -39,6 +39,15 @@ var openstackMutants = []Mutant{
 		Test:    "TestALateAnswerMakesNoSecondServer",
 	},
 	{
+		Name:    "a-flavor-of-another-size-is-refused",
+		Defence: "Where the site has one flavor, a job's VMs do not have more CPUs or memory than Slurm counts for them.",
+		File:    "openstack/flavors.go",
+		Old:     "if f.VCPUs == r.VCPUs && int64(f.RAM) == r.MemoryMiB &&",
+		New:     "if f.VCPUs >= r.VCPUs && int64(f.RAM) >= r.MemoryMiB &&",
+		Package: "openstack",
+		Test:    "TestTheSitesFlavor",
+	},
+	{
 		Name:    "a-deleting-that-is-lost-is-asked-again",
 		Defence: "nova is asked again to delete a server if it forgot the first request.",
 		File:    "openstack/servers.go",

@@ -1,0 +1,55 @@
+package openstack
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/gophercloud/gophercloud/v2"
+)
+
+// A catalogueOfFlavors is nova with one flavor, which the site has made.
+type catalogueOfFlavors struct{ vcpus, ram, disk int }
+
+func (c catalogueOfFlavors) RoundTrip(r *http.Request) (*http.Response, error) {
+	its := []any{}
+	if !strings.Contains(r.URL.RawQuery, "marker") {
+		its = append(its, map[string]any{"id": "7", "name": "vm", "vcpus": c.vcpus, "ram": c.ram, "disk": c.disk})
+	}
+	answer, err := reply(200, map[string]any{"flavors": its})
+	answer.Request = r
+	return answer, err
+}
+
+// A site's own flavor is for jobs whose VMs are as large: nova would give others the flavor's size without a word.
+func TestTheSitesFlavor(t *testing.T) {
+	const other = `all VMs of this site have 2 vCPUs, 4096 MiB of memory and 20 GiB of disk (flavor "vm"), and the job wants `
+	for name, tt := range map[string]struct {
+		flavor string
+		disk   int
+		wants  Request
+		want   string // "" is no error
+	}{
+		"as large":               {"vm", 20, Request{VCPUs: 2, MemoryMiB: 4096, DiskMiB: 3072}, ""},
+		"the disk of its image":  {"vm", 0, Request{VCPUs: 2, MemoryMiB: 4096, DiskMiB: 3072}, ""},
+		"more vCPUs":             {"vm", 20, Request{VCPUs: 4, MemoryMiB: 4096, DiskMiB: 3072}, other + "4, 4096 MiB and 3072 MiB (--vcpu-per-vm, --memory-per-vm, --disk-size)"},
+		"fewer vCPUs":            {"vm", 20, Request{VCPUs: 1, MemoryMiB: 4096, DiskMiB: 3072}, other + "1, "},
+		"more memory":            {"vm", 20, Request{VCPUs: 2, MemoryMiB: 8192, DiskMiB: 3072}, other + "2, 8192 MiB"},
+		"less memory":            {"vm", 20, Request{VCPUs: 2, MemoryMiB: 384, DiskMiB: 3072}, other + "2, 384 MiB"},
+		"a larger disk":          {"vm", 20, Request{VCPUs: 2, MemoryMiB: 4096, DiskMiB: 20<<10 + 1}, other + "2, 4096 MiB and 20481 MiB"},
+		"a flavor of other name": {"large", 20, Request{VCPUs: 2, MemoryMiB: 4096}, `there is no flavor "large" (backend.flavor)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: catalogueOfFlavors{2, 4096, tt.disk}}}
+				n := nova{service{api: &gophercloud.ServiceClient{ProviderClient: provider, Endpoint: "http://nova/v2.1/"}}}
+				tt.wants.Flavor = tt.flavor
+				id, err := n.getFlavor(t.Context(), "m", tt.wants)
+				if tt.want == "" && (err != nil || id != "7") || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+					t.Errorf("%q, %v", id, err)
+				}
+			})
+		})
+	}
+}
