@@ -30,9 +30,12 @@ type faultyNova struct {
 	slow        time.Duration // it carries a POST out so much later, whether or not anybody still waits
 }
 
-func (f *faultyNova) client() nova {
-	provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: f}}
-	return nova{service{api: &gophercloud.ServiceClient{ProviderClient: provider, Endpoint: "http://nova/v2.1/"}}}
+func (f *faultyNova) client() nova { return nova{serviceOf(f)} }
+
+// serviceOf is a client of the project "site" for a service that is a fake.
+func serviceOf(fake http.RoundTripper) service {
+	provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: fake}}
+	return service{api: &gophercloud.ServiceClient{ProviderClient: provider, Endpoint: "http://cloud/"}, project: "site"}
 }
 
 func (f *faultyNova) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -3,8 +3,10 @@ package openstack
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 
+	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
 )
 
@@ -20,7 +22,7 @@ func (n nova) getFlavor(ctx context.Context, m Mark, r Request) (id string, err 
 		}
 		if len(made) > 0 { // by a request whose answer was lost
 			id = made[0].ID
-			return nil
+			return n.allowFlavor(ctx, id)
 		}
 		id, err = n.createFlavor(ctx, m, r)
 		return err
@@ -43,8 +45,16 @@ func (n nova) createFlavor(ctx context.Context, m Mark, r Request) (string, erro
 	if err != nil {
 		return "", err
 	}
-	_, err = flavors.AddAccess(ctx, n.api, made.ID, flavors.AddAccessOpts{Tenant: n.project}).Extract()
-	return made.ID, err
+	return made.ID, n.allowFlavor(ctx, made.ID)
+}
+
+// allowFlavor lets the site's project use the flavor. It may do so already, by a request whose answer was lost.
+func (n nova) allowFlavor(ctx context.Context, id string) error {
+	_, err := flavors.AddAccess(ctx, n.api, id, flavors.AddAccessOpts{Tenant: n.project}).Extract()
+	if gophercloud.ResponseCodeIs(err, http.StatusConflict) {
+		return nil
+	}
+	return err
 }
 
 func (n nova) findFlavor(ctx context.Context, r Request) (string, error) {

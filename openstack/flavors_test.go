@@ -1,12 +1,12 @@
 package openstack
 
 import (
+	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
-
-	"github.com/gophercloud/gophercloud/v2"
 )
 
 // A catalogueOfFlavors is nova with one flavor, which the site has made.
@@ -42,14 +42,58 @@ func TestTheSitesFlavor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: catalogueOfFlavors{2, 4096, tt.disk}}}
-				n := nova{service{api: &gophercloud.ServiceClient{ProviderClient: provider, Endpoint: "http://nova/v2.1/"}}}
 				tt.wants.Flavor = tt.flavor
-				id, err := n.getFlavor(t.Context(), "m", tt.wants)
+				id, err := nova{serviceOf(catalogueOfFlavors{2, 4096, tt.disk})}.getFlavor(t.Context(), "m", tt.wants)
 				if tt.want == "" && (err != nil || id != "7") || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 					t.Errorf("%q, %v", id, err)
 				}
 			})
+		})
+	}
+}
+
+// A forgetfulNova makes a flavor, and loses the answers to the first requests.
+type forgetfulNova struct {
+	lose    int
+	made    []any
+	allowed int // requests that let the project use it
+}
+
+func (f *forgetfulNova) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := f.answer(r)
+	if f.lose > 0 && r.Method == http.MethodPost {
+		f.lose--
+		return nil, &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
+	}
+	answer.Request = r
+	return answer, err
+}
+
+func (f *forgetfulNova) answer(r *http.Request) (*http.Response, error) {
+	switch {
+	case r.Method != http.MethodPost && strings.Contains(r.URL.RawQuery, "marker"):
+		return reply(200, map[string]any{"flavors": []any{}})
+	case r.Method != http.MethodPost:
+		return reply(200, map[string]any{"flavors": f.made})
+	case strings.HasSuffix(r.URL.Path, "/action"):
+		if f.allowed++; f.allowed > 1 {
+			return reply(409, map[string]any{})
+		}
+		return reply(200, map[string]any{"flavor_access": []any{}})
+	}
+	f.made = append(f.made, map[string]any{"id": "9", "name": "m@site"})
+	return reply(200, map[string]any{"flavor": f.made[0]})
+}
+
+// A flavor whose making nobody has confirmed is the job's, and the project may use it.
+func TestALostAnswerMakesNoSecondFlavor(t *testing.T) {
+	for lost := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			f := &forgetfulNova{lose: lost, made: []any{}}
+			id, err := nova{serviceOf(f)}.getFlavor(t.Context(), "m", Request{VCPUs: 1, MemoryMiB: 384})
+			if err != nil || id != "9" || len(f.made) != 1 || f.allowed == 0 {
+				t.Errorf("%d answers lost: %q, %v; made %v, allowed %d times", lost, id, err, f.made, f.allowed)
+			}
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/gophercloud/gophercloud/v2"
 )
 
 // answers are a service that answers each path the same.
@@ -26,11 +25,6 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-func (a answers) service() service {
-	provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: a}}
-	return service{api: &gophercloud.ServiceClient{ProviderClient: provider, Endpoint: "http://cloud/"}, project: "site"}
-}
-
 // Administrators see what other projects have. It is neither used nor removed.
 func TestOtherProjectsAreLeftAlone(t *testing.T) {
 	there := answers{
@@ -47,13 +41,13 @@ func TestOtherProjectsAreLeftAlone(t *testing.T) {
 			map[string]any{"id": "ours", "description": "m", "project_id": "site"},
 		}},
 	}
-	if id, err := (glance{there.service()}).getImage(t.Context(), "m", Image{Name: "demo"}); id != "ours" {
+	if id, err := (glance{serviceOf(there)}).getImage(t.Context(), "m", Image{Name: "demo"}); id != "ours" {
 		t.Errorf("image %s, %v", id, err)
 	}
-	if id, err := (neutron{there.service()}).findNetwork(t.Context(), "guests"); id != "shared" {
+	if id, err := (neutron{serviceOf(there)}).findNetwork(t.Context(), "guests"); id != "shared" {
 		t.Errorf("network %s, %v", id, err)
 	}
-	if ports, err := (neutron{there.service()}).portsOf(t.Context(), "m"); len(ports) != 1 || ports[0].ID != "ours" {
+	if ports, err := (neutron{serviceOf(there)}).portsOf(t.Context(), "m"); len(ports) != 1 || ports[0].ID != "ours" {
 		t.Errorf("ports %v, %v", ports, err)
 	}
 }
@@ -63,10 +57,10 @@ func TestOtherProjectsAreLeftAlone(t *testing.T) {
 func TestJobsOfOtherProjectsAreLeftAlone(t *testing.T) {
 	const mark = "slurm-v:lab:7.0"
 	of := func(project string) service {
-		return answers{
+		return serviceOf(answers{
 			"flavors/detail": {"flavors": []any{map[string]any{"id": "flavor", "name": mark + "@" + project}}},
 			"images":         {"images": []any{map[string]any{"id": "image", "owner": project, "tags": []string{mark}, "status": "saving"}}},
-		}.service()
+		})
 	}
 	for project, want := range map[string]int{"other": 0, "site": 1} {
 		there := of(project)

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/gophercloud/gophercloud/v2"
 )
 
 // A faultyNeutron is neutron as far as QoS policies go. It carries requests out, and loses the answers to the first ones.
@@ -65,8 +64,7 @@ func TestALostAnswerMakesNoSecondPolicy(t *testing.T) {
 	for lost := range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			f := &faultyNeutron{lose: lost, rules: map[string]int{}}
-			provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: f}}
-			n := neutron{service{api: &gophercloud.ServiceClient{ProviderClient: provider, Endpoint: "http://neutron/v2.0/"}}}
+			n := neutron{serviceOf(f)}
 			servers := []Server{{VFs: []VF{{"a", Rates{100, 1000}}, {"b", Rates{}}}}, {VFs: []VF{{"c", Rates{100, 1000}}}}}
 			made, err := n.getPolicies(t.Context(), "slurm-v:test:7.0", Request{Servers: servers})
 			if diff := cmp.Diff(map[Rates]string{{}: "", {100, 1000}: "1"}, made); err != nil || diff != "" {
