@@ -308,14 +308,14 @@ func (c *cloud) explainAbsence(ctx context.Context) error {
 // adopt takes over a VM that nova has started. With its UUID in the journal, the job's end on
 // this node ends the VM even if the cloud does not answer.
 func (c *cloud) adopt(m *machine.Machine, domain *hypervisor.Domain, is hypervisor.Instance) error {
-	if err := c.journal.Intend(recordDomain, domain.UUID(), m.Plan.Domain); err != nil {
+	if err := c.journal.Intend(recordInstance, domain.UUID(), m.Plan.Domain); err != nil {
 		return err
 	}
 	m.Domain = domain
 	c.mu.Lock()
 	c.ours[domain.UUID()] = m.Plan.UUID
 	c.mu.Unlock()
-	if err := c.journal.Done(recordDomain, domain.UUID()); err != nil {
+	if err := c.journal.Done(recordInstance, domain.UUID()); err != nil {
 		return err
 	}
 	if err := c.address(m, is); err != nil {

@@ -169,7 +169,7 @@ func (s *sharedMemory) close() {
 // owner's; the kernel frees the region's memory when the last process that maps it has
 // ended.
 func (s store) removeRegion(ctx context.Context, j *journal.Journal, name string) error {
-	if slices.ContainsFunc(j.Held(), func(r journal.Record) bool { return r.Kind == recordDomain }) {
+	if slices.ContainsFunc(j.Held(), func(r journal.Record) bool { return slices.Contains(vmRecords, r.Kind) }) {
 		return errors.New("a VM that has it mapped has not ended")
 	}
 	err := s.regions.Remove(ctx, heldRegion(j, name), j.Header().UID)

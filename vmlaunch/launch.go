@@ -27,15 +27,16 @@ import (
 
 // The kinds of records in a job's journal, each undone by [Reclaim].
 const (
-	recordFiles   = "files"     // the files beside the journal: disks, logs
-	recordImage   = "image"     // the job's copies in the image cache; the cache knows which
-	recordRun     = "run"       // the job's directory of sockets; libvirt's root is below it
-	recordServers = "servers"   // all servers of the job in the cloud, on all nodes, and what belongs to them
-	recordNetwork = "network"   // all links and filters of the job
-	recordVFs     = "vfs"       // all VFs of the job; the pool knows which
-	recordRegion  = "ivshmem"   // one region of shared memory; its name is the file's
-	recordDomain  = "domain"    // one VM; its name is the UUID
-	recordPages   = "hugepages" // huge pages that one VM is promised until its QEMU has them; its name is the VM's UUID
+	recordFiles    = "files"     // the files beside the journal: disks, logs
+	recordImage    = "image"     // the job's copies in the image cache; the cache knows which
+	recordRun      = "run"       // the job's directory of sockets; libvirt's root is below it
+	recordServers  = "servers"   // all servers of the job in the cloud, on all nodes, and what belongs to them
+	recordNetwork  = "network"   // all links and filters of the job
+	recordVFs      = "vfs"       // all VFs of the job; the pool knows which
+	recordRegion   = "ivshmem"   // one region of shared memory; its name is the file's
+	recordDomain   = "domain"    // one VM of ours; its name is the UUID
+	recordInstance = "instance"  // one VM of nova's, which ends it; its name is QEMU's UUID
+	recordPages    = "hugepages" // huge pages that one VM is promised until its QEMU has them; its name is the VM's UUID
 )
 
 // Launch starts the VMs of job on this node and returns when the guest agent of each has

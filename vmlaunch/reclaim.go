@@ -117,37 +117,73 @@ func (s store) reclaim(ctx context.Context, j *journal.Journal) error {
 // undoAll undoes everything in the journal. It returns the errors about files apart from
 // all other errors.
 func (s store) undoAll(ctx context.Context, j *journal.Journal) (failed, files error) {
-	failed = endDomains(ctx, j)
+	failed = errors.Join(endDomains(ctx, j), s.endInstances(ctx, j))
 	for _, r := range slices.Backward(j.Held()) {
-		if r.Kind == recordDomain {
+		if r.Kind == recordServers || slices.Contains(vmRecords, r.Kind) {
 			continue // could not be ended
 		}
-		err := s.undo(ctx, j, r)
-		switch {
-		case err == nil:
-		case slices.Contains(fileRecords, r.Kind):
-			files = errors.Join(files, fmt.Errorf("give back %s %s: %w", r.Kind, r.Name, err))
-		default:
-			failed = errors.Join(failed, fmt.Errorf("give back %s %s: %w", r.Kind, r.Name, err))
+		err := s.giveBack(ctx, j, r)
+		if slices.Contains(fileRecords, r.Kind) {
+			files = errors.Join(files, err)
+		} else {
+			failed = errors.Join(failed, err)
 		}
 	}
 	return failed, files
 }
 
-// endDomains kills the VMs of the job, all at once.
+// vmRecords are the kinds of records that stand for a QEMU.
+var vmRecords = []string{recordDomain, recordInstance}
+
+// endDomains kills the VMs of the job that are ours, all at once.
 func endDomains(ctx context.Context, j *journal.Journal) error {
-	var uuids []string
-	for _, r := range j.Held() {
-		if r.Kind == recordDomain {
-			uuids = append(uuids, r.Name)
-		}
-	}
+	return endVMs(ctx, named(j, recordDomain), func(uuid string) error { return domainEnded(j, uuid) })
+}
+
+func endVMs(ctx context.Context, uuids []string, ended func(uuid string) error) error {
 	if len(uuids) == 0 {
 		return nil
 	}
-	err := hypervisor.Kill(ctx, uuids, func(uuid string) error { return domainEnded(j, uuid) })
-	if err != nil {
+	if err := hypervisor.Kill(ctx, uuids, ended); err != nil {
 		return fmt.Errorf("end the VMs: %w", err)
+	}
+	return nil
+}
+
+// endInstances has nova end the VMs that it has started, and kills those that are still there after a while. A QEMU that
+// is killed while nova starts it makes nova wait for ever until the server runs, and never delete it. The job's first
+// node asks nova to delete the servers of all nodes.
+func (s store) endInstances(ctx context.Context, j *journal.Journal) (failed error) {
+	for _, r := range j.Held() {
+		if r.Kind == recordServers {
+			failed = s.giveBack(ctx, j, r)
+		}
+	}
+	uuids := named(j, recordInstance)
+	if failed == nil && len(uuids) > 0 {
+		waiting, cancel := context.WithTimeout(ctx, s.novaPatience)
+		defer cancel()
+		if err := hypervisor.AwaitEnd(waiting, uuids); err != nil {
+			slog.Warn("nova does not end the job's VMs, so they are killed", "job", j.ID(), "error", err)
+		}
+	}
+	return errors.Join(failed, endVMs(ctx, uuids, func(uuid string) error { return j.Undone(recordInstance, uuid) }))
+}
+
+// named returns the names of the records of a kind.
+func named(j *journal.Journal, kind string) (names []string) {
+	for _, r := range j.Held() {
+		if r.Kind == kind {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// giveBack is undo whose error says what is left.
+func (s store) giveBack(ctx context.Context, j *journal.Journal, r journal.Record) error {
+	if err := s.undo(ctx, j, r); err != nil {
+		return fmt.Errorf("give back %s %s: %w", r.Kind, r.Name, err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -168,6 +169,52 @@ func TestWhatIsLeftIsToldApart(t *testing.T) {
 			}
 			if _, err := journal.Read(cfg.StateDir("n2"), n.Plan.Job.ID); err != nil {
 				t.Errorf("the journal is gone: %v", err)
+			}
+		})
+	}
+}
+
+// nova ends its VMs, and is waited for: a QEMU that is killed while nova starts it makes nova keep the server for ever.
+// One that nova never ends is killed, at once if the cloud does not take the job's servers back.
+func TestNovaEndsItsVMs(t *testing.T) {
+	const patient = time.Minute
+	for name, tt := range map[string]struct {
+		first    bool // the job's first node, which asks nova
+		patience time.Duration
+		lives    string // how long the VM lives unless it is killed
+		killed   bool
+		want     error
+	}{
+		"nova does":             {false, patient, "1", false, nil},
+		"nova does not":         {false, time.Millisecond, "1000", true, nil},
+		"nova cannot be asked":  {true, patient, "1000", true, ErrCloud},
+		"the VM has ended long": {false, patient, "0", false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := aJob(t, stateIn(t.TempDir()), 42, jobspec.IVShmem{})
+			n.store.novaPatience, n.store.backend.CloudsFile = tt.patience, filepath.Join(t.TempDir(), "clouds.yaml")
+			if tt.first {
+				if err := n.journal.Intend(recordServers, "42.0", nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			const uuid = "5e1f5e1f-2222-4333-8444-555555555555"
+			qemu := exec.Command("sh", "-c", "sleep "+tt.lives+"; exit 3", "sh", "-uuid", uuid)
+			qemu.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			if err := errors.Join(n.journal.Intend(recordInstance, uuid, nil), qemu.Start()); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = syscall.Kill(-qemu.Process.Pid, syscall.SIGKILL) }()
+			ended := make(chan error, 1)
+			go func() { ended <- qemu.Wait() }()
+			if err := n.store.endInstances(t.Context(), n.journal); !errors.Is(err, tt.want) {
+				t.Error(err)
+			}
+			if <-ended; (qemu.ProcessState.ExitCode() != 3) != tt.killed {
+				t.Errorf("the VM ended by %v", qemu.ProcessState)
+			}
+			if left := named(n.journal, recordInstance); len(left) != 0 {
+				t.Errorf("the journal still has %v", left)
 			}
 		})
 	}

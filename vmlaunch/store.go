@@ -2,6 +2,7 @@ package vmlaunch
 
 import (
 	"os"
+	"time"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/images"
@@ -20,7 +21,8 @@ type store struct {
 	run   string // directory of files that do not
 	sysfs string // where sysfs is mounted
 
-	backend config.Backend
+	backend      config.Backend
+	novaPatience time.Duration // how long nova may take to end a VM
 
 	vfs       func() (*vfpool.Pool, error)
 	images    *cache.Cache
@@ -31,7 +33,7 @@ type store struct {
 func openStore(cfg config.Config, node string) store {
 	state := cfg.StateDir(node)
 	return store{
-		node: node, state: state, run: cfg.RunDir(node), sysfs: "/sys", backend: cfg.Backend,
+		node: node, state: state, run: cfg.RunDir(node), sysfs: "/sys", backend: cfg.Backend, novaPatience: 2 * time.Minute,
 		vfs:       func() (*vfpool.Pool, error) { return vfpool.Open(cfg, node) },
 		images:    images.Cache(cfg, node),
 		templates: template.Open(state, int64(cfg.Warm.Size)<<20),

@@ -195,7 +195,7 @@ var memoryMutants = []Mutant{
 		Name:    "regions-outlive-vms",
 		Defence: "A region is not given back while a VM may write to it.",
 		File:    "vmlaunch/ivshmem.go",
-		Old:     "func(r journal.Record) bool { return r.Kind == recordDomain }) {",
+		Old:     "func(r journal.Record) bool { return slices.Contains(vmRecords, r.Kind) }) {",
 		New:     "func(r journal.Record) bool { return false }) {",
 		Package: "vmlaunch",
 		Test:    "TestRegionsStayWhileAVMMayRun",

@@ -48,6 +48,15 @@ var openstackMutants = []Mutant{
 		Test:    "TestTheSitesFlavor",
 	},
 	{
+		Name:    "nova-ends-its-vms",
+		Defence: "A node does not kill VMs that nova may still be starting: nova would never delete them.",
+		File:    "vmlaunch/reclaim.go",
+		Old:     "if failed == nil && len(uuids) > 0 {",
+		New:     "if failed != nil && len(uuids) > 0 {",
+		Package: "vmlaunch",
+		Test:    "TestNovaEndsItsVMs",
+	},
+	{
 		Name:    "a-deleting-that-is-lost-is-asked-again",
 		Defence: "nova is asked again to delete a server if it forgot the first request.",
 		File:    "openstack/servers.go",

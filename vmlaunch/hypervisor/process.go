@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -85,6 +86,24 @@ func threads(dir string) (string, error) {
 	}
 	return strings.Join(lines, "; "), err
 }
+
+// AwaitEnd waits until another program has ended every QEMU process of the domains.
+func AwaitEnd(ctx context.Context, uuids []string) error {
+	for {
+		running, err := emulators("/proc")
+		if err != nil || !slices.ContainsFunc(uuids, func(uuid string) bool { return len(running[uuid]) > 0 }) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(endEvery):
+		}
+	}
+}
+
+// endEvery is the pause between two looks for processes that another program ends.
+const endEvery = 300 * time.Millisecond
 
 // Kill ends every QEMU process of the domains, all at once. It calls ended for each domain
 // whose processes are gone.
