@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/slurm-v/slurm-v/config"
@@ -150,24 +151,44 @@ func endVMs(ctx context.Context, uuids []string, ended func(uuid string) error) 
 	return nil
 }
 
-// endInstances has nova end the VMs that it has started, and kills those that are still there after a while. A QEMU that
-// is killed while nova starts it makes nova wait for ever until the server runs, and never delete it. The job's first
-// node asks nova to delete the servers of all nodes.
-func (s store) endInstances(ctx context.Context, j *journal.Journal) (failed error) {
+// endInstances has nova end the VMs that it has started, and kills those that are still there after a while, or when nova
+// cannot be asked. A QEMU that is killed while nova starts it makes nova wait for ever until the server runs, and never
+// delete it. So a reclaim that has less time leaves them to the next one.
+func (s store) endInstances(ctx context.Context, j *journal.Journal) error {
+	waiting, giveUp := context.WithTimeout(ctx, s.novaPatience)
+	defer giveUp()
+	var deleting sync.WaitGroup
+	var failed error
+	deleting.Go(func() {
+		if failed = s.deleteRecorded(ctx, j); failed != nil {
+			giveUp()
+		}
+	})
+	killed := s.endAwaited(ctx, waiting, j)
+	deleting.Wait()
+	return errors.Join(failed, killed)
+}
+
+// deleteRecorded asks nova to delete the servers of all nodes, if this is the job's first node.
+func (s store) deleteRecorded(ctx context.Context, j *journal.Journal) error {
 	for _, r := range j.Held() {
 		if r.Kind == recordServers {
-			failed = s.giveBack(ctx, j, r)
+			return s.giveBack(ctx, j, r)
 		}
 	}
+	return nil
+}
+
+// endAwaited waits until nova has ended the VMs of this node, and kills them when waiting ends.
+func (s store) endAwaited(ctx, waiting context.Context, j *journal.Journal) error {
 	uuids := named(j, recordInstance)
-	if failed == nil && len(uuids) > 0 {
-		waiting, cancel := context.WithTimeout(ctx, s.novaPatience)
-		defer cancel()
-		if err := hypervisor.AwaitEnd(waiting, uuids); err != nil {
-			slog.Warn("nova does not end the job's VMs, so they are killed", "job", j.ID(), "error", err)
+	if err := hypervisor.AwaitEnd(waiting, uuids); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("nova has not ended the VMs yet: %w", err)
 		}
+		slog.Warn("nova does not end the job's VMs, so they are killed", "job", j.ID(), "error", err)
 	}
-	return errors.Join(failed, endVMs(ctx, uuids, func(uuid string) error { return j.Undone(recordInstance, uuid) }))
+	return endVMs(ctx, uuids, func(uuid string) error { return j.Undone(recordInstance, uuid) })
 }
 
 // named returns the names of the records of a kind.

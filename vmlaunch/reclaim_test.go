@@ -177,18 +177,20 @@ func TestWhatIsLeftIsToldApart(t *testing.T) {
 // nova ends its VMs, and is waited for: a QEMU that is killed while nova starts it makes nova keep the server for ever.
 // One that nova never ends is killed, at once if the cloud does not take the job's servers back.
 func TestNovaEndsItsVMs(t *testing.T) {
-	const patient = time.Minute
+	const long = time.Hour
 	for name, tt := range map[string]struct {
 		first    bool // the job's first node, which asks nova
 		patience time.Duration
-		lives    string // how long the VM lives unless it is killed
+		deadline time.Duration // of the reclaim
+		lives    string        // how long the VM lives unless it is killed
 		killed   bool
 		want     error
 	}{
-		"nova does":             {false, patient, "1", false, nil},
-		"nova does not":         {false, time.Millisecond, "1000", true, nil},
-		"nova cannot be asked":  {true, patient, "1000", true, ErrCloud},
-		"the VM has ended long": {false, patient, "0", false, nil},
+		"nova does":                      {false, long, long, "1", false, nil},
+		"nova does not":                  {false, time.Millisecond, long, "1000", true, nil},
+		"nova cannot be asked":           {true, long, long, "1000", true, ErrCloud},
+		"the VM has ended long":          {false, long, long, "0", false, nil},
+		"the next reclaim has more time": {false, long, time.Millisecond, "1", false, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := aJob(t, stateIn(t.TempDir()), 42, jobspec.IVShmem{})
@@ -207,14 +209,16 @@ func TestNovaEndsItsVMs(t *testing.T) {
 			defer func() { _ = syscall.Kill(-qemu.Process.Pid, syscall.SIGKILL) }()
 			ended := make(chan error, 1)
 			go func() { ended <- qemu.Wait() }()
-			if err := n.store.endInstances(t.Context(), n.journal); !errors.Is(err, tt.want) {
+			ctx, cancel := context.WithTimeout(t.Context(), tt.deadline)
+			defer cancel()
+			if err := n.store.endInstances(ctx, n.journal); !errors.Is(err, tt.want) {
 				t.Error(err)
 			}
 			if <-ended; (qemu.ProcessState.ExitCode() != 3) != tt.killed {
 				t.Errorf("the VM ended by %v", qemu.ProcessState)
 			}
-			if left := named(n.journal, recordInstance); len(left) != 0 {
-				t.Errorf("the journal still has %v", left)
+			if left := named(n.journal, recordInstance); (len(left) != 0) != (tt.deadline < long) {
+				t.Errorf("the journal has %v", left)
 			}
 		})
 	}

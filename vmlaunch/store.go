@@ -30,10 +30,14 @@ type store struct {
 	regions   ivshmem.Regions
 }
 
+// novaPatience is how long nova may take to end the VMs of an ended job. It is less than the minute after which slurmd kills a
+// HealthCheckProgram, which `slurmv clean` may be.
+const novaPatience = 45 * time.Second
+
 func openStore(cfg config.Config, node string) store {
 	state := cfg.StateDir(node)
 	return store{
-		node: node, state: state, run: cfg.RunDir(node), sysfs: "/sys", backend: cfg.Backend, novaPatience: 2 * time.Minute,
+		node: node, state: state, run: cfg.RunDir(node), sysfs: "/sys", backend: cfg.Backend, novaPatience: novaPatience,
 		vfs:       func() (*vfpool.Pool, error) { return vfpool.Open(cfg, node) },
 		images:    images.Cache(cfg, node),
 		templates: template.Open(state, int64(cfg.Warm.Size)<<20),
