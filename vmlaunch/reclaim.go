@@ -164,7 +164,7 @@ func (s store) endInstances(ctx context.Context, j *journal.Journal) error {
 			giveUp()
 		}
 	})
-	killed := s.endAwaited(ctx, waiting, j)
+	killed := endAwaited(ctx, waiting, j)
 	deleting.Wait()
 	return errors.Join(failed, killed)
 }
@@ -180,7 +180,7 @@ func (s store) deleteRecorded(ctx context.Context, j *journal.Journal) error {
 }
 
 // endAwaited waits until nova has ended the VMs of this node, and kills them when waiting ends.
-func (s store) endAwaited(ctx, waiting context.Context, j *journal.Journal) error {
+func endAwaited(ctx, waiting context.Context, j *journal.Journal) error {
 	uuids := named(j, recordInstance)
 	if err := hypervisor.AwaitEnd(waiting, uuids); err != nil {
 		if ctx.Err() != nil {
