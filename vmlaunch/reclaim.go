@@ -116,12 +116,21 @@ func (s store) reclaim(ctx context.Context, j *journal.Journal) error {
 }
 
 // undoAll undoes everything in the journal. It returns the errors about files apart from
-// all other errors.
+// all other errors. nova deletes servers meanwhile: it may take all the time that the reclaim has.
 func (s store) undoAll(ctx context.Context, j *journal.Journal) (failed, files error) {
-	failed = errors.Join(endDomains(ctx, j), s.endInstances(ctx, j))
+	waiting, giveUp := context.WithTimeout(ctx, s.novaPatience)
+	defer giveUp()
+	var deleting sync.WaitGroup
+	var undeleted error
+	deleting.Go(func() {
+		if undeleted = s.deleteRecorded(ctx, j); undeleted != nil {
+			giveUp()
+		}
+	})
+	failed = errors.Join(endDomains(ctx, j), endInstances(ctx, waiting, j))
 	for _, r := range slices.Backward(j.Held()) {
 		if r.Kind == recordServers || slices.Contains(vmRecords, r.Kind) {
-			continue // could not be ended
+			continue // the servers are being deleted; a VM could not be ended
 		}
 		err := s.giveBack(ctx, j, r)
 		if slices.Contains(fileRecords, r.Kind) {
@@ -130,7 +139,8 @@ func (s store) undoAll(ctx context.Context, j *journal.Journal) (failed, files e
 			failed = errors.Join(failed, err)
 		}
 	}
-	return failed, files
+	deleting.Wait()
+	return errors.Join(failed, undeleted), files
 }
 
 // vmRecords are the kinds of records that stand for a QEMU.
@@ -151,24 +161,6 @@ func endVMs(ctx context.Context, uuids []string, ended func(uuid string) error) 
 	return nil
 }
 
-// endInstances has nova end the VMs that it has started, and kills those that are still there after a while, or when nova
-// cannot be asked. A QEMU that is killed while nova starts it makes nova wait for ever until the server runs, and never
-// delete it. So a reclaim that has less time leaves them to the next one.
-func (s store) endInstances(ctx context.Context, j *journal.Journal) error {
-	waiting, giveUp := context.WithTimeout(ctx, s.novaPatience)
-	defer giveUp()
-	var deleting sync.WaitGroup
-	var failed error
-	deleting.Go(func() {
-		if failed = s.deleteRecorded(ctx, j); failed != nil {
-			giveUp()
-		}
-	})
-	killed := endAwaited(ctx, waiting, j)
-	deleting.Wait()
-	return errors.Join(failed, killed)
-}
-
 // deleteRecorded asks nova to delete the servers of all nodes, if this is the job's first node.
 func (s store) deleteRecorded(ctx context.Context, j *journal.Journal) error {
 	for _, r := range j.Held() {
@@ -179,8 +171,10 @@ func (s store) deleteRecorded(ctx context.Context, j *journal.Journal) error {
 	return nil
 }
 
-// endAwaited waits until nova has ended the VMs of this node, and kills them when waiting ends.
-func endAwaited(ctx, waiting context.Context, j *journal.Journal) error {
+// endInstances waits until nova has ended the VMs of this node that it has started, and kills those that are left when
+// waiting ends: after a while, or when nova cannot be asked. A QEMU that is killed while nova starts it makes nova wait for
+// ever until the server runs, and never delete it. So a reclaim that has less time leaves the VMs to the next one.
+func endInstances(ctx, waiting context.Context, j *journal.Journal) error {
 	uuids := named(j, recordInstance)
 	if err := hypervisor.AwaitEnd(waiting, uuids); err != nil {
 		if ctx.Err() != nil {

@@ -211,7 +211,7 @@ func TestNovaEndsItsVMs(t *testing.T) {
 			go func() { ended <- qemu.Wait() }()
 			ctx, cancel := context.WithTimeout(t.Context(), tt.deadline)
 			defer cancel()
-			if err := n.store.endInstances(ctx, n.journal); !errors.Is(err, tt.want) {
+			if err, _ := n.store.undoAll(ctx, n.journal); !errors.Is(err, tt.want) {
 				t.Error(err)
 			}
 			if <-ended; (qemu.ProcessState.ExitCode() != 3) != tt.killed {
@@ -221,5 +221,31 @@ func TestNovaEndsItsVMs(t *testing.T) {
 				t.Errorf("the journal has %v", left)
 			}
 		})
+	}
+}
+
+// nova may take all the time that a reclaim has. All else of the job is given back meanwhile.
+func TestNothingWaitsForNova(t *testing.T) {
+	servers, network := undoers[recordServers], undoers[recordNetwork]
+	defer func() { undoers[recordServers], undoers[recordNetwork] = servers, network }()
+	given := make(chan struct{})
+	undoers[recordNetwork] = func(store, context.Context, *journal.Journal, string) error { close(given); return nil }
+	undoers[recordServers] = func(_ store, ctx context.Context, _ *journal.Journal, _ string) error {
+		select {
+		case <-given:
+			return nil
+		case <-ctx.Done():
+			return errors.New("the network waits for nova")
+		}
+	}
+	n := aJob(t, stateIn(t.TempDir()), 42, jobspec.IVShmem{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := errors.Join(n.journal.Intend(recordServers, "42.0", nil), n.journal.Intend(recordNetwork, "x", nil))
+	if failed, files := n.store.undoAll(ctx, n.journal); err != nil || failed != nil || files != nil {
+		t.Error(err, failed, files)
+	}
+	if left := n.journal.Held(); len(left) != 0 {
+		t.Errorf("the journal still has %v", left)
 	}
 }

@@ -89,7 +89,7 @@ func threads(dir string) (string, error) {
 
 // AwaitEnd waits until another program has ended every QEMU process of the domains.
 func AwaitEnd(ctx context.Context, uuids []string) error {
-	for {
+	for len(uuids) > 0 {
 		running, err := emulators("/proc")
 		if err != nil || !slices.ContainsFunc(uuids, func(uuid string) bool { return len(running[uuid]) > 0 }) {
 			return err
@@ -100,6 +100,7 @@ func AwaitEnd(ctx context.Context, uuids []string) error {
 		case <-time.After(endEvery):
 		}
 	}
+	return nil
 }
 
 // endEvery is the pause between two looks for processes that another program ends.
