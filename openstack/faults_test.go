@@ -38,6 +38,24 @@ func serviceOf(fake http.RoundTripper) service {
 	return service{api: &gophercloud.ServiceClient{ProviderClient: provider, Endpoint: "http://cloud/"}, project: "site"}
 }
 
+// A lossy network has requests carried out, and loses the answers to the first ones.
+type lossy struct {
+	lose   int // so many answers to POST
+	answer func(*http.Request) (*http.Response, error)
+}
+
+func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := l.answer(r)
+	if r.Method == http.MethodPost && l.lose > 0 && err == nil {
+		l.lose--
+		return nil, &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
+	}
+	if answer != nil {
+		answer.Request = r
+	}
+	return answer, err
+}
+
 func (f *faultyNova) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := f.inTime(r)
 	if answer != nil {

@@ -1,26 +1,11 @@
 package openstack
 
 import (
-	"errors"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 )
-
-// A catalogueOfFlavors is nova with one flavor, which the site has made.
-type catalogueOfFlavors struct{ vcpus, ram, disk int }
-
-func (c catalogueOfFlavors) RoundTrip(r *http.Request) (*http.Response, error) {
-	its := []any{}
-	if !strings.Contains(r.URL.RawQuery, "marker") {
-		its = append(its, map[string]any{"id": "7", "name": "vm", "vcpus": c.vcpus, "ram": c.ram, "disk": c.disk})
-	}
-	answer, err := reply(200, map[string]any{"flavors": its})
-	answer.Request = r
-	return answer, err
-}
 
 // A site's own flavor is for jobs whose VMs are as large: nova would give others the flavor's size without a word.
 func TestTheSitesFlavor(t *testing.T) {
@@ -43,7 +28,9 @@ func TestTheSitesFlavor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tt.wants.Flavor = tt.flavor
-				id, err := nova{serviceOf(catalogueOfFlavors{2, 4096, tt.disk})}.getFlavor(t.Context(), "m", tt.wants)
+				its := map[string]any{"id": "7", "name": "vm", "vcpus": 2, "ram": 4096, "disk": tt.disk}
+				there := answers{"flavors/detail": {"flavors": []any{its}}}
+				id, err := nova{serviceOf(there)}.getFlavor(t.Context(), "m", tt.wants)
 				if tt.want == "" && (err != nil || id != "7") || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 					t.Errorf("%q, %v", id, err)
 				}
@@ -52,27 +39,14 @@ func TestTheSitesFlavor(t *testing.T) {
 	}
 }
 
-// A forgetfulNova makes a flavor, and loses the answers to the first requests.
-type forgetfulNova struct {
-	lose    int
+// A novaOfFlavors makes a flavor.
+type novaOfFlavors struct {
 	made    []any
 	allowed int // requests that let the project use it
 }
 
-func (f *forgetfulNova) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := f.answer(r)
-	if f.lose > 0 && r.Method == http.MethodPost {
-		f.lose--
-		return nil, &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
-	}
-	answer.Request = r
-	return answer, err
-}
-
-func (f *forgetfulNova) answer(r *http.Request) (*http.Response, error) {
+func (f *novaOfFlavors) answer(r *http.Request) (*http.Response, error) {
 	switch {
-	case r.Method != http.MethodPost && strings.Contains(r.URL.RawQuery, "marker"):
-		return reply(200, map[string]any{"flavors": []any{}})
 	case r.Method != http.MethodPost:
 		return reply(200, map[string]any{"flavors": f.made})
 	case strings.HasSuffix(r.URL.Path, "/action"):
@@ -89,8 +63,8 @@ func (f *forgetfulNova) answer(r *http.Request) (*http.Response, error) {
 func TestALostAnswerMakesNoSecondFlavor(t *testing.T) {
 	for lost := range 3 {
 		synctest.Test(t, func(t *testing.T) {
-			f := &forgetfulNova{lose: lost, made: []any{}}
-			id, err := nova{serviceOf(f)}.getFlavor(t.Context(), "m", Request{VCPUs: 1, MemoryMiB: 384})
+			f := &novaOfFlavors{made: []any{}}
+			id, err := nova{serviceOf(&lossy{lost, f.answer})}.getFlavor(t.Context(), "m", Request{VCPUs: 1, MemoryMiB: 384})
 			if err != nil || id != "9" || len(f.made) != 1 || f.allowed == 0 {
 				t.Errorf("%d answers lost: %q, %v; made %v, allowed %d times", lost, id, err, f.made, f.allowed)
 			}

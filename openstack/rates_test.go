@@ -2,8 +2,6 @@ package openstack
 
 import (
 	"encoding/json"
-	"errors"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,26 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A faultyNeutron is neutron as far as QoS policies go. It carries requests out, and loses the answers to the first ones.
-type faultyNeutron struct {
-	lose     int // so many answers to POST
+// A neutronOfPolicies is neutron as far as QoS policies go.
+type neutronOfPolicies struct {
 	policies []map[string]any
 	rules    map[string]int // by kind, what it has been given
 }
 
-func (f *faultyNeutron) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := f.answer(r)
-	if r.Method == http.MethodPost && f.lose > 0 && err == nil {
-		f.lose--
-		return nil, &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
-	}
-	if answer != nil {
-		answer.Request = r
-	}
-	return answer, err
-}
-
-func (f *faultyNeutron) answer(r *http.Request) (*http.Response, error) {
+func (f *neutronOfPolicies) answer(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet {
 		return reply(200, map[string]any{"policies": f.policies})
 	}
@@ -63,8 +48,8 @@ func (f *faultyNeutron) answer(r *http.Request) (*http.Response, error) {
 func TestALostAnswerMakesNoSecondPolicy(t *testing.T) {
 	for lost := range 3 {
 		synctest.Test(t, func(t *testing.T) {
-			f := &faultyNeutron{lose: lost, rules: map[string]int{}}
-			n := neutron{serviceOf(f)}
+			f := &neutronOfPolicies{rules: map[string]int{}}
+			n := neutron{serviceOf(&lossy{lost, f.answer})}
 			servers := []Server{{VFs: []VF{{"a", Rates{100, 1000}}, {"b", Rates{}}}}, {VFs: []VF{{"c", Rates{100, 1000}}}}}
 			made, err := n.getPolicies(t.Context(), "slurm-v:test:7.0", Request{Servers: servers})
 			if diff := cmp.Diff(map[Rates]string{{}: "", {100, 1000}: "1"}, made); err != nil || diff != "" {
