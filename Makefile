@@ -241,7 +241,7 @@ demo: packages
 	scripts/cluster up
 	scripts/demo
 
-# The scenarios with VMs of a real OpenStack, of Debian 12's packages. They are in `make test-rest`, too. RUN chooses others, also
+# The scenarios with VMs of a real OpenStack, of Debian 12's packages. `make test-rest` has most of them. RUN chooses others, also
 # those that take long: `make test-openstack RUN=^TestCloud`.
 .PHONY: test-openstack
 test-openstack: packages

@@ -6,7 +6,7 @@
 // does nothing, or its test proves nothing.
 //
 //	make mutants             all of them
-//	make mutants SAMPLE=8    a sample of the quick ones, another with each commit
+//	make mutants SAMPLE=6    a sample of the quick ones, another with each commit
 //	make mutants RUN=regexp  those with such names
 //	make mutants KIND=unit   those that need no cluster
 //
