@@ -64,7 +64,9 @@ func open(ctx context.Context, path string) (*Ledger, error) {
 	err := guard(func() (err error) {
 		l.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 			OpenFile: func(string, int, os.FileMode) (*os.File, error) {
-				l.file, err = openLocked(ctx, path)
+				if l.file, err = openLocked(ctx, path); err == nil {
+					err = checkPages(l.file)
+				}
 				return l.file, err
 			},
 		})

@@ -371,7 +371,16 @@ var fabricLedgerMutants = []Mutant{
 		Old:     "r := recover(); r != nil",
 		New:     "r := any(nil); r != nil",
 		Package: "fabric/ledger",
-		Test:    "TestADamagedOrForeignFile/a_file_that_was_cut",
+		Test:    "TestAFileThatIsCutWhileItIsOpen",
+	},
+	{
+		Name:    "ledger-pages-are-looked-through",
+		Defence: "Pages that lead elsewhere are an error before they are used, and end no process.",
+		File:    "fabric/ledger/open.go",
+		Old:     "openLocked(ctx, path); err == nil {",
+		New:     "openLocked(ctx, path); err == nil && ctx == nil {",
+		Package: "fabric/ledger",
+		Test:    "TestPagesThatLeadElsewhere",
 	},
 	{
 		Name:    "ledger-damaged-file-is-unlocked",
@@ -380,7 +389,7 @@ var fabricLedgerMutants = []Mutant{
 		Old:     "errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())",
 		New:     "errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_EX), f.Close())",
 		Package: "fabric/ledger",
-		Test:    "TestADamagedOrForeignFile/a_file_that_was_cut",
+		Test:    "TestAFileThatIsCutWhileItIsOpen",
 	},
 	{
 		Name:    "ledger-values-have-their-keys",
