@@ -33,7 +33,7 @@ type Exhausted string
 // The values of Exhausted.
 const (
 	ExhaustedFail  Exhausted = "fail"  // a batch job is requeued, another is refused
-	ExhaustedEmpty Exhausted = "empty" // the job runs without tag
+	ExhaustedEmpty Exhausted = "empty" // the job runs without VNI; without a VLAN or P_Key it fails all the same
 )
 
 // A VLANPool has the VLANs that jobs get for their VFs.

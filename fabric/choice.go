@@ -113,11 +113,13 @@ func (c Choice) Wish(site config.Fabric, vms, vfs int) (Wish, error) {
 	return w, nil
 }
 
-// checkOff refuses VFs that lose their VLAN. Some cards send what a VF has tagged itself
+// checkOff refuses VFs that lose their VLAN or P_Key. Some cards send what a VF has tagged itself
 // into any VLAN if the VF has none (seen on an emulated igb).
 func (w Wish) checkOff() error {
-	if w.Tags[VLAN] == 0 {
-		return nil
+	for _, kind := range []Kind{VLAN, PKey} {
+		if w.Tags[kind] > 0 {
+			return fmt.Errorf("off would leave the VFs without %s, and they could then reach other jobs; leave it out, or write vni:0 for no VNI", kind.Word())
+		}
 	}
-	return errors.New("off would leave the VFs without VLAN, and they could then send into the VLANs of other jobs; leave it out, or write vni:0 for no VNI")
+	return nil
 }

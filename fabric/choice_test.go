@@ -85,8 +85,10 @@ func TestWhatAJobWantsByItsChoice(t *testing.T) {
 		"a job without VMs gets VNIs":         {allKinds, "vni:1", 0, 0, "vni:1"},
 		"a class alone brings the usual VNIs": {allKinds, "best-effort,low-latency", 0, 0, "vni,tc:low-latency+best-effort"},
 		"off reaches the controllers":         {allKinds, "off", 2, 0, "off"},
-		"off of VFs without VLAN":             {"[fabric]\npkey.pool = \"2-9\"\nvni.pool = \"2-9\"", "off", 2, 1, "off"},
-		"off of VFs that have a VLAN": {allKinds, "off", 2, 1, "error: off would leave the VFs without VLAN, and they could then send into the VLANs of other jobs; " +
+		"off of VFs without other tags":       {"[fabric]\nvni.pool = \"2-9\"", "off", 2, 1, "off"},
+		"off of VFs that have a P_Key": {"[fabric]\npkey.pool = \"2-9\"\nvni.pool = \"2-9\"", "off", 2, 1,
+			"error: off would leave the VFs without P_Key, and they could then reach other jobs; leave it out, or write vni:0 for no VNI"},
+		"off of VFs that have a VLAN": {allKinds, "off", 2, 1, "error: off would leave the VFs without VLAN, and they could then reach other jobs; " +
 			"leave it out, or write vni:0 for no VNI"},
 		"none reaches the controllers":         {allKinds, "vni:0", 0, 0, "vni:0"},
 		"off where nobody listens":             {"", "off", 2, 1, ""},

@@ -68,6 +68,20 @@ func TestWhyAJobHasNoTags(t *testing.T) {
 	}
 }
 
+// A job goes on without VNIs if the site says so. VFs without VLAN or P_Key would reach other jobs, so a node
+// would not start its VMs.
+func TestOnlyVNIsAreLeftOut(t *testing.T) {
+	for kind, want := range map[fabric.Kind]error{fabric.VNI: nil, fabric.VLAN: ErrExhausted, fabric.PKey: ErrExhausted} {
+		t.Run(string(kind), func(t *testing.T) {
+			b := newBench(t, 1024, 1025)
+			b.o.EmptyIfExhausted, b.pool.Kind = true, kind
+			if _, err := b.l.Reserve(request(id(1), Want{Pool: b.pool, Count: 3}), b.o, b.now); !errors.Is(err, want) {
+				t.Errorf("error = %v, want %v", err, want)
+			}
+		})
+	}
+}
+
 func TestFortyTwoVNIsAreRefused(t *testing.T) {
 	b := newBench(t, 1024, 65535)
 	_, err := b.reserve(id(1), 42)

@@ -25,7 +25,7 @@ type Want struct {
 type Options struct {
 	// Cooling is the time from the last confirmation to the next use of a tag.
 	Cooling time.Duration
-	// EmptyIfExhausted gives a job no tags, and says why, when a pool has too few.
+	// EmptyIfExhausted gives a job no VNIs, and says why, when a pool has too few. VFs need their VLAN or P_Key.
 	EmptyIfExhausted bool
 }
 

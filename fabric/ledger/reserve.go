@@ -72,7 +72,7 @@ func (m machine) chooseAll(wants []Want, o Options) (grants []fabric.Grant, err 
 			g.Why = ""
 		}
 		var exhausted *ExhaustedError
-		if o.EmptyIfExhausted && errors.As(err, &exhausted) {
+		if o.EmptyIfExhausted && w.Pool.Kind == fabric.VNI && errors.As(err, &exhausted) {
 			g.Why, err = exhausted.why(), nil
 		}
 		if err != nil {

@@ -129,18 +129,51 @@ func TestCleanAnswersTheController(t *testing.T) {
 			if _, err := d.Clean(t.Context(), Cleaning{}, running(id), nothingLeft); err != nil {
 				t.Fatal(err)
 			}
-			comment, err := os.ReadFile(filepath.Join(d.dir, "comment"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			d.set("comment", letter.PutAsks(string(comment), []journal.ID{id}))
+			d.ask(id)
 			_, _ = d.Clean(t.Context(), Cleaning{}, running(tt.live...), nothingLeft)
 			if got := d.confirmed(); !slices.Equal(got, tt.confirmed) {
 				t.Errorf("confirmed %v, want %v", got, tt.confirmed)
 			}
-			comment, err = os.ReadFile(filepath.Join(d.dir, "comment"))
+			comment, err := os.ReadFile(filepath.Join(d.dir, "comment"))
 			if err != nil || len(letter.Asked(string(comment))) > 0 {
 				t.Errorf("the node is still asked: %s, %v", comment, err)
+			}
+		})
+	}
+}
+
+// ask is the controller, which asks for runs in the node's Comment.
+func (d *desk) ask(ids ...journal.ID) {
+	d.t.Helper()
+	comment, err := os.ReadFile(filepath.Join(d.dir, "comment"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.set("comment", letter.PutAsks(string(comment), ids))
+}
+
+// The journal of a run may be lost, and its services may be there.
+func TestANodeConfirmsNothingBesideTheVNIsOfNobody(t *testing.T) {
+	tests := map[string]struct {
+		before    func(*desk)
+		confirmed bool
+	}{
+		"a VNI of the pool, in use":       {func(d *desk) { d.make(1050); d.fake.Set("BUSY=-1") }, false},
+		"one that could be removed":       {func(d *desk) { d.make(1050) }, true},
+		"a VNI of the site's own, in use": {func(d *desk) { d.make(4000); d.fake.Set("BUSY=-1") }, true},
+		"cards that cannot be read":       {func(d *desk) { d.fake.Set("GARBLED=1") }, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			if _, err := d.Clean(t.Context(), Cleaning{}, running(id), nothingLeft); err != nil {
+				t.Fatal(err)
+			}
+			tt.before(d)
+			d.ask(id)
+			_, err := d.Clean(t.Context(), Cleaning{}, running(), nothingLeft)
+			if got := slices.Contains(d.confirmed(), id); got != tt.confirmed || (err == nil) != tt.confirmed {
+				t.Errorf("confirmed: %v; error = %v", got, err)
 			}
 		})
 	}

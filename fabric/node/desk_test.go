@@ -251,6 +251,9 @@ func (d *desk) mustHoldNothing() {
 // nothingLeft says that VMs have left nothing.
 func nothingLeft(journal.ID) error { return nil }
 
+// unheard is told of tries that nobody asks about.
+func unheard(error) {}
+
 // running says which runs of jobs are running.
 func running(ids ...journal.ID) Running {
 	return func(context.Context) (map[journal.ID]bool, error) {

@@ -152,9 +152,9 @@ func (n *Node) End(ctx context.Context, job uint32, reserved bool, left Left) er
 	return errors.Join(err, n.records.locks().clear(job))
 }
 
-// Linger goes on where End gave up, with growing pauses, until patience is over. It ends no
-// run that began after End: the job may be on the node again.
-func (n *Node) Linger(ctx context.Context, job uint32, patience time.Duration, left Left) error {
+// Linger goes on where End gave up, with growing pauses, until patience is over. It calls still with the
+// error of each try. It ends no run that began after End: the job may be on the node again.
+func (n *Node) Linger(ctx context.Context, job uint32, patience time.Duration, left Left, still func(error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ids, err := n.records.of(job)
@@ -165,6 +165,7 @@ func (n *Node) Linger(ctx context.Context, job uint32, patience time.Duration, l
 		if ids, err = n.endAgain(ctx, ids, job, left); err == nil {
 			return nil
 		}
+		still(err)
 		select {
 		case <-ctx.Done():
 			return err

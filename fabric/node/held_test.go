@@ -32,7 +32,7 @@ func TestANodeSaysWhatItHoldsOfAJobThatHasEnded(t *testing.T) {
 	}
 	d.mustSayThatItHolds(letter.HoldingOf(reservation()))
 	d.fake.Set("BUSY=0")
-	if err := d.Linger(t.Context(), 4217, time.Minute, nothingLeft); err != nil {
+	if err := d.Linger(t.Context(), 4217, time.Minute, nothingLeft, unheard); err != nil {
 		t.Error(err)
 	}
 	d.mustSayThatItHolds()

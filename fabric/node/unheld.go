@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/fabric/cxi"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
 )
@@ -127,6 +128,12 @@ func (n *Node) confirmOne(ctx context.Context, run unheld, left Left) error {
 	if confirmed, err := n.words.confirmed(run.of); err != nil || confirmed {
 		return err
 	}
+	if n.records.holds(run.id) {
+		return nil
+	}
+	if err := n.noStrays(); err != nil {
+		return err
+	}
 	j, err := n.records.beginFresh(run.id, run.of)
 	switch {
 	case errors.Is(err, fs.ErrExist), errors.Is(err, journal.ErrLocked):
@@ -135,4 +142,25 @@ func (n *Node) confirmOne(ctx context.Context, run unheld, left Left) error {
 		return err
 	}
 	return n.end(ctx, j, 0, left)
+}
+
+// noStrays returns an error if a CXI service with a VNI of the pools belongs to no job that the node knows.
+// It may be of a run whose journal was lost.
+func (n *Node) noStrays() error {
+	before, err := n.records.jobs()
+	if err != nil {
+		return err
+	}
+	services, err := n.candidates(false)
+	if err != nil {
+		return err
+	}
+	after, err := n.records.jobs()
+	if err != nil {
+		return err
+	}
+	for _, s := range cxi.Stray(services, n.pools(false), append(before, after...)) {
+		return fmt.Errorf("the CXI service %d on %s has a VNI of the pools and belongs to no job that is known here: remove it by slurmv fabric clean", s.ID, s.Card)
+	}
+	return nil
 }

@@ -55,7 +55,7 @@ func TestANodeThatHeldNothingConfirms(t *testing.T) {
 				if tt.state == "forgotten" {
 					d.set("forgotten", "")
 				}
-				if err := d.Linger(t.Context(), 4217, time.Minute, nothingLeft); err != nil {
+				if err := d.Linger(t.Context(), 4217, time.Minute, nothingLeft, unheard); err != nil {
 					t.Error(err)
 				}
 				d.mustHaveConfirmed(tt.later...)
@@ -210,7 +210,7 @@ func TestLingerConfirmsWhatEndCouldNotTell(t *testing.T) {
 		t.Error("the journal is still there")
 	}
 	d.unset("down")
-	if err := d.Linger(t.Context(), 4217, time.Minute, nothingLeft); err != nil {
+	if err := d.Linger(t.Context(), 4217, time.Minute, nothingLeft, unheard); err != nil {
 		t.Error(err)
 	}
 	d.mustBeClean()

@@ -94,10 +94,10 @@ var fabricOptionMutants = []Mutant{
 	},
 	{
 		Name:    "off-leaves-no-vf-without-vlan",
-		Defence: "A user does not take the VLAN off VFs, which could then send into those of other jobs.",
+		Defence: "A user does not take the VLAN or P_Key off VFs, which could then reach other jobs.",
 		File:    "fabric/choice.go",
-		Old:     "if w.Tags[VLAN] == 0 {",
-		New:     "if true {",
+		Old:     "if w.Tags[kind] > 0 {",
+		New:     "if w.Tags[kind] > 9 {",
 		Package: "fabric",
 		Test:    "TestWhatAJobWantsByItsChoice/off_of_VFs_that_have_a_VLAN",
 	},

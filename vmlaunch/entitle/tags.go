@@ -41,7 +41,18 @@ func refuseBare(cfg config.Fabric, job plan.Job) error {
 			return fmt.Errorf("job %d has no %s for its virtual functions: %w", job.ID.Job, kind.Word(), err)
 		}
 	}
-	return nil
+	return refuseUncounted(job)
+}
+
+// refuseUncounted refuses VFs that the job's reservation does not count: they would not be members of its
+// P_Keys. A subnet manager lets such a port into its default partition, where it reaches the ports of others.
+func refuseUncounted(job plan.Job) error {
+	r, vms, vfs := job.Reservation, job.Nodes*job.Spec.VMsPerNode, len(job.Spec.SRIOV.VFs)
+	if len(r.Tags(fabric.PKey)) == 0 || vms <= r.VMs && vfs <= r.VFs {
+		return nil
+	}
+	return fmt.Errorf("job %d has a P_Key for %d VMs with %d virtual functions each, and asks for %d VMs with %d: its options have changed since it was submitted; submit it again",
+		job.ID.Job, r.VMs, r.VFs, vms, vfs)
 }
 
 // lacks says why the job has no tag of a kind; nil if it has one, or needs none. Jobs of a

@@ -16,6 +16,13 @@ func TestVFsNeedTheTagsOfTheSite(t *testing.T) {
 	id := journal.ID{Job: 7}
 	with := func(grants ...fabric.Grant) fabric.Reservation { return fabric.Reservation{Job: id, Grants: grants} }
 	vlan := fabric.Grant{Kind: fabric.VLAN, Tags: []fabric.Tag{2001}}
+	// A P_Key for all VMs of the job, as many as there are on its two nodes.
+	pkey := func(vms, vfs int) fabric.Reservation {
+		r := with(fabric.Grant{Kind: fabric.PKey, Tags: []fabric.Tag{0x1001}})
+		r.VMs, r.VFs = vms, vfs
+		return r
+	}
+	const changed = ": its options have changed since it was submitted; submit it again"
 	const none = "it has no reservation: it was submitted without the plugin, or the administrator has not set PrologSlurmctld and EpilogSlurmctld in slurm.conf, as docs/fabric.md says"
 	tests := map[string]struct {
 		cfg         config.Fabric
@@ -32,10 +39,15 @@ func TestVFsNeedTheTagsOfTheSite(t *testing.T) {
 		"a user who wants none":                   {vlans, with(fabric.Grant{Kind: fabric.VLAN, Why: fabric.WhyOff}), 1, "job 7 has no VLAN for its virtual functions: disabled by user request"},
 		"a partition whose jobs have no VLANs":    {vlans, with(fabric.Grant{Kind: fabric.VNI, Tags: []fabric.Tag{1024}}), 1, ""},
 		"one that has none of it, and no VFs too": {vlans, with(fabric.Grant{Kind: fabric.VLAN, Why: fabric.WhyOff}), 0, ""},
+		"a P_Key for all VFs":                     {pkeys, pkey(6, 2), 2, ""},
+		"a P_Key for more VFs":                    {pkeys, pkey(8, 4), 2, ""},
+		"a P_Key for fewer VFs":                   {pkeys, pkey(6, 1), 2, "job 7 has a P_Key for 6 VMs with 1 virtual functions each, and asks for 6 VMs with 2" + changed},
+		"a P_Key for fewer VMs":                   {pkeys, pkey(5, 2), 2, "job 7 has a P_Key for 5 VMs with 2 virtual functions each, and asks for 6 VMs with 2" + changed},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			job := plan.Job{ID: id, Reservation: tt.reservation}
+			job := plan.Job{ID: id, Nodes: 2, Reservation: tt.reservation}
+			job.Spec.VMsPerNode = 3
 			job.Spec.SRIOV.VFs = make([]jobspec.VF, tt.vfs)
 			err := refuseBare(tt.cfg, job)
 			if (err == nil) != (tt.want == "") || err != nil && err.Error() != tt.want {

@@ -63,9 +63,10 @@ func (j Job) drain(ctx context.Context, left error) (reason string, err error) {
 }
 
 // Linger goes on where End gave up. After it, the node goes back to work if it is still
-// drained for the reason.
+// drained for the reason. If the node was drained for another job's services, and these go first, this job
+// drains it again.
 func (j Job) Linger(ctx context.Context, reason string) error {
-	err := j.open().Linger(ctx, j.Number, lingerPatience, leftOn(j.Config, j.Node))
+	err := j.open().Linger(ctx, j.Number, lingerPatience, leftOn(j.Config, j.Node), j.drainOnce(ctx, &reason))
 	switch {
 	case err == nil && reason != "":
 		return drain.Over(ctx, j.Client, j.Node, reason)
@@ -75,6 +76,16 @@ func (j Job) Linger(ctx context.Context, reason string) error {
 	// Somebody may have made the node resume meanwhile.
 	_, drainErr := j.drain(ctx, err)
 	return errors.Join(err, drainErr)
+}
+
+// drainOnce returns what drains the node for what is left, until it has: whoever makes it resume then has decided
+// so.
+func (j Job) drainOnce(ctx context.Context, reason *string) func(left error) {
+	return func(left error) {
+		if *reason == "" {
+			*reason, _ = j.drain(ctx, left) // after an error, the next try drains it, or the end of Linger
+		}
+	}
 }
 
 func (j Job) open() *node.Node { return node.Open(j.Config, j.Node, j.Client) }

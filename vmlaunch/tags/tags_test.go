@@ -27,6 +27,25 @@ func on(t *testing.T, standing string) (j Job, told func() string) {
 	}
 }
 
+// Two jobs' services are in use, and those go first for which the node was drained.
+func TestTheNodeIsDrainedAgainForTheServicesThatStay(t *testing.T) {
+	const ofAnother = "State=IDLE+DRAIN ThreadsPerCore=1 Reason=slurm-v: job 9's VNI 1025 is still in use on cxi0 [root@2026-01-02]"
+	busy := fmt.Errorf("%w: %w", node.ErrServices, &cxi.BusyError{Job: journal.ID{Job: 7}})
+	mine := (&cxi.BusyError{Job: journal.ID{Job: 7}}).Error()
+	reason := ""
+	for _, step := range []struct{ name, standing, reason, told string }{
+		{"drained for another job's", ofAnother, "", ""},
+		{"resumed when those have gone", "State=IDLE", mine, "update nodename=n1 state=drain reason=slurm-v: " + mine + "\n"},
+		{"resumed by an administrator", "State=IDLE", mine, ""},
+	} {
+		j, told := on(t, step.standing)
+		j.drainOnce(t.Context(), &reason)(busy)
+		if reason != step.reason || told() != step.told {
+			t.Errorf("%s: reason %q; scontrol was told %q", step.name, reason, told())
+		}
+	}
+}
+
 // The reason that drain returns is the one for which Linger makes the node resume.
 func TestWhatDrainsANode(t *testing.T) {
 	busy := fmt.Errorf("%w: %w", node.ErrServices, &cxi.BusyError{Job: journal.ID{Job: 7}})
