@@ -14,9 +14,9 @@ type wayOut struct {
 }
 
 // serve starts the server, if the site gives VMs a way out.
-func (w *wayOut) serve() (err error) {
+func (w *wayOut) serve(ctx context.Context) (err error) {
 	if p := w.vms.Plan; len(p.Network.Egress) > 0 {
-		w.server, err = egress.Start(p.Owner, p.Job.ID.String(), p.Network.Egress)
+		w.server, err = egress.Start(ctx, p.Owner, p.Job.ID.String(), p.Network.Egress)
 	}
 	return err
 }

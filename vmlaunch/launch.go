@@ -185,8 +185,9 @@ func (v *VMs) prepare(ctx context.Context) (image images.Info, err error) {
 	atOnce(nodeagent.StageVF, func() error { return v.backend.vfs(ctx) })
 	atOnce(nodeagent.StageLibvirt, func() error { return v.backend.open(ctx) })
 	shared.Go(func() error { return v.readUserData(ctx) })
-	shared.Go(func() error { return v.directories.serve(ctx) })
-	shared.Go(v.wayOut.serve)
+	patience := v.Plan.Job.Spec.ReadyTimeout
+	shared.Go(func() error { return serveWithin(ctx, patience, v.directories.serve) })
+	shared.Go(func() error { return serveWithin(ctx, patience, v.wayOut.serve) })
 	shared.Go(func() error { return v.shared.lease(ctx) })
 	err = shared.Wait()
 	v.Plan.UEFI = uefi // and not earlier: the functions above read the plan

@@ -2,6 +2,8 @@ package vmlaunch
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -35,4 +37,16 @@ func withPatience(ctx context.Context, d time.Duration) (context.Context, contex
 // loaded machine; if it is much too late, the process was stopped.
 func counted(passed time.Duration) time.Duration {
 	return min(passed, 3*patienceStep)
+}
+
+// serveWithin starts servers of the job's owner. A start waits for the file servers of the
+// owner's directories, which may never answer.
+func serveWithin(ctx context.Context, d time.Duration, serve func(context.Context) error) error {
+	ctx, cancel := withPatience(ctx, d)
+	defer cancel()
+	err := serve(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: the node or a file server has not answered within %v (--vm-ready-timeout)", err, d)
+	}
+	return err
 }

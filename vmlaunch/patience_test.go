@@ -3,6 +3,7 @@ package vmlaunch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,4 +44,17 @@ func TestTimeInWhichTheJobWasSuspendedDoesNotCount(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestServersThatDoNotStartInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		err := serveWithin(t.Context(), time.Minute, func(ctx context.Context) error {
+			<-ctx.Done()
+			return fmt.Errorf("serve the directory /d to VMs: %w", context.Cause(ctx))
+		})
+		want := "serve the directory /d to VMs: context deadline exceeded: the node or a file server has not answered within 1m0s (--vm-ready-timeout)"
+		if err == nil || err.Error() != want {
+			t.Errorf("error = %v, want %s", err, want)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package owner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -376,5 +377,45 @@ func TestTailIsBounded(t *testing.T) {
 	fmt.Fprint(&tail, "the\x1b[2J end\n")
 	if line := tail.Line(); len(tail.text) > 1<<13 || line != "the?[2J end" {
 		t.Errorf("%d bytes, %q", len(tail.text), line)
+	}
+}
+
+func TestAServerStartsOrSaysWhyNot(t *testing.T) {
+	for name, tt := range map[string]struct{ program, script, want string }{
+		"it is ready":               {script: `printf '\0' >&3; cat <&3`},
+		"it says why not":           {script: `printf 'enter it: permission denied' >&3; cat <&3`, want: "enter it: permission denied"},
+		"it speaks to the terminal": {script: `printf 'x\nno\033[2J' >&3; cat <&3`, want: "no?[2J"},
+		"it ends without a word":    {script: `exit 1`, want: "its process has ended before it was ready"},
+		"there is no such program":  {program: "/none", want: "start its process: fork/exec /none: no such file or directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			control, err := StartServer(t.Context(), exec.Command(cmp.Or(tt.program, "/bin/sh"), "-c", tt.script), "test")
+			if err == nil {
+				err = control.Close()
+			}
+			if got := fmt.Sprint(err); got != cmp.Or(tt.want, "<nil>") {
+				t.Errorf("error = %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAServerThatSaysNothingIsEnded(t *testing.T) {
+	reader, writer, err := os.Pipe()
+	must(t, err)
+	c := exec.Command("/bin/sh", "-c", "echo started; exec sleep 1000")
+	c.Stdout = writer
+	cause := errors.New("the job was cancelled")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		_, _ = io.ReadFull(reader, make([]byte, len("started\n")))
+		cancel(cause)
+	}()
+	if _, err := StartServer(ctx, c, "test"); !errors.Is(err, cause) {
+		t.Errorf("error = %v, want %v", err, cause)
+	}
+	must(t, writer.Close(), reader.SetReadDeadline(time.Now().Add(20*time.Second)))
+	if _, err := reader.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the process has its output open: %v", err)
 	}
 }

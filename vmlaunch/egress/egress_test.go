@@ -324,7 +324,7 @@ func TestTheServerIsTheOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("becomes another user: run as root")
 	}
-	s, err := Start(owner.Owner{Name: "alice", UID: 65533, GID: 65533}, "1", []string{"any"})
+	s, err := Start(t.Context(), owner.Owner{Name: "alice", UID: 65533, GID: 65533}, "1", []string{"any"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,5 +340,15 @@ func TestTheServerIsTheOwner(t *testing.T) {
 	}
 	if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil {
 		t.Errorf("the server lives: %d, %v", n, err)
+	}
+}
+
+func TestWhyTheServerDoesNotStartIsTold(t *testing.T) {
+	s, err := Start(t.Context(), owner.Nobody, "1", []string{"any:no-port"})
+	if err == nil {
+		_ = s.Close()
+	}
+	if want := "give the VMs a way out of their network: no-port is not a port"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("error = %v, want %s …", err, want)
 	}
 }

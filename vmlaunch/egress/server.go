@@ -28,33 +28,27 @@ type Server struct {
 
 // Start starts a server with the rights of the job's owner. It must be called while this
 // process can still become the owner. allowed are destinations as config has them; job is
-// for people who list processes.
-func Start(o owner.Owner, job string, allowed []string) (*Server, error) {
-	s, err := start(o, job, allowed)
+// for people who list processes. ctx bounds how long the start may last.
+func Start(ctx context.Context, o owner.Owner, job string, allowed []string) (*Server, error) {
+	s, err := start(ctx, o, job, allowed)
 	if err != nil {
 		return nil, fmt.Errorf("give the VMs a way out of their network: %w", err)
 	}
 	return s, nil
 }
 
-func start(o owner.Owner, job string, allowed []string) (*Server, error) {
-	ours, theirs, err := owner.SocketPair("egress")
-	if err != nil {
-		return nil, err
-	}
-	defer theirs.Close()
+func start(ctx context.Context, o owner.Owner, job string, allowed []string) (*Server, error) {
 	list, err := json.Marshal(allowed)
 	if err != nil {
 		return nil, err
 	}
 	c := o.Command(context.Background(), "/proc/self/exe", job, string(list))
-	c.Args[0], c.ExtraFiles, c.Stderr = processName, []*os.File{theirs}, os.Stderr
-	if err := c.Start(); err != nil {
-		ours.Close()
-		return nil, fmt.Errorf("become %v: %w", o, err)
+	c.Args[0], c.Stderr = processName, os.Stderr
+	control, err := owner.StartServer(ctx, c, "egress")
+	if err != nil {
+		return nil, err
 	}
-	go func() { _ = c.Wait() }()
-	return &Server{c, ours}, nil
+	return &Server{c, control}, nil
 }
 
 // Connect returns the server's end for one VM. Its reads and writes are whole packets.
@@ -84,17 +78,9 @@ func init() {
 
 // run serves VMs until the agent closes the control socket.
 func run(list string) error {
-	var texts []string
-	if err := json.Unmarshal([]byte(list), &texts); err != nil {
+	allowed, err := parse(list)
+	if err := owner.Report(controlFD, err); err != nil {
 		return err
-	}
-	var allowed destinations
-	for _, text := range texts {
-		d, err := config.ParseDestination(text)
-		if err != nil {
-			return err
-		}
-		allowed = append(allowed, d)
 	}
 	known := newNames()
 	for {
@@ -111,4 +97,20 @@ func run(list string) error {
 			}
 		}()
 	}
+}
+
+// parse reads the destinations in the list that the process is given.
+func parse(list string) (allowed destinations, err error) {
+	var texts []string
+	if err := json.Unmarshal([]byte(list), &texts); err != nil {
+		return nil, err
+	}
+	for _, text := range texts {
+		d, err := config.ParseDestination(text)
+		if err != nil {
+			return nil, err
+		}
+		allowed = append(allowed, d)
+	}
+	return allowed, nil
 }

@@ -48,10 +48,11 @@ func init() {
 func run(text string) error {
 	log.SetOutput(io.Discard) // the library's words at the end of a connection
 	var o orders
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		return err
+	err := json.Unmarshal([]byte(text), &o)
+	if err == nil {
+		err = o.become()
 	}
-	if err := o.become(); err != nil {
+	if err := owner.Report(controlFD, err); err != nil {
 		return err
 	}
 	for {

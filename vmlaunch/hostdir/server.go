@@ -3,7 +3,6 @@ package hostdir
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,7 +26,7 @@ type Server struct {
 
 // Start starts the server of a directory, with the rights of the job's owner. It must be
 // called while this process can still become the owner. The server ends when this process
-// does, or by Close. ctx bounds how long the directory may be looked for.
+// does, or by Close. ctx bounds how long the directory's file server may take to answer.
 func Start(ctx context.Context, o owner.Owner, d Directory) (*Server, error) {
 	s, err := start(ctx, o, d)
 	if err != nil {
@@ -42,21 +41,15 @@ func start(ctx context.Context, o owner.Owner, d Directory) (*Server, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	ours, theirs, err := owner.SocketPair("directory")
-	if err != nil {
-		return nil, err
-	}
-	defer theirs.Close()
 	// Nothing of this can fail to be encoded.
 	orders, _ := json.Marshal(orders{UID: o.UID, GID: o.GID, Groups: o.GroupIDs(), ReadOnly: d.ReadOnly})
 	c := exec.Command("/proc/self/exe", d.Job, string(orders))
-	c.Args[0], c.Env, c.Dir, c.ExtraFiles = processName, []string{}, "/", []*os.File{theirs, dir}
-	c.Stderr = os.Stderr
-	if err := c.Start(); err != nil {
-		return nil, errors.Join(err, ours.Close())
+	c.Args[0], c.Env, c.Dir, c.Stderr = processName, []string{}, "/", os.Stderr
+	control, err := owner.StartServer(ctx, c, "directory", dir)
+	if err != nil {
+		return nil, err
 	}
-	go func() { _ = c.Wait() }()
-	return &Server{process: c, control: ours}, nil
+	return &Server{c, control}, nil
 }
 
 // Connect returns the server's end for one VM. Its reads and writes are whole messages.
