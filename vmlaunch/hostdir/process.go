@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"os"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -68,25 +69,14 @@ func run(text string) error {
 // as in tests, can do neither.
 func (o orders) become() error {
 	unix.Umask(0) // the guest's kernel applies that of the program
-	if err := unix.Fchdir(directoryFD); err != nil {
-		return fmt.Errorf("enter it: %w", err)
-	}
-	_ = unix.Close(directoryFD)
 	if os.Geteuid() != 0 {
-		return nil
+		return enter()
 	}
-	if err := unix.Chroot("."); err != nil {
-		return fmt.Errorf("make it the root directory: %w", err)
-	}
-	groups := make([]int, len(o.Groups))
-	for i, g := range o.Groups {
-		groups[i] = int(g)
+	if err := o.confine(); err != nil {
+		return err
 	}
 	// Those of syscall change all threads.
-	err := syscall.Setgroups(groups)
-	if err == nil {
-		err = syscall.Setresgid(int(o.GID), int(o.GID), int(o.GID))
-	}
+	err := syscall.Setresgid(int(o.GID), int(o.GID), int(o.GID))
 	if err == nil {
 		err = syscall.Setresuid(int(o.UID), int(o.UID), int(o.UID))
 	}
@@ -94,4 +84,47 @@ func (o orders) become() error {
 		return fmt.Errorf("become user %d: %w", o.UID, err)
 	}
 	return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+}
+
+// confine makes the directory the root directory. NFS with root_squash lets root into no
+// directory that is closed to others, so this thread first gets the owner's rights on files.
+// It keeps root's uid, and with it the capability that chroot needs (capabilities(7)).
+func (o orders) confine() error {
+	runtime.LockOSThread() // the kernel keeps these rights for each thread, and the directory for all
+	defer runtime.UnlockOSThread()
+	if err := o.takeFileRights(); err != nil {
+		return fmt.Errorf("take the rights of user %d on files: %w", o.UID, err)
+	}
+	if err := enter(); err != nil {
+		return err
+	}
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("make it the root directory: %w", err)
+	}
+	return nil
+}
+
+// takeFileRights gives all threads the owner's groups, and this one the owner's rights on files.
+func (o orders) takeFileRights() error {
+	groups := make([]int, len(o.Groups))
+	for i, g := range o.Groups {
+		groups[i] = int(g)
+	}
+	err := syscall.Setgroups(groups)
+	if err == nil {
+		err = unix.Setfsgid(int(o.GID))
+	}
+	if err == nil {
+		err = unix.Setfsuid(int(o.UID))
+	}
+	return err
+}
+
+// enter enters the directory that the process inherits.
+func enter() error {
+	if err := unix.Fchdir(directoryFD); err != nil {
+		return fmt.Errorf("enter it: %w", err)
+	}
+	_ = unix.Close(directoryFD)
+	return nil
 }
