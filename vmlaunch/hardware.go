@@ -15,6 +15,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/cpulist"
 	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/process"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/slurm/cgroup"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
@@ -86,18 +87,38 @@ func nodeOfCPU(sysfs string, cpu int) int {
 func ownCPUs(root string, pid int) (own []plan.CPU, unpinned string) {
 	cpus, err := cgroup.CPUs(root, pid)
 	if err != nil {
-		return nil, "Slurm does not confine jobs to cores (ConstrainCores)"
+		return nil, unconfined
+	}
+	return locate(filepath.Join(root, "sys"), cpus), ""
+}
+
+// unconfined is why VMs are not pinned on a node where jobs share cores.
+const unconfined = "Slurm does not confine jobs to cores (ConstrainCores)"
+
+// locate finds out of which cores and NUMA nodes the CPUs are. sysfs is where sysfs is mounted.
+func locate(sysfs string, cpus []int) (all []plan.CPU) {
+	nodes, _ := filepath.Glob(filepath.Join(sysfs, "devices/system/node/node[0-9]*"))
+	for _, n := range cpus {
+		cpu := plan.CPU{Number: n, Core: firstOfCore(sysfs, n), NUMA: -1}
+		if len(nodes) > 1 {
+			cpu.NUMA = nodeOfCPU(sysfs, n)
+		}
+		all = append(all, cpu)
+	}
+	return all
+}
+
+// jobsCPUs returns the CPUs that a job on this node can have to itself, or why it has none.
+func jobsCPUs(ctx context.Context, client slurm.Client, root string) (all []plan.CPU, unpinned string, err error) {
+	conf, err := client.Conf(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("ask Slurm whether jobs have cores to themselves: %w", err)
+	}
+	if conf["ConstrainCores"] != "yes" {
+		return nil, unconfined, nil
 	}
 	sys := filepath.Join(root, "sys")
-	nodes, _ := filepath.Glob(filepath.Join(sys, "devices/system/node/node[0-9]*"))
-	for _, n := range cpus {
-		cpu := plan.CPU{Number: n, Core: firstOfCore(sys, n), NUMA: -1}
-		if len(nodes) > 1 {
-			cpu.NUMA = nodeOfCPU(sys, n)
-		}
-		own = append(own, cpu)
-	}
-	return own, ""
+	return locate(sys, cpulist.Read(filepath.Join(sys, "devices/system/cpu/online"))), "", nil
 }
 
 // memoryNodes returns the NUMA nodes that have memory and from which a process may take it.

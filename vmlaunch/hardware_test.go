@@ -2,12 +2,15 @@ package vmlaunch
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-v/slurm-v/internal/filetest"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
@@ -26,6 +29,40 @@ func TestOwnCPUs(t *testing.T) {
 	}
 	if got, why := ownCPUs(root, 8); got != nil || why != "Slurm does not confine jobs to cores (ConstrainCores)" {
 		t.Errorf("a job that is not confined has %v, %q", got, why)
+	}
+}
+
+// Root makes templates for jobs, and is in no job itself.
+func TestCPUsThatAJobCanHave(t *testing.T) {
+	root := t.TempDir()
+	writeTopology(t, root)
+	filetest.Write(t, filepath.Join(root, "sys/devices/system/cpu/online"), "0-1,4-6\n")
+	all := []plan.CPU{{Number: 0, Core: 0, NUMA: 0}, {Number: 1, Core: 1, NUMA: 0}, {Number: 4, Core: 0, NUMA: 0}, {Number: 5, Core: 1, NUMA: 0}, {Number: 6, Core: 2, NUMA: 1}}
+	tests := map[string]struct {
+		scontrol string
+		want     []plan.CPU
+		why      string
+		wantErr  string
+	}{
+		"confined to cores":     {"echo 'ConstrainCores          = yes'", all, "", ""},
+		"not confined to cores": {"echo 'ConstrainCores          = no'", nil, unconfined, ""},
+		"without cgroup.conf":   {"echo 'SLURM_VERSION = 22.05.8'", nil, unconfined, ""},
+		"no answer":             {"echo nobody listens >&2; exit 1", nil, "", "ask Slurm whether jobs have cores to themselves"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			bin := t.TempDir()
+			if err := os.WriteFile(filepath.Join(bin, "scontrol"), []byte("#!/bin/sh\n"+tt.scontrol+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			got, why, err := jobsCPUs(t.Context(), slurm.Client{Bin: bin}, root)
+			if diff := cmp.Diff(tt.want, got); diff != "" || why != tt.why {
+				t.Errorf("%q, CPUs differ (-want +got):\n%s", why, diff)
+			}
+			if (err != nil) != (tt.wantErr != "") || err != nil && !strings.Contains(err.Error(), tt.wantErr) {
+				t.Errorf("error = %v, want %q in it", err, tt.wantErr)
+			}
+		})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/slurm-v/slurm-v/internal/process"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmstep"
@@ -81,12 +82,27 @@ func MakeSiteTemplate(ctx context.Context, cfg config.Config, node string, spec 
 		return "", err
 	}
 	job := plan.Job{ID: siteWork, Node: node, Nodes: 1, UID: account.UID, GID: account.GID, Spec: spec}
-	p, err := planHere(ctx, cfg, job, account)
+	p, err := planSite(ctx, cfg, job, account)
 	if err != nil {
 		return "", err
 	}
-	p.Site = true
 	return openStore(cfg, node).makeSiteTemplate(ctx, p, progress)
+}
+
+// planSite plans for a VM like that of a job which has the node to itself. Root's own process
+// is in no job and has no cores, but jobs' VMs that lie otherwise than the template's have no
+// use for it.
+func planSite(ctx context.Context, cfg config.Config, job plan.Job, account owner.Owner) (plan.Plan, error) {
+	hw, err := offered(ctx, cfg, job)
+	if err == nil && !hw.Foreign {
+		hw.CPUs, hw.Unpinned, err = jobsCPUs(ctx, slurm.Client{Bin: cfg.Slurm.Bin}, "/")
+	}
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	p, err := plan.New(cfg, job, account, hw)
+	p.Site = true
+	return p, err
 }
 
 func (s store) makeSiteTemplate(ctx context.Context, p plan.Plan, progress func(vmstep.Progress)) (dir string, err error) {

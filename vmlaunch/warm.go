@@ -10,6 +10,7 @@ import (
 	"github.com/slurm-v/slurm-v/images/template"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/vmlaunch/hypervisor"
+	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
 // A warmer restores the VMs of a job from a template, and makes templates.
@@ -106,12 +107,19 @@ func (w *warmer) shape(ctx context.Context, image images.Info) (template.Shape, 
 	if err != nil {
 		return template.Shape{}, err
 	}
-	spec := w.Plan.Job.Spec
+	s := plannedShape(w.Plan)
+	s.Image, s.UEFI, s.Guest, s.QEMU = files, uefi, agent, w.versions
+	return s, nil
+}
+
+// plannedShape is the part of a shape that follows from the plan. All of the plan's VMs lie
+// as the first one does, else they have no template. It has no number of cores, because an
+// emulated VM's depends on shared memory, which a template has room for, whatever the job has.
+func plannedShape(p plan.Plan) template.Shape {
+	spec, first := p.Job.Spec, p.VMs[0]
 	return template.Shape{
-		Image: files, DiskMiB: spec.DiskMiB, VCPUs: spec.VCPUs, Memory: spec.MemoryMiB,
-		UEFI: uefi, Machine: w.Plan.QEMU.Machine, Accel: w.Plan.Hardware.Accel, CPU: hypervisor.CPUModel(w.Plan, "/"),
-		Emulator: w.Plan.QEMU.Emulator, QEMU: w.versions,
-		Queues: w.Plan.Queues(), Mounts: w.Plan.Warm.MountSlots, Devices: w.Plan.Warm.DeviceSlots, NVDIMM: w.Plan.NVDIMM,
-		Version: config.Version, Guest: agent,
-	}, nil
+		DiskMiB: spec.DiskMiB, VCPUs: spec.VCPUs, Threads: p.Topology(first).Threads, Dedicated: p.Dedicated(first), Memory: spec.MemoryMiB,
+		Machine: p.QEMU.Machine, Accel: p.Hardware.Accel, CPU: hypervisor.CPUModel(p, "/"), Emulator: p.QEMU.Emulator,
+		Queues: p.Queues(), Mounts: p.Warm.MountSlots, Devices: p.Warm.DeviceSlots, NVDIMM: p.NVDIMM, Version: config.Version,
+	}
 }

@@ -33,8 +33,8 @@ for VMs of the size that the job has asked for. It makes none where one exists. 
 start from the template and can be used.
 
 As root on a node, outside of jobs, it makes a template of an image of the catalogue, for all
-users who may read the image. The VM that becomes the template takes CPUs and memory that Slurm
-does not count.
+users who may read the image, and for VMs as a job has them that has the node to itself. The VM
+that becomes the template takes CPUs and memory that Slurm does not count.
 
 EXIT STATUS
 ===========

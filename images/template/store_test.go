@@ -2,6 +2,9 @@ package template
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -37,7 +40,7 @@ func newNode(t *testing.T, limit int64) *lab {
 func (l *lab) use(t Template) error { return l.job.Intend(Use, t.Dir, nil) }
 
 func shape(path string) Shape {
-	return Shape{Image: []images.FileIdentity{{Path: path, Identity: cache.Identity{Size: 7}}}, VCPUs: 1, Memory: 384, QEMU: "7.2", Version: "1"}
+	return Shape{Image: []images.FileIdentity{{Path: path, Identity: cache.Identity{Size: 7}}}, VCPUs: 1, Threads: 1, Memory: 384, QEMU: "7.2", Version: "1"}
 }
 
 // make makes a template with a file of size bytes.
@@ -112,6 +115,8 @@ func TestWhyATemplateDoesNotFit(t *testing.T) {
 		"the image was written to": {func(s *Shape) { s.Image[0].Modified++ }, "the image has changed"},
 		"a file below it, too":     {func(s *Shape) { s.Image = append(s.Image, images.FileIdentity{}) }, "the image has changed"},
 		"more vCPUs":               {func(s *Shape) { s.VCPUs = 2 }, "it has 1 vCPUs, and not 2"},
+		"hyper-threads":            {func(s *Shape) { s.Threads = 2 }, "it has 1 hyper-threads per core, and not 2"},
+		"CPUs to themselves":       {func(s *Shape) { s.Dedicated = true }, "it is for VMs that have no CPUs to themselves"},
 		"more memory":              {func(s *Shape) { s.Memory = 512 }, "it has 384 MiB of memory, and not 512"},
 		"another disk":             {func(s *Shape) { s.DiskMiB = 4096 }, "a disk of another size"},
 		"other firmware":           {func(s *Shape) { s.UEFI.Path = "/f/CODE.fd" }, "other firmware"},
@@ -132,6 +137,50 @@ func TestWhyATemplateDoesNotFit(t *testing.T) {
 				t.Errorf("error = %v, want %q in it", err, tt.want)
 			}
 		})
+	}
+}
+
+// A template for pinned VMs would make other VMs' vCPUs spin on CPUs that others could use.
+func TestATemplateOfPinnedVMsFitsNoOthers(t *testing.T) {
+	n := newNode(t, 1<<30)
+	s := shape("/a")
+	s.Dedicated = true
+	if err := n.make(Own(1), s, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.find(s, Own(1)); err != nil {
+		t.Error(err)
+	}
+	const want = "it is for VMs that have CPUs to themselves"
+	if _, err := n.find(shape("/a"), Own(1)); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), want) {
+		t.Errorf("error = %v, want %q in it", err, want)
+	}
+}
+
+// A template of a version that did not note how vCPUs lie has another name and is not found.
+func TestATemplateThatSaysNothingOfItsCPUsDoesNotFit(t *testing.T) {
+	n := newNode(t, 1<<30)
+	if err := n.make(Own(1), shape("/a"), 1); err != nil {
+		t.Fatal(err)
+	}
+	found, err := n.find(shape("/a"), Own(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(shape("/a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := strings.Replace(string(text), `,"threads":1,"dedicated":false`, "", 1)
+	sum := sha256.Sum256([]byte(old))
+	dir := n.dirOf(Own(1), hex.EncodeToString(sum[:16]))
+	err = errors.Join(os.Rename(found.Dir, dir), os.WriteFile(filepath.Join(dir, aboutFile), []byte(`{"shape":`+old+`}`), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "another version of Slurm-V"
+	if _, err := n.find(shape("/a"), Own(1)); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), want) {
+		t.Errorf("error = %v, want %q in it", err, want)
 	}
 }
 

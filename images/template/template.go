@@ -32,22 +32,24 @@ import (
 
 // A Shape is what a VM must have in common with a template to be restored from it.
 type Shape struct {
-	Image    []images.FileIdentity `json:"image"` // the image and all files that it is based on
-	DiskMiB  int64                 `json:"disk_mib"`
-	VCPUs    int                   `json:"vcpus"`
-	Memory   int64                 `json:"memory_mib"`
-	UEFI     images.FileIdentity   `json:"uefi"` // the firmware; zero for BIOS
-	Machine  string                `json:"machine"`
-	Accel    config.Accel          `json:"accel"`
-	CPU      string                `json:"cpu"` // the CPU model's name; see hypervisor.CPUModel
-	Emulator string                `json:"emulator"`
-	QEMU     string                `json:"qemu"`   // versions of QEMU and libvirt
-	Queues   int                   `json:"queues"` // of the NIC
-	Mounts   int                   `json:"mount_slots"`
-	Devices  int                   `json:"device_slots"`
-	NVDIMM   bool                  `json:"nvdimm,omitempty"` // it has slots for them
-	Version  string                `json:"version"`          // of Slurm-V, which describes and sets up VMs
-	Guest    images.FileIdentity   `json:"guest"`            // the guest agent
+	Image     []images.FileIdentity `json:"image"` // the image and all files that it is based on
+	DiskMiB   int64                 `json:"disk_mib"`
+	VCPUs     int                   `json:"vcpus"`
+	Threads   int                   `json:"threads"`   // that each core has, as the guest knows it
+	Dedicated bool                  `json:"dedicated"` // the guest knows that its vCPUs have CPUs to themselves
+	Memory    int64                 `json:"memory_mib"`
+	UEFI      images.FileIdentity   `json:"uefi"` // the firmware; zero for BIOS
+	Machine   string                `json:"machine"`
+	Accel     config.Accel          `json:"accel"`
+	CPU       string                `json:"cpu"` // the CPU model's name; see hypervisor.CPUModel
+	Emulator  string                `json:"emulator"`
+	QEMU      string                `json:"qemu"`   // versions of QEMU and libvirt
+	Queues    int                   `json:"queues"` // of the NIC
+	Mounts    int                   `json:"mount_slots"`
+	Devices   int                   `json:"device_slots"`
+	NVDIMM    bool                  `json:"nvdimm,omitempty"` // it has slots for them
+	Version   string                `json:"version"`          // of Slurm-V, which describes and sets up VMs
+	Guest     images.FileIdentity   `json:"guest"`            // the guest agent
 }
 
 // Key is the name of templates of this shape.
@@ -76,8 +78,14 @@ func (s Shape) Differs(from Shape) string {
 		return fmt.Sprintf("it has %d MiB of memory, and not %d", from.Memory, s.Memory)
 	case s.DiskMiB != from.DiskMiB:
 		return "it has a disk of another size"
-	case s.Version != from.Version || s.Guest != from.Guest:
+	case s.Version != from.Version || s.Guest != from.Guest || from.Threads == 0: // old ones do not say
 		return "it was made by another version of Slurm-V"
+	case s.Threads != from.Threads:
+		return fmt.Sprintf("it has %d hyper-threads per core, and not %d", from.Threads, s.Threads)
+	case from.Dedicated && !s.Dedicated:
+		return "it is for VMs that have CPUs to themselves"
+	case s.Dedicated && !from.Dedicated:
+		return "it is for VMs that have no CPUs to themselves"
 	case s.QEMU != from.QEMU || s.Emulator != from.Emulator:
 		return "it was made by another version of QEMU or libvirt"
 	}

@@ -93,10 +93,10 @@ func domainType(accel config.Accel) string {
 // features tells a guest with KVM whether its vCPUs have CPUs to themselves: its kernel then
 // spins for locks instead of giving up the CPU. An idle vCPU also waits a little in the guest
 // before it halts, if its kernel has the driver cpuidle-haltpoll, which then stops the node's
-// own waiting (poll-control). libvirt allows this with the host's CPU only.
+// own waiting (poll-control).
 func (p describer) features(vm plan.VM) *libvirtxml.DomainFeatureList {
 	f := &libvirtxml.DomainFeatureList{ACPI: &libvirtxml.DomainFeature{}}
-	if p.Hardware.Accel == config.AccelKVM && p.QEMU.CPU == "" && len(vm.Pinning.Cells) > 0 {
+	if p.Dedicated(vm) {
 		on := &libvirtxml.DomainFeatureState{State: "on"}
 		f.KVM = &libvirtxml.DomainFeatureKVM{HintDedicated: on, PollControl: on}
 	}

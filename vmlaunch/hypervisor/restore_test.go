@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"libvirt.org/go/libvirtxml"
 
 	"github.com/slurm-v/slurm-v/config"
@@ -117,6 +118,29 @@ func TestTemplateHasRoom(t *testing.T) {
 	without := DescribeTemplate(p, p.VMs[0], "/nothing", nil).Devices
 	if len(without.Shmems) != 0 || slices.ContainsFunc(without.Controllers, bridged) {
 		t.Errorf("a template for a QEMU without IVShmem has %+v and %+v", without.Shmems, without.Controllers)
+	}
+}
+
+// A restored guest knows of its CPUs what the template's guest has learned at boot.
+func TestTemplatesKnowTheCPUsOfTheirVMs(t *testing.T) {
+	hw := plan.Hardware{Accel: config.AccelKVM, NUMA: -1, CPUs: plantest.CPUs(2, 2, 2), Memory: []int{0, 1}}
+	tests := map[string]plan.Plan{
+		"pinned to whole cores": plantest.On(t, hw, 2),
+		"not pinned":            plantest.On(t, plan.Hardware{Accel: config.AccelKVM, NUMA: -1, Unpinned: "nobody owns cores"}, 2),
+	}
+	for name, p := range tests {
+		t.Run(name, func(t *testing.T) {
+			booted, made := Describe(p, p.VMs[1], nil), DescribeTemplate(p, p.TemplateVM(template.Template{Dir: "/t"}), "/nothing", nil)
+			if diff := cmp.Diff(booted.CPU, made.CPU); diff != "" {
+				t.Errorf("the CPU differs (-booted +template):\n%s", diff)
+			}
+			if diff := cmp.Diff(booted.Features, made.Features); diff != "" {
+				t.Errorf("hints differ (-booted +template):\n%s", diff)
+			}
+			if made.CPUTune != nil || made.NUMATune != nil {
+				t.Errorf("the template is pinned: %+v, %+v", made.CPUTune, made.NUMATune)
+			}
+		})
 	}
 }
 

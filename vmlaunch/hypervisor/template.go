@@ -25,7 +25,8 @@ var quietNICs = []string{"-global", "virtio-net-device.guest_announce=off", "-gl
 // DescribeTemplate describes the VM that becomes a template. Devices that cannot be plugged
 // into a running VM are there from the start, as many as the site's slots say. For the
 // others there is room; without the PCI devices of IVShmem, room is nil. The template's mounts show the
-// directory nothing.
+// directory nothing. Its guest knows how the vCPUs of the plan's VMs lie, and that they have CPUs to
+// themselves. The template itself is not pinned: root makes templates outside of jobs, where it has no CPUs.
 func DescribeTemplate(p plan.Plan, vm plan.VM, nothing string, room *ivshmem.Region) *libvirtxml.Domain {
 	return describer{p}.template(vm, nothing, room)
 }
@@ -45,6 +46,7 @@ func (p describer) template(vm plan.VM, nothing string, room *ivshmem.Region) *l
 		p.Job.Spec.IVShmem = jobspec.IVShmem{Devices: config.MaxIVShmem, SizeMiB: plan.TemplateRoom/config.MaxIVShmem + 1}
 	}
 	d := p.domain(vm, nil)
+	d.CPUTune, d.NUMATune = nil, nil
 	d.GenID = &libvirtxml.DomainGenID{Value: uuid.NewString()}
 	d.QEMUCommandline = p.commandLine(quietNICs...)
 	if room != nil {

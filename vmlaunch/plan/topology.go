@@ -46,6 +46,12 @@ func (p Plan) Topology(vm VM) Topology {
 	return lies
 }
 
+// Dedicated reports whether the VM's guest is told that its vCPUs have CPUs to themselves.
+// libvirt allows this with the host's CPU only.
+func (p Plan) Dedicated(vm VM) bool {
+	return p.Hardware.Accel == config.AccelKVM && p.QEMU.CPU == "" && len(vm.Pinning.Cells) > 0
+}
+
 // PossibleVCPUs is how many vCPUs a VM can have. It has as many as the job asked for. QEMU without
 // KVM emulates locked instructions as plain ones in a VM that can have only one vCPU, because
 // nobody else could see the difference. VMs that share memory do see it: they lose what the others

@@ -23,6 +23,12 @@ func TestCold(t *testing.T) {
 		"one for each VM": {func(_ *plan.Job, hw *plan.Hardware) {
 			hw.CPUs = plantest.CPUs(1, 2, 2)
 		}, ""},
+		"whole cores for each VM": {func(_ *plan.Job, hw *plan.Hardware) {
+			hw.CPUs = plantest.CPUs(2, 2)
+		}, ""},
+		"a whole core for one VM, parts of two for the other": {func(_ *plan.Job, hw *plan.Hardware) {
+			hw.CPUs = append(plantest.CPUs(1, 3), plan.CPU{Number: 3, Core: 0, NUMA: -1})
+		}, "hyper-threads"},
 		"much shared": {func(j *plan.Job, _ *plan.Hardware) {
 			j.Spec.IVShmem = jobspec.IVShmem{Devices: 4, SizeMiB: 8 << 10}
 		}, "address space"},
