@@ -42,6 +42,7 @@ func inspectHardware(root string, wish config.Accel) (plan.Hardware, error) {
 	hw.Memory = memoryNodes(root, os.Getpid())
 	_, err = os.Stat(filepath.Join(root, "dev/vhost-net"))
 	hw.Vhost = err == nil
+	hw.TopoExt = hypervisor.TellsThreads(root)
 	hw.Uncached = hypervisor.MapsUncached(accel, root)
 	return hw, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/filetest"
 	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
@@ -76,6 +77,27 @@ func writeTopology(t *testing.T, root string) {
 	}
 	filetest.Write(t, filepath.Join(root, "sys/devices/system/node/node0/cpulist"), "")
 	filetest.Write(t, filepath.Join(root, "sys/devices/system/node/node1/cpulist"), "")
+}
+
+func TestWhatTheCPUOffers(t *testing.T) {
+	tests := map[string]struct {
+		flags             string
+		topoExt, uncached bool
+	}{
+		"AMD":   {"fpu svm topoext", true, true},
+		"Intel": {"fpu vmx xtopology", false, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			filetest.Write(t, filepath.Join(root, "proc/cpuinfo"), "processor\t: 0\nflags\t\t: "+tt.flags+"\n")
+			filetest.Write(t, filepath.Join(root, "dev/kvm"), "")
+			hw, err := inspectHardware(root, config.AccelKVM)
+			if err != nil || hw.TopoExt != tt.topoExt || hw.Uncached != tt.uncached {
+				t.Errorf("topology extensions %v, uncached %v, %v; want %v, %v", hw.TopoExt, hw.Uncached, err, tt.topoExt, tt.uncached)
+			}
+		})
+	}
 }
 
 func TestMemoryNodes(t *testing.T) {

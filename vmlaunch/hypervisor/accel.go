@@ -35,11 +35,19 @@ func KVMUsable(root string) error {
 // MapsUncached reports whether an accelerator on the machine below root lets guests map the memory of PCI devices uncached, as Linux
 // does. That is so on AMD's processors (svm). On Intel's, KVM ignores how guests map memory.
 func MapsUncached(accel config.Accel, root string) bool {
-	if accel != config.AccelKVM {
-		return false
-	}
+	return accel == config.AccelKVM && cpuHas(root, "svm")
+}
+
+// TellsThreads reports whether the CPU of the machine below root tells by AMD's topology
+// extensions which hyper-threads share a core. Intel's CPUs tell it otherwise.
+func TellsThreads(root string) bool { return cpuHas(root, topologyExtensions) }
+
+const topologyExtensions = "topoext"
+
+// cpuHas reports whether the CPU of the machine below root has the flag.
+func cpuHas(root, flag string) bool {
 	cpuinfo, err := os.ReadFile(filepath.Join(root, "proc/cpuinfo"))
-	return err == nil && hasFlag(cpuinfo, "svm")
+	return err == nil && hasFlag(cpuinfo, flag)
 }
 
 // hasFlag looks at the first processor only: all have the same flags.

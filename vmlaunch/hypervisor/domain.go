@@ -107,11 +107,24 @@ func (p describer) features(vm plan.VM) *libvirtxml.DomainFeatureList {
 }
 
 // cpuOf is the CPU model with the VM's topology.
+//
+// With the host's CPU, QEMU passes its features on, but by itself not AMD's topology extensions
+// (no_autoenable_flags in target/i386/cpu.c). Without them many guests take an AMD's
+// hyper-threads for cores. With KVM, QEMU always lets them be turned on
+// (kvm_arch_get_supported_cpuid), and libvirt does not check what it passes through, so
+// "require" does not keep the VM from starting. libvirt ignores "optional" here
+// (qemuBuildCpuModelArgStr).
 func (p describer) cpuOf(vm plan.VM) *libvirtxml.DomainCPU {
 	cpu, lies := p.cpu(), p.Topology(vm)
 	cpu.Topology = &libvirtxml.DomainCPUTopology{Sockets: lies.Sockets, Cores: lies.Cores, Threads: lies.Threads}
+	if cpu.Mode == passThrough && p.Hardware.TopoExt && lies.Threads > 1 {
+		cpu.Features = append(cpu.Features, libvirtxml.DomainCPUFeature{Policy: "require", Name: topologyExtensions})
+	}
 	return cpu
 }
+
+// passThrough is the mode of a VM that has the host's CPU.
+const passThrough = "host-passthrough"
 
 // cpu is the site's CPU model, if it sets one. Else KVM passes the host's CPU through, and
 // TCG, which has no host CPU to pass, offers all that it can emulate.
@@ -120,7 +133,7 @@ func (p describer) cpu() *libvirtxml.DomainCPU {
 	case p.QEMU.CPU != "":
 		return &libvirtxml.DomainCPU{Mode: "custom", Match: "exact", Model: &libvirtxml.DomainCPUModel{Value: p.QEMU.CPU, Fallback: "forbid"}}
 	case p.Hardware.Accel == config.AccelKVM:
-		return &libvirtxml.DomainCPU{Mode: "host-passthrough"}
+		return &libvirtxml.DomainCPU{Mode: passThrough}
 	}
 	cpu := &libvirtxml.DomainCPU{Mode: "maximum"}
 	for _, name := range slow {

@@ -1,12 +1,14 @@
 package hypervisor
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/filetest"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
 )
@@ -89,6 +91,41 @@ func TestGuestsKnowTheirCPUs(t *testing.T) {
 	contain(t, text, `<topology sockets="1" cores="2" threads="1"></topology>`)
 	if strings.Contains(text, dedicated) {
 		t.Error("its vCPUs share CPUs")
+	}
+}
+
+// Guests see the hyper-threads of AMD's CPUs only if QEMU is told to pass on how to tell them.
+func TestGuestsTellHyperThreads(t *testing.T) {
+	const (
+		amd   = "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu ht svm topoext sse\n\nprocessor\t: 1\n"
+		intel = "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu ht vmx xtopology sse\n\nprocessor\t: 1\n"
+		told  = `<feature policy="require" name="topoext"></feature>`
+	)
+	whole, single := plantest.CPUs(2, 2), plantest.CPUs(1, 4)
+	tests := map[string]struct {
+		cpuinfo string
+		accel   config.Accel
+		model   string
+		cpus    []plan.CPU
+		want    bool
+	}{
+		"AMD with hyper-threads":       {cpuinfo: amd, accel: config.AccelKVM, cpus: whole, want: true},
+		"AMD without hyper-threads":    {cpuinfo: amd, accel: config.AccelKVM, cpus: single},
+		"Intel with hyper-threads":     {cpuinfo: intel, accel: config.AccelKVM, cpus: whole},
+		"a CPU model of the site's":    {cpuinfo: amd, accel: config.AccelKVM, model: "EPYC", cpus: whole},
+		"an emulated CPU on AMD":       {cpuinfo: amd, accel: config.AccelTCG, cpus: whole},
+		"a machine that tells of none": {accel: config.AccelKVM, cpus: whole},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			filetest.Write(t, filepath.Join(root, "proc/cpuinfo"), tt.cpuinfo)
+			p := plantest.On(t, plan.Hardware{Accel: tt.accel, NUMA: -1, CPUs: tt.cpus, TopoExt: TellsThreads(root)}, 2)
+			p.QEMU.CPU = tt.model
+			if text := xmlOf(t, p, p.VMs[0]); strings.Contains(text, told) != tt.want {
+				t.Errorf("%s: want %v in\n%s", told, tt.want, text)
+			}
+		})
 	}
 }
 

@@ -18,6 +18,7 @@ type Hardware struct {
 	Unpinned string // why that is not known, and VMs are not pinned
 	Memory   []int  // NUMA nodes of whose memory it may have some
 	Vhost    bool   // the kernel moves the frames of virtio NICs (vhost-net)
+	TopoExt  bool   // the host's CPU tells by AMD's topology extensions which hyper-threads share a core
 	Uncached bool   // KVM lets guests map the memory of PCI devices uncached, as their kernels do (AMD)
 
 	Foreign bool // another program makes the VMs and gives them memory and CPUs
