@@ -67,6 +67,7 @@ func (w *warmer) newTemplate(ctx context.Context, shape template.Shape, image im
 		if !errors.Is(err, template.ErrNone) {
 			return err
 		}
+		none = telling(none, err)
 	}
 	if w.Plan.Job.Spec.Start != config.StartWarm && !w.Plan.Warm.Automatic {
 		return none
@@ -75,6 +76,16 @@ func (w *warmer) newTemplate(ctx context.Context, shape template.Shape, image im
 		return fmt.Errorf("make a template: %w", err)
 	}
 	return w.findTemplate(ctx, shape)
+}
+
+// telling returns the error that says why a template does not fit, if one does: the owner's
+// own comes first.
+func telling(own, site error) error {
+	var none *template.NoneError
+	if errors.As(own, &none) && none.Reason == "" {
+		return site
+	}
+	return own
 }
 
 // findTemplate finds the template that the VMs are restored from.

@@ -1,9 +1,12 @@
 package vmlaunch
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/images"
+	"github.com/slurm-v/slurm-v/images/template"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
@@ -53,5 +56,38 @@ func TestSharedMemoryDoesNotChangeTheShape(t *testing.T) {
 	job.Spec.IVShmem = jobspec.IVShmem{Devices: 1, SizeMiB: 16}
 	if with := plannedShape(plantest.New(t, config.Default(), job, hw)); with.Key() != without.Key() {
 		t.Errorf("with shared memory %+v, without %+v", with, without)
+	}
+}
+
+// Users hear why the template that root has made does not fit, if they have none of their own.
+func TestWhyTheTemplateForAllDoesNotFit(t *testing.T) {
+	const path = "/images/x.qcow2"
+	shape := template.Shape{Image: []images.FileIdentity{{Path: path}}, VCPUs: 2, Threads: 1}
+	site := shape
+	site.Threads = 2
+	tests := map[string]struct{ own, want string }{
+		"no template of the user's own": {"", "it has 2 hyper-threads per core, and not 1"},
+		"one that does not fit either":  {"it has a disk of another size", "it has a disk of another size"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			v := aJob(t, stateIn(t.TempDir()), 42, jobspec.IVShmem{})
+			v.Plan.Catalogue = true
+			draft, err := v.store.templates.Draft(t.Context(), template.Site, site, "1.0", func(string) error { return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := draft.Publish(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := draft.Close(); err != nil {
+				t.Fatal(err)
+			}
+			w := &warmer{VMs: v}
+			err = w.newTemplate(t.Context(), shape, images.Info{}, &template.NoneError{Reason: tt.own})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want %q in it", err, tt.want)
+			}
+		})
 	}
 }
