@@ -120,15 +120,15 @@ func (n *Node) candidates(all bool) ([]cxi.Placed, error) {
 	}
 	defer lib.Close()
 	services, err := lib.All()
-	return cxi.Stray(services, n.pools(all), nil), err
+	return cxi.Stray(services, poolsOf(n.cfg, all), nil), err
 }
 
-// pools are those whose VNIs are only for jobs; with all, the VNIs of everybody.
-func (n *Node) pools(all bool) []fabric.Pool {
+// poolsOf are those whose VNIs are only for jobs; with all, the VNIs of everybody.
+func poolsOf(site config.Fabric, all bool) []fabric.Pool {
 	if all {
 		return []fabric.Pool{{Kind: fabric.VNI, Tags: []fabric.Range{{First: 2, Last: 65535}}}}
 	}
-	return fabric.Pools(n.cfg)
+	return fabric.Pools(site)
 }
 
 // A work is one call of Clean.
@@ -195,7 +195,7 @@ func (w *work) removeStrays(ctx context.Context, f found) {
 		w.failed = errors.Join(w.failed, err)
 		return
 	}
-	for _, s := range cxi.Stray(f.services, w.node.pools(w.cleaning.All), append(jobs, f.jobs...)) {
+	for _, s := range cxi.Stray(f.services, poolsOf(w.node.cfg, w.cleaning.All), append(jobs, f.jobs...)) {
 		w.do(fmt.Sprintf("removed the CXI service %d on %s", s.ID, s.Card), func() error { return w.node.remove(ctx, s, w.cleaning.Patience) })
 	}
 }

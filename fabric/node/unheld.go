@@ -159,7 +159,7 @@ func (n *Node) noStrays() error {
 	if err != nil {
 		return err
 	}
-	for _, s := range cxi.Stray(services, n.pools(false), append(before, after...)) {
+	for _, s := range cxi.Stray(services, poolsOf(n.cfg, false), append(before, after...)) {
 		return fmt.Errorf("the CXI service %d on %s has a VNI of the pools and belongs to no job that is known here: remove it by slurmv fabric clean", s.ID, s.Card)
 	}
 	return nil
