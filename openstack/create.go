@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 	"golang.org/x/sync/errgroup"
 )
@@ -79,11 +78,7 @@ func (c *Cloud) Create(ctx context.Context, r Request) error {
 // Await waits until want servers of the job run. If one cannot, it says why.
 func (c *Cloud) Await(ctx context.Context, job string, want int) error {
 	for began := time.Now(); ; {
-		var all []servers.Server
-		err := try(ctx, func() (err error) {
-			all, err = c.nova.list(ctx, c.mark(job))
-			return err
-		})
+		all, err := c.nova.listAgain(ctx, c.mark(job))
 		if err != nil {
 			return explain("list the servers of job "+job, err)
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Delete removes everything of a job from the cloud, and returns when it is gone. It may be
@@ -21,17 +23,32 @@ func (c *Cloud) Delete(ctx context.Context, job string) error {
 		explain("delete the image of job "+job, c.glance.deleteImages(ctx, m)))
 }
 
-// removeAll lists what a job has of one kind, and removes each.
+// removeAll lists what a job has of one kind, and removes each, some at once: Slurm gives a job's end two minutes, and a
+// job may have hundreds of ports.
 func removeAll[T any](ctx context.Context, list func() ([]T, error), remove func(T) error) error {
 	var its []T
 	err := try(ctx, func() (err error) {
 		its, err = list()
 		return err
 	})
-	for _, one := range its {
-		err = errors.Join(err, gone(ctx, func() error { return remove(one) }))
+	return errors.Join(err, withEach(its, func(one T) error {
+		return gone(ctx, func() error { return remove(one) })
+	}))
+}
+
+// withEach does something with each thing, some at once. An error keeps no other from being done.
+func withEach[T any](things []T, do func(T) error) error {
+	failed := make([]error, len(things))
+	var each errgroup.Group
+	each.SetLimit(requestsAtOnce)
+	for i, one := range things {
+		each.Go(func() error {
+			failed[i] = do(one)
+			return nil
+		})
 	}
-	return err
+	_ = each.Wait()
+	return errors.Join(failed...)
 }
 
 // gone removes something that another process may remove, too.

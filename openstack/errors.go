@@ -93,6 +93,9 @@ func isAway(err error) bool {
 		switch unexpected.Actual {
 		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests:
 			return true
+		case http.StatusInternalServerError:
+			// The cloud's message queue or database restarts. What was to be made may be there in part.
+			return unexpected.Method == http.MethodGet || unexpected.Method == http.MethodDelete
 		}
 		return false
 	}
@@ -112,19 +115,24 @@ func failedLogin(err error) error {
 
 func isGone(err error) bool { return gophercloud.ResponseCodeIs(err, http.StatusNotFound) }
 
-// explain says what the cloud has refused, in its words.
+// explain says what the cloud has refused, and why.
 func explain(what string, err error) error {
 	if err == nil {
 		return nil
 	}
+	return fmt.Errorf("OpenStack: %s: %w", what, said(err))
+}
+
+// said is the cloud's answer in its words.
+func said(err error) error {
 	if login := failedLogin(err); login != nil {
-		return explain(what+": log in again", login)
+		return fmt.Errorf("log in again: %w", said(login))
 	}
 	var unexpected gophercloud.ErrUnexpectedResponseCode
 	if errors.As(err, &unexpected) {
-		return fmt.Errorf("OpenStack: %s: %s (HTTP status %d)", what, message(unexpected.Body), unexpected.Actual)
+		return fmt.Errorf("%s (HTTP status %d)", message(unexpected.Body), unexpected.Actual)
 	}
-	return fmt.Errorf("OpenStack: %s: %w", what, err)
+	return err
 }
 
 // message takes the sentence from the body of a refusal: {"badRequest": {"message": …}} of

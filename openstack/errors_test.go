@@ -67,6 +67,9 @@ func TestUntilNextLook(t *testing.T) {
 
 // A cloud that is away comes back, or is given up after a while; a refusal is final.
 func TestTry(t *testing.T) {
+	broken := func(method string) error {
+		return gophercloud.ErrUnexpectedResponseCode{Actual: http.StatusInternalServerError, Method: method}
+	}
 	away, lost := answer(http.StatusServiceUnavailable, ""), &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	for name, tt := range map[string]struct {
 		answers []error // and then success
@@ -78,6 +81,9 @@ func TestTry(t *testing.T) {
 		"after no answer":    {[]error{lost, lost, away}, 4, false},
 		"a refusal":          {[]error{answer(403, "")}, 1, true},
 		"a refusal after it": {[]error{away, answer(409, "")}, 2, true},
+		"a broken GET":       {[]error{broken(http.MethodGet)}, 2, false},
+		"a broken DELETE":    {[]error{broken(http.MethodDelete)}, 2, false},
+		"a broken POST":      {[]error{broken(http.MethodPost)}, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -9,9 +9,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +32,8 @@ type faultyNova struct {
 	loseDeletes int // so many DELETEs are forgotten, after 204
 	posts       int
 	slow        time.Duration // it carries a POST out so much later, whether or not anybody still waits
+	slowDelete  time.Duration // each DELETE takes so long
+	locked      string        // id of a server that it refuses to delete
 }
 
 func (f *faultyNova) client() nova { return nova{serviceOf(f)} }
@@ -65,6 +71,9 @@ func (f *faultyNova) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (f *faultyNova) inTime(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodDelete {
+		time.Sleep(f.slowDelete)
+	}
 	if r.Method != http.MethodPost || f.slow == 0 {
 		return f.answer(r)
 	}
@@ -92,7 +101,7 @@ func (f *faultyNova) answer(r *http.Request) (*http.Response, error) {
 	case r.Method == http.MethodPost:
 		return f.post(r)
 	case r.Method == http.MethodDelete:
-		return f.remove()
+		return f.remove(path.Base(r.URL.Path))
 	case strings.Contains(r.URL.RawQuery, "marker"):
 		return reply(200, map[string]any{"servers": []any{}})
 	}
@@ -113,11 +122,14 @@ func (f *faultyNova) post(r *http.Request) (*http.Response, error) {
 	return reply(202, map[string]any{"server": map[string]any{"id": "1"}})
 }
 
-func (f *faultyNova) remove() (*http.Response, error) {
-	if f.loseDeletes > 0 {
+func (f *faultyNova) remove(id string) (*http.Response, error) {
+	switch {
+	case id == f.locked:
+		return reply(409, map[string]any{"conflictingRequest": map[string]any{"code": 409, "message": "Instance " + id + " is locked"}})
+	case f.loseDeletes > 0:
 		f.loseDeletes--
-	} else {
-		f.servers = nil
+	default:
+		f.servers = slices.DeleteFunc(f.servers, func(s map[string]any) bool { return s["id"] == id })
 	}
 	return reply(204, nil)
 }
@@ -232,6 +244,53 @@ func TestADeletingThatIsLostIsAskedAgain(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took < 2*askAgain || took > 3*askAgain {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// nova refuses to delete one server of a large job, and takes a second for each of the others. They go within the two
+// minutes that Slurm gives to a job's end.
+func TestARefusalKeepsNoOtherServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &faultyNova{slowDelete: time.Second, locked: "7"}
+		for i := range 600 {
+			f.servers = append(f.servers, map[string]any{
+				"id": strconv.Itoa(i), "name": "vm" + strconv.Itoa(i), "status": "ACTIVE", "metadata": map[string]string{"slurm-v": "m"},
+			})
+		}
+		began := time.Now()
+		ctx, cancel := withTimeout(t, 5*time.Minute)
+		defer cancel()
+		err := f.client().deleteServers(ctx, "m")
+		if err == nil || !strings.Contains(err.Error(), "server vm7: Instance 7 is locked (HTTP status 409)") {
+			t.Error(err)
+		}
+		if len(f.servers) != 1 || f.servers[0]["id"] != "7" {
+			t.Errorf("%d servers are left", len(f.servers))
+		}
+		if took := time.Since(began); took > time.Minute {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// The same is so for ports and all else of a job.
+func TestARefusalKeepsNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var removed atomic.Int32
+		began := time.Now()
+		err := removeAll(t.Context(), func() ([]int, error) { return make([]int, 600), nil }, func(int) error {
+			time.Sleep(time.Second)
+			if removed.Add(1) == 7 {
+				return errors.New("it is in use")
+			}
+			return nil
+		})
+		if err == nil || err.Error() != "it is in use" || removed.Load() != 600 {
+			t.Errorf("%d removed: %v", removed.Load(), err)
+		}
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it took %v", took)
 		}
 	})

@@ -125,13 +125,18 @@ func withCause(fault string) string {
 
 // deleteServers deletes the servers and waits until nova lists none. Ports that are made for
 // a server survive it, and would keep its place in the network. Servers that nova cannot delete
-// are given up when none has gone for as long as the cloud may be away: others wait.
+// are given up when none has gone for as long as the cloud may be away, and those that it refuses
+// to delete when no others are left: others wait.
 func (n nova) deleteServers(ctx context.Context, m Mark) error {
-	began, asked := time.Now(), map[string]time.Time{}
+	began, asked := time.Now(), map[string]*deletion{}
 	fewest, since := math.MaxInt, began
 	for {
-		left, err := n.askToDelete(ctx, m, asked)
+		left, err := n.listAgain(ctx, m)
 		if err != nil || len(left) == 0 {
+			return err
+		}
+		n.askToDelete(ctx, left, asked)
+		if err := refusal(left, asked); err != nil {
 			return err
 		}
 		if len(left) < fewest {
@@ -148,21 +153,51 @@ func (n nova) deleteServers(ctx context.Context, m Mark) error {
 	}
 }
 
-// askToDelete asks nova to delete the servers that are left, and returns them. asked is when
-// nova was asked last for each.
-func (n nova) askToDelete(ctx context.Context, m Mark, asked map[string]time.Time) (left []servers.Server, err error) {
+// listAgain is list, also of a nova that is away for a while.
+func (n nova) listAgain(ctx context.Context, m Mark) (its []servers.Server, err error) {
 	err = try(ctx, func() (err error) {
-		left, err = n.list(ctx, m)
+		its, err = n.list(ctx, m)
 		return err
 	})
+	return its, err
+}
+
+// A deletion is when nova was asked last to delete a server, and why it refused.
+type deletion struct {
+	asked   time.Time
+	refused error
+}
+
+// askToDelete asks nova to delete each of the servers, unless it was asked a moment ago or has refused. One that is
+// refused keeps no other from being deleted.
+func (n nova) askToDelete(ctx context.Context, left []servers.Server, asked map[string]*deletion) {
+	var due []servers.Server
 	for _, s := range left {
-		if err != nil || time.Since(asked[s.ID]) < askAgain {
-			continue
+		if asked[s.ID] == nil {
+			asked[s.ID] = &deletion{}
 		}
-		err = gone(ctx, func() error { return servers.Delete(ctx, n.api, s.ID).ExtractErr() })
-		asked[s.ID] = time.Now()
+		if last := asked[s.ID]; last.refused == nil && time.Since(last.asked) > askAgain {
+			due = append(due, s)
+		}
 	}
-	return left, err
+	_ = withEach(due, func(s servers.Server) error {
+		err := gone(ctx, func() error { return servers.Delete(ctx, n.api, s.ID).ExtractErr() })
+		*asked[s.ID] = deletion{asked: time.Now(), refused: err}
+		return nil
+	})
+}
+
+// refusal says why nova deletes none of the servers that are left, in its words about the first. It is nil while nova may
+// still delete one.
+func refusal(left []servers.Server, asked map[string]*deletion) error {
+	if slices.ContainsFunc(left, func(s servers.Server) bool { return asked[s.ID].refused == nil }) {
+		return nil
+	}
+	others := ""
+	if more := len(left) - 1; more > 0 {
+		others = fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Errorf("server %s%s: %w", left[0].Name, others, said(asked[left[0].ID].refused))
 }
 
 func (n nova) markedServers(ctx context.Context) (marks []string, err error) {
