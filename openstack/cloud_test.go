@@ -57,7 +57,7 @@ func settings(t *testing.T, mode recorder.Mode) Settings {
 	t.Helper()
 	s := Settings{CloudsFile: os.Getenv("OS_CLIENT_CONFIG_FILE"), Cloud: "slurmv", Label: "test"}
 	if mode == recorder.ModeReplayOnly {
-		s.CloudsFile = credentials(t)
+		s.CloudsFile = cloudsFile(t, replayed)
 	}
 	s.wire = func(network http.RoundTripper) http.RoundTripper {
 		var played atomic.Int32
@@ -104,11 +104,11 @@ const replayed = `clouds:
     region_name: RegionOne
 `
 
-// credentials writes those into a file.
-func credentials(t *testing.T) string {
+// cloudsFile writes credentials into a file.
+func cloudsFile(t *testing.T, credentials string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "clouds.yaml")
-	if err := os.WriteFile(path, []byte(replayed), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(credentials), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,6 +89,9 @@ func isAway(err error) bool {
 	if login := failedLogin(err); login != nil {
 		return isAway(login)
 	}
+	if remedy(err) != "" { // net/http makes a net.Error of each
+		return false
+	}
 	var unexpected gophercloud.ErrUnexpectedResponseCode
 	if errors.As(err, &unexpected) {
 		switch unexpected.Actual {
@@ -101,6 +105,22 @@ func isAway(err error) bool {
 	}
 	var network net.Error
 	return errors.As(err, &network)
+}
+
+// remedy is what to do about a cloud that cannot be reached, and will not be by waiting; "" for other errors.
+func remedy(err error) string {
+	const address, file = "correct auth_url", " of the cloud in clouds.yaml (backend.clouds_file)"
+	var certificate *tls.CertificateVerificationError
+	var name *net.DNSError
+	switch {
+	case errors.As(err, &certificate):
+		return "name the CA of that server as cacert" + file + ", or " + address + " there"
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return address + file + ": it must begin with http there"
+	case errors.As(err, &name) && name.IsNotFound:
+		return address + file + ", or that host in keystone's catalogue, or the name servers of this node"
+	}
+	return ""
 }
 
 // failedLogin returns why keystone gave no new token for one that had expired, if err is about that. gophercloud's
@@ -123,7 +143,7 @@ func explain(what string, err error) error {
 	return fmt.Errorf("OpenStack: %s: %w", what, said(err))
 }
 
-// said is the cloud's answer in its words.
+// said is the cloud's answer in its words, or why there is none.
 func said(err error) error {
 	if login := failedLogin(err); login != nil {
 		return fmt.Errorf("log in again: %w", said(login))
@@ -131,6 +151,9 @@ func said(err error) error {
 	var unexpected gophercloud.ErrUnexpectedResponseCode
 	if errors.As(err, &unexpected) {
 		return fmt.Errorf("%s (HTTP status %d)", message(unexpected.Body), unexpected.Actual)
+	}
+	if remedy := remedy(err); remedy != "" {
+		return fmt.Errorf("%w; %s", err, remedy)
 	}
 	return err
 }

@@ -76,14 +76,15 @@ func TestTry(t *testing.T) {
 		want    int     // tries
 		fails   bool
 	}{
-		"at once":            {nil, 1, false},
-		"after 503":          {[]error{away, away}, 3, false},
-		"after no answer":    {[]error{lost, lost, away}, 4, false},
-		"a refusal":          {[]error{answer(403, "")}, 1, true},
-		"a refusal after it": {[]error{away, answer(409, "")}, 2, true},
-		"a broken GET":       {[]error{broken(http.MethodGet)}, 2, false},
-		"a broken DELETE":    {[]error{broken(http.MethodDelete)}, 2, false},
-		"a broken POST":      {[]error{broken(http.MethodPost)}, 1, true},
+		"at once":                  {nil, 1, false},
+		"after 503":                {[]error{away, away}, 3, false},
+		"after no answer":          {[]error{lost, lost, away}, 4, false},
+		"after a deaf name server": {[]error{&net.DNSError{Err: "server misbehaving", IsTemporary: true}}, 2, false},
+		"a refusal":                {[]error{answer(403, "")}, 1, true},
+		"a refusal after it":       {[]error{away, answer(409, "")}, 2, true},
+		"a broken GET":             {[]error{broken(http.MethodGet)}, 2, false},
+		"a broken DELETE":          {[]error{broken(http.MethodDelete)}, 2, false},
+		"a broken POST":            {[]error{broken(http.MethodPost)}, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

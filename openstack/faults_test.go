@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path"
 	"path/filepath"
@@ -341,4 +343,42 @@ func TestOpenCredentials(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A cloud that cannot be reached as clouds.yaml has it is no cloud that comes back: the error says at once what to correct.
+func TestWhatNoWaitingMends(t *testing.T) {
+	secure, plain := httptest.NewTLSServer(http.NotFoundHandler()), httptest.NewServer(http.NotFoundHandler())
+	defer secure.Close()
+	defer plain.Close()
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	for name, tt := range map[string]struct {
+		url    string
+		lookup error // instead of asking name servers
+		want   string
+	}{
+		"a certificate of an unknown authority": {secure.URL, nil, "name the CA of that server as cacert of the cloud in clouds.yaml (backend.clouds_file)"},
+		"a server without TLS":                  {strings.Replace(plain.URL, "http", "https", 1), nil, "correct auth_url of the cloud in clouds.yaml"},
+		"a host that nobody knows": {"https://keystone.invalid:5000", &net.DNSError{Err: "no such host", Name: "keystone.invalid", IsNotFound: true},
+			"correct auth_url of the cloud in clouds.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Settings{Cloud: "slurmv", Label: "test", CloudsFile: cloudsFile(t, strings.Replace(replayed, "http://10.77.0.10:5000", tt.url, 1))}
+			if tt.lookup != nil {
+				s.wire = func(http.RoundTripper) http.RoundTripper { return unknown{tt.lookup} }
+			}
+			ctx, cancel := withTimeout(t, 5*time.Second)
+			defer cancel()
+			_, err := Open(ctx, s)
+			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "log in at "+tt.url) || !strings.Contains(err.Error(), tt.want) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// unknown is a network in which no host has a name.
+type unknown struct{ lookup error }
+
+func (u unknown) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, &net.OpError{Op: "dial", Err: u.lookup}
 }

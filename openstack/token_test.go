@@ -92,7 +92,7 @@ func TestAnExpiredTokenIsRenewed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := &keystone{}
-				c := open(t, Settings{CloudsFile: credentials(t), Cloud: "slurmv", Label: "test", wire: func(http.RoundTripper) http.RoundTripper { return k }})
+				c := open(t, Settings{CloudsFile: cloudsFile(t, replayed), Cloud: "slurmv", Label: "test", wire: func(http.RoundTripper) http.RoundTripper { return k }})
 				if k.away = tt.away; tt.expires {
 					k.expire()
 				}
