@@ -10,12 +10,24 @@ import (
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
-// A Whole is an image of one file that is read from beginning to end, to be sent elsewhere.
+// A Whole is an image of one file that is sent elsewhere, as often as it takes.
 type Whole struct {
-	io.Reader
 	Format string
 
-	file *os.File
+	beginning []byte // of the file, as it was checked
+	file      *os.File
+}
+
+// ReadAt reads the beginning that was checked, and the file behind it.
+func (w *Whole) ReadAt(into []byte, offset int64) (n int, err error) {
+	if offset < int64(len(w.beginning)) {
+		n = copy(into, w.beginning[offset:])
+	}
+	if n == len(into) {
+		return n, nil
+	}
+	more, err := w.file.ReadAt(into[n:], offset+int64(n))
+	return n + more, err
 }
 
 // Close closes the file.
@@ -63,6 +75,6 @@ func (w *Whole) check(path string) error {
 	case head.backing != "":
 		return &Error{Path: path, Reason: "is based on another file; make it one file with: qemu-img convert -O qcow2"}
 	}
-	w.Format, w.Reader = head.format, io.MultiReader(bytes.NewReader(beginning), w.file)
+	w.Format, w.beginning = head.format, beginning
 	return nil
 }

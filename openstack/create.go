@@ -42,7 +42,7 @@ type VF struct {
 // An Image is what the VMs boot from: an image of the cloud's, or a file of the node's.
 type Image struct {
 	Name    string            // in glance; "" is the file
-	File    io.Reader         // read once
+	File    io.ReaderAt       // read again if an upload breaks off
 	Format  string            // of the file, such as qcow2
 	Options map[string]string // properties of the file's image
 }

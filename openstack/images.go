@@ -2,7 +2,10 @@ package openstack
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"math"
 	"slices"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imagedata"
@@ -37,21 +40,93 @@ func newestActive(all []images.Image, name string) (id string, err error) {
 	return all[active].ID, nil
 }
 
-// upload makes an image of a file. The file can be read once, so an upload that breaks off
-// is not tried again.
+// upload makes an image of a file. If the upload breaks off, it is begun anew. The patience for that begins then, since
+// a large image may have been on its way for longer.
 func (g glance) upload(ctx context.Context, m Mark, i Image) (id string, err error) {
-	answered, cancel := untilAnswered(ctx)
-	defer cancel()
+	if id, err = g.createImage(ctx, m, i); err != nil {
+		return "", err
+	}
+	lost := g.send(ctx, id, i.File)
+	if !isAway(lost) {
+		return id, lost
+	}
+	err = try(ctx, func() error {
+		if id, err = g.uploaded(ctx, m, lost); err != nil || id != "" {
+			return err
+		}
+		if id, err = g.createImage(ctx, m, i); err == nil {
+			lost = g.send(ctx, id, i.File)
+			err = lost
+		}
+		return err
+	})
+	return id, err
+}
+
+// uploaded returns the image of an upload whose answer was lost, if glance has all of it, and removes it otherwise: a
+// glance that was killed takes it for ever to be coming. One that glance was too slow to store is waited for.
+func (g glance) uploaded(ctx context.Context, m Mark, lost error) (id string, err error) {
+	its, err := g.imagesOf(ctx, m)
+	if err != nil {
+		return "", err
+	}
+	for _, i := range its {
+		if i.Status == images.ImageStatusActive {
+			return i.ID, nil
+		}
+	}
+	if isLate(lost) {
+		return "", lost
+	}
+	return "", g.deleteImages(ctx, m)
+}
+
+// createImage makes an image without data.
+func (g glance) createImage(ctx context.Context, m Mark, i Image) (string, error) {
+	return makeOnce(ctx,
+		func() (string, error) { return g.findUpload(ctx, m) },
+		func(ctx context.Context) (string, error) { return g.postImage(ctx, m, i) })
+}
+
+func (g glance) postImage(ctx context.Context, m Mark, i Image) (string, error) {
 	private := images.ImageVisibilityPrivate
-	made, err := images.Create(answered, g.api, images.CreateOpts{
+	made, err := images.Create(ctx, g.api, images.CreateOpts{
 		Name: string(m), Tags: []string{string(m)}, ContainerFormat: "bare", DiskFormat: i.Format,
 		Visibility: &private, Properties: i.Options,
 	}).Extract()
 	if err != nil {
 		return "", err
 	}
-	return made.ID, imagedata.Upload(ctx, g.api, made.ID, i.File).ExtractErr()
+	return made.ID, nil
 }
+
+func (g glance) findUpload(ctx context.Context, m Mark) (string, error) {
+	its, err := g.imagesOf(ctx, m)
+	if err != nil || len(its) == 0 {
+		return "", err
+	}
+	return its[0].ID, nil
+}
+
+// send gives an image its data.
+func (g glance) send(ctx context.Context, id string, file io.ReaderAt) error {
+	err := imagedata.Upload(ctx, g.api, id, bodyOf(file)).ExtractErr()
+	if errors.Is(err, errReadOnce) { // gophercloud has a new token now
+		err = imagedata.Upload(ctx, g.api, id, bodyOf(file)).ExtractErr()
+	}
+	return err
+}
+
+// A body is a file on its way. It is read once: net/http may go on reading it after the cloud has answered, so no other
+// request can have it.
+type body struct{ io.Reader }
+
+func bodyOf(file io.ReaderAt) body { return body{io.NewSectionReader(file, 0, math.MaxInt64)} }
+
+var errReadOnce = errors.New("the cloud wants the image once more")
+
+// Seek refuses to go back. gophercloud does when a token has expired, and would send what is left without it.
+func (body) Seek(int64, int) (int64, error) { return 0, errReadOnce }
 
 // usable returns the images that are public or the site's project's. An administrator sees those
 // of every project, and anybody could call an image like one of the site's.
