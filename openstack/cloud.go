@@ -83,11 +83,17 @@ func Open(ctx context.Context, s Settings) (*Cloud, error) {
 	return newCloud(s.Label, provider, endpoints)
 }
 
-// read reads the credentials, and refuses a file that others may read.
+var errNoSecret = errors.New("they have neither application_credential_secret nor password, and servers need names that nobody guesses, " +
+	"which are made of those; write one into this file: secure.yaml is not read, and tokens are refused")
+
+// read reads the credentials, and refuses a file that others may read, and credentials without a secret.
 func (s Settings) read() (auth gophercloud.AuthOptions, endpoints gophercloud.EndpointOpts, tls *tls.Config, err error) {
 	text, err := secret.ReadFile(s.CloudsFile)
 	if err == nil {
 		auth, endpoints, tls, err = clouds.Parse(clouds.WithCloudsYAML(strings.NewReader(text)), clouds.WithCloudName(s.Cloud))
+	}
+	if err == nil && secretOf(auth) == "" {
+		err = errNoSecret
 	}
 	if err != nil {
 		err = fmt.Errorf("credentials of OpenStack (backend.clouds_file), cloud %q: %w", s.Cloud, err)
@@ -167,7 +173,12 @@ type Names struct{ key []byte }
 // OpenNames reads the credentials, and does not log in.
 func OpenNames(s Settings) (Names, error) {
 	auth, _, _, err := s.read()
-	return Names{[]byte(s.Label + "\n" + auth.ApplicationCredentialSecret + auth.Password)}, err
+	return Names{[]byte(s.Label + "\n" + secretOf(auth))}, err
+}
+
+// secretOf is what only holders of the credentials know.
+func secretOf(auth gophercloud.AuthOptions) string {
+	return auth.ApplicationCredentialSecret + auth.Password
 }
 
 // Server is the name of a VM, which the plan calls domain, such as slurmv-4217.0-vm3.

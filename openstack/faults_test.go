@@ -320,21 +320,27 @@ func withTimeout(t *testing.T, limit time.Duration) (context.Context, context.Ca
 	return context.WithTimeoutCause(t.Context(), limit, errors.New("the test waits no longer"))
 }
 
-// Credentials that others can read, or that name another cloud, are refused.
+// Credentials that others can read, that name another cloud, or that have no secret are refused.
 func TestOpenCredentials(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "clouds.yaml")
+	const noSecret = "neither application_credential_secret nor password"
+	with := func(auth string) string { return "clouds: {slurmv: {auth: {auth_url: \"http://site\", " + auth + "}}}" }
 	for name, tt := range map[string]struct {
 		mode  os.FileMode
+		text  string
 		cloud string
 		want  string // "" is taken
 	}{
-		"good":    {0o600, "slurmv", ""},
-		"open":    {0o644, "slurmv", "clouds.yaml"},
-		"another": {0o600, "other", `"other"`},
+		"good":                    {0o600, replayed, "slurmv", ""},
+		"a user's":                {0o600, with("username: u, password: p"), "slurmv", ""},
+		"open":                    {0o644, replayed, "slurmv", "clouds.yaml"},
+		"another":                 {0o600, replayed, "other", `"other"`},
+		"a token":                 {0o600, with("token: t"), "slurmv", noSecret},
+		"the secret is elsewhere": {0o600, with("application_credential_id: i"), "slurmv", noSecret},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_ = os.Remove(path)
-			if err := os.WriteFile(path, []byte(replayed), tt.mode); err != nil {
+			if err := os.WriteFile(path, []byte(tt.text), tt.mode); err != nil {
 				t.Fatal(err)
 			}
 			_, err := OpenNames(Settings{CloudsFile: path, Cloud: tt.cloud, Label: "test"})
