@@ -3,10 +3,8 @@ package openstack
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 
-	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
 )
 
@@ -15,29 +13,42 @@ func (n nova) getFlavor(ctx context.Context, m Mark, r Request) (id string, err 
 	if r.Flavor != "" {
 		return n.findFlavor(ctx, r)
 	}
-	err = try(ctx, func() error {
-		made, err := n.flavorsOf(ctx, m)
-		if err != nil {
-			return err
-		}
-		if len(made) > 0 { // by a request whose answer was lost
-			id = made[0].ID
-			return n.allowFlavor(ctx, id)
-		}
-		id, err = n.createFlavor(ctx, m, r)
+	id, err = n.makeFlavor(ctx, m, r)
+	return id, explain("create a flavor for job "+r.Job, err)
+}
+
+// makeFlavor makes a flavor that only the site's project sees. It looks first: nova refuses a second flavor of one name,
+// so the job takes one that is left of it.
+func (n nova) makeFlavor(ctx context.Context, m Mark, r Request) (id string, err error) {
+	find := func() (string, error) { return n.findMade(ctx, m) }
+	err = try(ctx, func() (err error) {
+		id, err = find()
 		return err
 	})
-	return id, explain("create a flavor for job "+r.Job, err)
+	if err == nil && id == "" {
+		id, err = makeOnce(ctx, find, func(ctx context.Context) (string, error) { return n.postFlavor(ctx, m, r) })
+	}
+	if err != nil {
+		return "", err
+	}
+	return id, there(ctx, func() error {
+		return flavors.AddAccess(ctx, n.api, id, flavors.AddAccessOpts{Tenant: n.project}).Err
+	})
+}
+
+func (n nova) findMade(ctx context.Context, m Mark) (string, error) {
+	made, err := n.flavorsOf(ctx, m)
+	if err != nil || len(made) == 0 {
+		return "", err
+	}
+	return made[0].ID, nil
 }
 
 // ofProject ends the name of a job's flavor. A flavor belongs to no project, and administrators
 // see all: a cluster in another project may have a job of the same mark.
 func (n nova) ofProject() string { return "@" + n.project }
 
-// createFlavor makes a flavor that only the site's project sees.
-func (n nova) createFlavor(ctx context.Context, m Mark, r Request) (string, error) {
-	ctx, cancel := untilAnswered(ctx)
-	defer cancel()
+func (n nova) postFlavor(ctx context.Context, m Mark, r Request) (string, error) {
 	private, disk := false, int((r.DiskMiB+1023)/1024)
 	made, err := flavors.Create(ctx, n.api, flavors.CreateOpts{
 		Name: string(m) + n.ofProject(), VCPUs: r.VCPUs, RAM: int(r.MemoryMiB), Disk: &disk, IsPublic: &private,
@@ -45,16 +56,7 @@ func (n nova) createFlavor(ctx context.Context, m Mark, r Request) (string, erro
 	if err != nil {
 		return "", err
 	}
-	return made.ID, n.allowFlavor(ctx, made.ID)
-}
-
-// allowFlavor lets the site's project use the flavor. It may do so already, by a request whose answer was lost.
-func (n nova) allowFlavor(ctx context.Context, id string) error {
-	_, err := flavors.AddAccess(ctx, n.api, id, flavors.AddAccessOpts{Tenant: n.project}).Extract()
-	if gophercloud.ResponseCodeIs(err, http.StatusConflict) {
-		return nil
-	}
-	return err
+	return made.ID, nil
 }
 
 func (n nova) findFlavor(ctx context.Context, r Request) (string, error) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // A site's own flavor is for jobs whose VMs are as large: nova would give others the flavor's size without a word.
@@ -42,11 +43,15 @@ func TestTheSitesFlavor(t *testing.T) {
 // A novaOfFlavors makes a flavor.
 type novaOfFlavors struct {
 	made    []any
-	allowed int // requests that let the project use it
+	allowed int           // requests that let the project use it
+	slow    time.Duration // it has one so much later, and a proxy has given up waiting
+	since   time.Time
 }
 
 func (f *novaOfFlavors) answer(r *http.Request) (*http.Response, error) {
 	switch {
+	case r.Method != http.MethodPost && time.Now().Before(f.since):
+		return reply(200, map[string]any{"flavors": []any{}})
 	case r.Method != http.MethodPost:
 		return reply(200, map[string]any{"flavors": f.made})
 	case strings.HasSuffix(r.URL.Path, "/action"):
@@ -55,7 +60,13 @@ func (f *novaOfFlavors) answer(r *http.Request) (*http.Response, error) {
 		}
 		return reply(200, map[string]any{"flavor_access": []any{}})
 	}
+	if len(f.made) > 0 {
+		return reply(409, map[string]any{"conflictingRequest": map[string]any{"message": "Flavor with name m@site already exists."}})
+	}
 	f.made = append(f.made, map[string]any{"id": "9", "name": "m@site"})
+	if f.since = time.Now().Add(f.slow); f.slow > 0 {
+		return reply(504, nil)
+	}
 	return reply(200, map[string]any{"flavor": f.made[0]})
 }
 
@@ -70,4 +81,15 @@ func TestALostAnswerMakesNoSecondFlavor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// nova takes longer to make a flavor than a proxy waits. A second request would be refused, as names of flavors are unique.
+func TestALateAnswerMakesNoSecondFlavor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &novaOfFlavors{made: []any{}, slow: time.Minute}
+		id, err := nova{serviceOf(&lossy{0, f.answer})}.getFlavor(t.Context(), "m", Request{VCPUs: 1, MemoryMiB: 384})
+		if err != nil || id != "9" || f.allowed == 0 {
+			t.Errorf("%q, %v; allowed %d times", id, err, f.allowed)
+		}
+	})
 }
