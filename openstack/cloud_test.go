@@ -206,15 +206,23 @@ func TestAJobComesAndGoes(t *testing.T) {
 	})
 }
 
-// What nova may give to VMs is compared with what Slurm gives to jobs.
+// What nova may give to VMs is compared with what Slurm gives to jobs. placement knows a compute host by libvirt's name.
+// nova's answer is not recorded: hosts have one name there.
 func TestCapacity(t *testing.T) {
 	withCloud(t, func(t *testing.T, c *Cloud) {
-		has, err := c.Capacity(t.Context(), "n1")
+		is := func(host, name string) map[string]any {
+			return map[string]any{"id": name, "hypervisor_hostname": name, "hypervisor_version": 9000000, "service": map[string]any{"id": "1", "host": host}}
+		}
+		hosts := []any{is("n1", "other"), is("node1", "n1"), is("node9", "n9")}
+		c.nova = nova{serviceOf(answers{"os-hypervisors/detail": {"hypervisors": hosts}})}
+		has, err := c.Capacity(t.Context(), "node1")
 		if err != nil || has.CPUs < 1 || has.MemoryMiB < 512 {
 			t.Errorf("%+v, %v", has, err)
 		}
-		if _, err := c.Capacity(t.Context(), "n9"); err == nil || !strings.Contains(err.Error(), "nova has no compute host n9") {
-			t.Errorf("of a host that is not there: %v", err)
+		for host, want := range map[string]string{"node9": "placement has no provider n9", "n9": "nova has no compute host n9"} {
+			if _, err := c.Capacity(t.Context(), host); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("of %s, which is not there: %v", host, err)
+			}
 		}
 	})
 }
