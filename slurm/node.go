@@ -25,6 +25,14 @@ func (c Client) NodeAddrs(ctx context.Context, nodes []string) (map[string]strin
 	return nodeAddrs(text), err
 }
 
+// CountNodes returns how many nodes Slurm has.
+func CountNodes(ctx context.Context, c Client) (int, error) {
+	text, err := c.Run(ctx, "sinfo", slices.Concat(visible, []string{"--Node", "--format=%N"})...)
+	names := strings.Fields(text) // a node once for each of its partitions
+	slices.Sort(names)
+	return len(slices.Compact(names)), err
+}
+
 var nodeAddr = regexp.MustCompile(`(?m)^NodeName=(\S+) .*?\bNodeAddr=(\S+)`)
 
 // nodeAddrs reads the lines of scontrol show node. Only the administrator can write the

@@ -55,6 +55,14 @@ func TestNodesThatAreOutOfUseForOthers(t *testing.T) {
 	}
 }
 
+// A node may be in several partitions.
+func TestCountNodes(t *testing.T) {
+	c := Client{Bin: commands(t, map[string]string{"sinfo": `[ "$*" = "--noheader --all --local --Node --format=%N" ] && printf 'n1\nn2\nn1\nn10\n'`})}
+	if got, err := CountNodes(t.Context(), c); got != 3 || err != nil {
+		t.Errorf("%d nodes, %v", got, err)
+	}
+}
+
 func TestNodeAddrs(t *testing.T) {
 	const text = `NodeName=n1 Arch=x86_64 CoresPerSocket=4 Gres=vf:16 NodeAddr=10.77.0.11 NodeHostName=host1 Version=22.05.8 OS=Linux 6 Comment=NodeAddr=10.0.0.1
 NodeName=n2 CoresPerSocket=4 NodeAddr=n2.site NodeHostName=n2 State=DOWN* Reason=x NodeName=n3 NodeAddr=10.0.0.1

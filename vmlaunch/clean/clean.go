@@ -55,8 +55,12 @@ func (n Node) own(ctx context.Context) error {
 // registering, and those that are drained from being resumed. What this node's own jobs left
 // there is in their journals, and counts.
 func (n Node) cloud(ctx context.Context) {
-	cleaned, err := vmlaunch.CleanCloud(ctx, n.Config, n.Client.ActiveRuns)
-	n.sayReclaimed(cleaned)
+	asks, err := n.asksCloud(ctx, "/proc")
+	if asks {
+		var cleaned []journal.ID
+		cleaned, err = vmlaunch.CleanCloud(ctx, n.Config, n.Client.ActiveRuns)
+		n.sayReclaimed(cleaned)
+	}
 	if err != nil {
 		fmt.Fprintln(n.Words, "warning: something of ended jobs may be left in OpenStack:", err)
 	}
