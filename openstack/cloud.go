@@ -181,6 +181,12 @@ func secretOf(auth gophercloud.AuthOptions) string {
 	return auth.ApplicationCredentialSecret + auth.Password
 }
 
+// HasPassword reports whether the credentials can be read, and are a user's password.
+func HasPassword(s Settings) bool {
+	auth, _, _, err := s.read()
+	return err == nil && auth.ApplicationCredentialSecret == ""
+}
+
 // Server is the name of a VM, which the plan calls domain, such as slurmv-4217.0-vm3.
 func (n Names) Server(domain string) string {
 	sum := hmac.New(sha256.New, n.key)

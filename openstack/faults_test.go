@@ -347,6 +347,9 @@ func TestOpenCredentials(t *testing.T) {
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Error(err)
 			}
+			if HasPassword(Settings{CloudsFile: path, Cloud: tt.cloud}) != (name == "a user's") {
+				t.Error("it has a password, or it does not")
+			}
 		})
 	}
 }

@@ -43,6 +43,9 @@ func CloudCapacity(ctx context.Context, cfg config.Config, node string) (opensta
 	return there.Capacity(ctx, node)
 }
 
+// CloudHasPassword reports whether the credentials for the site's OpenStack are a user's password.
+func CloudHasPassword(cfg config.Config) bool { return openstack.HasPassword(settings(cfg.Backend)) }
+
 // marked is what carries the marks of jobs in the cloud.
 type marked interface {
 	Jobs(context.Context) ([]string, error)

@@ -331,6 +331,12 @@ func TestCheck(t *testing.T) {
 		"a cloud that gives more": {func(t *testing.T, m *node) {
 			m.cloud(t, `{"cpus": 256, "memory_mib": 4000}`)
 		}, []string{"warning OpenStack", "skipped SR-IOV"}, ""},
+		"a cloud with a user's password": {func(t *testing.T, m *node) {
+			m.cloud(t, `{"cpus": 16, "memory_mib": 4000, "password": true}`)
+		}, []string{"warning OpenStack credentials", "skipped SR-IOV"}, ""},
+		"a cloud with a password that does not answer": {func(t *testing.T, m *node) {
+			m.cloud(t, `{"error": "log in: no route to host", "password": true}`)
+		}, []string{"error OpenStack", "warning OpenStack credentials", "skipped SR-IOV"}, ""},
 		"a cloud that does not answer": {func(t *testing.T, m *node) {
 			m.cloud(t, `{"error": "log in: no route to host"}`)
 		}, []string{"error OpenStack", "skipped SR-IOV"}, ""},

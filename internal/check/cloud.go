@@ -12,6 +12,7 @@ import (
 type Cloud struct {
 	CPUs      int    `json:"cpus"` // that VMs may have, all together
 	MemoryMiB int64  `json:"memory_mib"`
+	Password  bool   `json:"password"` // the site's credentials are a user's password
 	Error     string `json:"error"`
 }
 
@@ -20,8 +21,7 @@ func (i *inspection) onCloud() bool {
 	return i.cfgErr == nil && i.cfg.Backend.Type == config.BackendOpenStack
 }
 
-// cloud compares what nova gives to VMs on this node with what Slurm gives to jobs: QEMU runs
-// outside of the jobs' cgroups, so only nova keeps VMs within what Slurm has counted.
+// cloud judges what nova gives to VMs on this node, and what the agent logs in with.
 func cloud(ctx context.Context, i *inspection) []Result {
 	const name = "OpenStack"
 	switch {
@@ -31,7 +31,15 @@ func cloud(ctx context.Context, i *inspection) []Result {
 		return unprobed(name, i.probeErr)
 	case i.probe.Cloud == nil:
 		return []Result{skipped(name, "slurmv-agent has not asked it", "install Slurm-V's programs on this node anew")}
-	case i.probe.Cloud.Error != "":
+	}
+	return append(i.cloudRoom(ctx), credentials(*i.probe.Cloud)...)
+}
+
+// cloudRoom compares what nova gives to VMs on this node with what Slurm gives to jobs: QEMU runs
+// outside of the jobs' cgroups, so only nova keeps VMs within what Slurm has counted.
+func (i *inspection) cloudRoom(ctx context.Context) []Result {
+	const name = "OpenStack"
+	if i.probe.Cloud.Error != "" {
 		return []Result{wrong(name, i.probe.Cloud.Error, "correct [backend] or its clouds_file, or look at nova on this node: openstack compute service list")}
 	}
 	counts, err := i.counted(ctx)
@@ -39,6 +47,15 @@ func cloud(ctx context.Context, i *inspection) []Result {
 		return []Result{skipped(name, "Slurm does not say what this node has: "+err.Error(), "")}
 	}
 	return []Result{judgeCloud(*i.probe.Cloud, counts)}
+}
+
+// credentials warns of a password: whoever reads it has all rights of the user, in all projects, until the user changes it.
+func credentials(c Cloud) []Result {
+	if !c.Password {
+		return nil
+	}
+	return []Result{warning("OpenStack credentials", "clouds.yaml has a user's password",
+		"make an application credential, which can be revoked by itself, and write it into clouds.yaml of all nodes while no VM job runs: openstack application credential create slurm-v")}
 }
 
 // counted asks slurmctld how many CPUs and MiB of memory it gives to jobs on this node.

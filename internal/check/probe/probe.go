@@ -56,7 +56,7 @@ func probeCloud(ctx context.Context, cfg config.Config, node string) *check.Clou
 	ctx, cancel := context.WithTimeout(ctx, cloudPatience)
 	defer cancel()
 	has, err := vmlaunch.CloudCapacity(ctx, cfg, node)
-	return &check.Cloud{CPUs: has.CPUs, MemoryMiB: has.MemoryMiB, Error: text(err)}
+	return &check.Cloud{CPUs: has.CPUs, MemoryMiB: has.MemoryMiB, Password: vmlaunch.CloudHasPassword(cfg), Error: text(err)}
 }
 
 // probePeers checks that other nodes would accept address as this node's. If slurmctld
