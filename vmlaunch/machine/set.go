@@ -73,9 +73,7 @@ func (s *Set) Close() {
 // calls it. The guest ended by itself: reclaim kills QEMU only after this process has
 // ended.
 func (s *Set) Stopped(uuid, reason string) {
-	if reason == hypervisor.QEMUEnded && cgroup.OutOfMemory("/", os.Getpid()) {
-		reason += " (the job's memory is used up)" // QEMU is in the cgroup of this process
-	}
+	reason = withCause(reason, s.Plan.Hardware, func() bool { return cgroup.OutOfMemory("/", os.Getpid()) })
 	for _, m := range s.Machines {
 		if m.Plan.UUID != uuid {
 			continue
@@ -87,6 +85,15 @@ func (s *Set) Stopped(uuid, reason string) {
 			s.goneOnce.Do(func() { close(s.gone) })
 		}
 	}
+}
+
+// withCause adds to the end of a QEMU that the kernel has killed it for lack of memory. outOfMemory is about the cgroup of this
+// process, in which QEMU is unless another program has started it.
+func withCause(reason string, on plan.Hardware, outOfMemory func() bool) string {
+	if reason != hypervisor.QEMUEnded || on.Foreign || !outOfMemory() {
+		return reason
+	}
+	return reason + " (the job's memory is used up)"
 }
 
 // Gone is closed when a VM has ended by itself.
