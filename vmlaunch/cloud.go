@@ -19,7 +19,6 @@ import (
 	"github.com/slurm-v/slurm-v/internal/emulator"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/owner"
-	"github.com/slurm-v/slurm-v/internal/process"
 	"github.com/slurm-v/slurm-v/ivshmem"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/openstack"
@@ -391,27 +390,12 @@ func (c *cloud) dial(ctx context.Context, m *machine.Machine) (net.Conn, error) 
 	if err := os.Chmod(door.Addr().String(), 0o666); err != nil { // nova's QEMU has a user of its own
 		return nil, err
 	}
-	if err := m.Domain.PlugChannel(door.Addr().String()); err != nil {
-		return nil, fmt.Errorf("%w; an image for VMs of Slurm-V needs the property hw_qemu_guest_agent=yes in OpenStack", err)
-	}
-	return acceptFrom(ctx, door, m.Domain.IsProcess)
-}
-
-// acceptFrom returns the connection of the domain's QEMU. Others may connect, too, and are
-// turned away.
-func acceptFrom(ctx context.Context, door *net.UnixListener, isQEMU func(pid int) bool) (net.Conn, error) {
-	stop := context.AfterFunc(ctx, func() { _ = door.Close() })
-	defer stop()
-	for {
-		conn, err := door.AcceptUnix()
-		if err != nil {
-			return nil, errors.Join(context.Cause(ctx), err)
+	return m.Domain.Admit(ctx, door, func() error {
+		if err := m.Domain.PlugChannel(door.Addr().String()); err != nil {
+			return fmt.Errorf("%w; an image for VMs of Slurm-V needs the property hw_qemu_guest_agent=yes in OpenStack", err)
 		}
-		if peer, err := process.Peer(conn); err == nil && isQEMU(int(peer.Pid)) {
-			return conn, nil
-		}
-		_ = conn.Close()
-	}
+		return nil
+	})
 }
 
 func (c *cloud) plug(m *machine.Machine, r ivshmem.Region) error {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -224,50 +222,6 @@ func TestTheAddressIsNeutrons(t *testing.T) {
 	if err := c.address(c.Machines[1], hypervisor.Instance{}); err != nil || c.Machines[1].Address().IsValid() {
 		t.Errorf("%v, %v", c.Machines[1].Address(), err)
 	}
-}
-
-// Whoever connects to the guest agent's socket before QEMU does is turned away.
-func TestOnlyQEMUGetsTheGuestAgentsPort(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "door")
-	door, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer door.Close()
-	callers := []net.Conn{dialUnix(t, path), dialUnix(t, path)}
-	for _, c := range callers {
-		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
-	}
-	asked := 0
-	second := func(pid int) bool {
-		if pid != os.Getpid() {
-			t.Errorf("the caller is %d, not %d", pid, os.Getpid())
-		}
-		asked++
-		return asked == 2
-	}
-	conn, err := acceptFrom(t.Context(), door, second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := callers[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the stranger reads: %v", err)
-	}
-	_, _ = conn.Write([]byte("x"))
-	if n, err := callers[1].Read(make([]byte, 1)); n != 1 {
-		t.Errorf("QEMU reads nothing: %v", err)
-	}
-}
-
-func dialUnix(t *testing.T, path string) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn
 }
 
 // fakeMarks is a cloud with things of these jobs. Those of job 5.0 never go.

@@ -49,13 +49,13 @@ type Player struct {
 	out *bufio.Reader
 }
 
-// Start starts a process that plays a part. part is its name, a space, and its argument.
-func Start(t *testing.T, part string, as *syscall.SysProcAttr) *Player {
+// Start starts a process that plays a part. part is its name, a space, and its argument. The command line ends with words.
+func Start(t *testing.T, part string, as *syscall.SysProcAttr, words ...string) *Player {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("run as root: it takes processes of several users")
 	}
-	c := exec.Command("/proc/self/exe", "-test.run=^TestPlay$", "-test.v")
+	c := exec.Command("/proc/self/exe", append([]string{"-test.run=^TestPlay$", "-test.v", "--"}, words...)...)
 	c.Dir, c.Env, c.SysProcAttr, c.Stderr = "/", append(os.Environ(), variable+"="+part), as, os.Stderr
 	in, inErr := c.StdinPipe()
 	out, outErr := c.StdoutPipe()

@@ -135,7 +135,10 @@ func killDomain(ctx context.Context, uuid string, pids []int) (err error) {
 	return err
 }
 
-// IsProcess reports whether the process is the VM's QEMU.
+// IsProcess reports whether the process is the VM's QEMU: the one that libvirt has started, with the VM's UUID on its command
+// line. The command line alone proves nothing, because every user can read the UUID there and start a process with the same
+// words. The pid file alone may be of a QEMU that has ended, whose number another process has now.
 func (d *Domain) IsProcess(pid int) bool {
-	return domainOf(filepath.Join("/proc", strconv.Itoa(pid))) == d.uuid
+	dir, err := d.Process()
+	return err == nil && dir == filepath.Join("/proc", strconv.Itoa(pid)) && domainOf(dir) == d.uuid
 }
