@@ -79,6 +79,13 @@ func TestCloudIsAwayAtTheEnd(t *testing.T) {
 	needsCloud(t)
 	j := alice.submit(t, onBothNodes, "slurm-v-run sh -c 'echo running; sleep 1000'")
 	j.awaitOutput("running")
+	found, _ := exec.Command("../scripts/leaks", j.id).Output()
+	for node, vm := range map[string]string{"n1": "vm0", "n2": "vm1"} { // what runs is found
+		contains(t, string(found), node+": domain: ")
+		if vms := j.novaVMs(node); len(vms) != 1 || vms[vm] == "" {
+			t.Fatalf("on %s nova runs %v, not %s", node, vms, vm)
+		}
+	}
 	killService(t, "ctl", "nova-api")
 	t.Cleanup(func() { cloudUp(t) })
 	alice.must(t, "scancel "+j.id)
@@ -88,8 +95,8 @@ func TestCloudIsAwayAtTheEnd(t *testing.T) {
 		t.Errorf("no node says that the cloud is away: %s", root.must(t, "sinfo -N -o '%N %T %E'"))
 	}
 	for _, node := range []string{"n1", "n2"} {
-		if left := root.run(t, "pgrep -af 'guest=slurmv-.*-"+j.id+"[.]' || true", "--node", node).stdout; left != "" {
-			t.Errorf("VMs outlive their job on %s: %s", node, left)
+		if left := j.novaVMs(node); len(left) > 0 {
+			t.Errorf("VMs outlive their job on %s: %v", node, left)
 		}
 	}
 	cloudUp(t)
@@ -118,6 +125,24 @@ func needsCloud(t *testing.T) {
 		t.Skip("needs VMs of OpenStack: scripts/test openstack")
 	}
 	cloudUp(t)
+}
+
+// novaVMs returns the VMs of the job that nova runs on a node, with the process of each one's QEMU.
+func (j *job) novaVMs(node string) map[string]string {
+	j.t.Helper()
+	program, err := filepath.Abs("../scripts/nova-vms")
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	vms := map[string]string{}
+	for line := range strings.Lines(root.must(j.t, program+" "+j.id, "--node", node)) {
+		var domain, pid, server string
+		if _, err := fmt.Sscan(line, &domain, &pid, &server); err != nil {
+			j.t.Fatalf("nova-vms prints %q", line)
+		}
+		vms[strings.Split(server, "-")[2]] = pid // slurmv-7.0-vm1-0123456789abcdef
+	}
+	return vms
 }
 
 // killService kills a daemon of the cloud.

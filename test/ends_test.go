@@ -125,7 +125,29 @@ func TestVMPowersItselfOff(t *testing.T) {
 // powerOff presses the power button of a VM, as only root of the node can.
 func powerOff(t *testing.T, j *job, vm string) {
 	t.Helper()
-	j.signal("TERM", "guest=slurmv-.*-"+vm+",")
+	j.signalVM("TERM", vm)
+}
+
+// signalVM sends a signal to the QEMU of a VM on the job's first node. nova's is outside of the job's cgroup, and does not
+// have the VM's name on its command line.
+func (j *job) signalVM(signal, vm string) {
+	j.t.Helper()
+	if !inOpenStack() {
+		j.signal(signal, "guest=slurmv-.*-"+vm+",")
+		return
+	}
+	node := j.firstNode()
+	pid := j.novaVMs(node)[vm]
+	if pid == "" {
+		j.t.Fatalf("nova runs no %s of job %s on %s", vm, j.id, node)
+	}
+	root.must(j.t, "kill -"+signal+" "+pid, "--node", node)
+}
+
+// firstNode is the one on which the job's script runs.
+func (j *job) firstNode() string {
+	j.t.Helper()
+	return field(j.user.must(j.t, "scontrol show job "+j.id), "BatchHost")
 }
 
 // signal sends a signal to those processes of the job on its first node whose command
@@ -140,12 +162,11 @@ func (j *job) signal(signal, pattern string) {
 // signalled is signal for processes that need not be there.
 func (j *job) signalled(signal, pattern string) outcome {
 	j.t.Helper()
-	node := field(j.user.must(j.t, "scontrol show job "+j.id), "BatchHost")
 	return root.run(j.t, fmt.Sprintf(`
 for p in $(pgrep -f '%s'); do
 	if [[ /proc/$p/ns/net -ef /proc/self/ns/net ]] && grep -q /job_%s/ /proc/$p/cgroup; then found+=" $p"; fi
 done
-kill -%s $found`, pattern, j.id, signal), "--node", node)
+kill -%s $found`, pattern, j.id, signal), "--node", j.firstNode())
 }
 
 func TestGuestNeverBoots(t *testing.T) {
@@ -192,6 +213,6 @@ slurm-v-run -Q ./fsstress -operations 1000000000 many`)
 	root.must(t, "mv "+j.dir+"/fsstress.new "+j.dir+"/fsstress")
 	j.awaitOutput("500 operations by 4 workers, all right")
 	j.eventually("writes", func() bool { return len(strings.Fields(alice.run(t, "ls "+j.dir+"/many/worker*").stdout)) > 20 })
-	j.signal("KILL", "guest=slurmv-.*-vm0,")
+	j.signalVM("KILL", "vm0")
 	contains(t, j.ends("FAILED", ""), "vm0", "lost")
 }
