@@ -64,7 +64,9 @@ func offered(ctx context.Context, cfg config.Config, job plan.Job) (plan.Hardwar
 		return hw, err
 	}
 	if cfg.Backend.Type == config.BackendOpenStack {
-		return inCloud(hw), nil
+		hw = inCloud(hw)
+		hw.Cluster, err = settings(cfg.Backend).Cluster()
+		return hw, err
 	}
 	hw.Missing, err = missingDevices(ctx, cfg.QEMU.Emulator, cfg.StateDir(job.Node))
 	return hw, err

@@ -21,6 +21,7 @@ import (
 	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/images"
 	"github.com/slurm-v/slurm-v/internal/owner"
+	"github.com/slurm-v/slurm-v/internal/vmnet"
 	"github.com/slurm-v/slurm-v/jobspec"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/openstack"
@@ -35,6 +36,11 @@ import (
 // inTheCloud is a site whose VMs nova makes, and the first of a job's two nodes.
 func inTheCloud(t *testing.T) *cloud {
 	t.Helper()
+	return inTheCloudOf(t, "lab")
+}
+
+func inTheCloudOf(t *testing.T, cluster string) *cloud {
+	t.Helper()
 	cfg := config.Default()
 	cfg.Backend.Type = config.BackendOpenStack
 	cfg.Network["default"] = config.Network{Type: config.NetworkNeutron, Neutron: "guests", Subnet: "10.79.0.0/16"}
@@ -42,7 +48,7 @@ func inTheCloud(t *testing.T) *cloud {
 	job := plan.Job{ID: journal.ID{Job: 7}, Node: "n1", Nodes: 2, Spec: jobspec.Spec{
 		VMsPerNode: 2, VCPUs: 1, MemoryMiB: 384, Image: "demo", Network: "default",
 	}}
-	p, err := plan.New(cfg, job, owner.Owner{}, inCloud(plan.Hardware{NUMA: -1}))
+	p, err := plan.New(cfg, job, owner.Owner{}, inCloud(plan.Hardware{NUMA: -1, Cluster: cluster}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,11 +60,7 @@ func inTheCloud(t *testing.T) *cloud {
 // A node whose libvirtd does not answer says so, and gives the back-end up like any other.
 func TestANodeWithoutNovasLibvirtd(t *testing.T) {
 	c := inTheCloud(t)
-	path := filepath.Join(t.TempDir(), "clouds.yaml")
-	if err := os.WriteFile(path, []byte("clouds: {slurm-v: {auth: {auth_url: http://site, password: none}}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.Plan.Backend.CloudsFile, c.Plan.Backend.Libvirt = path, "qemu+unix:///system?socket=/nonexistent"
+	c.Plan.Backend.CloudsFile, c.Plan.Backend.Libvirt = cloudsFile(t), "qemu+unix:///system?socket=/nonexistent"
 	if err := c.open(t.Context()); err == nil || !strings.Contains(err.Error(), "backend.libvirt must be the libvirtd that nova-compute uses on node n1") {
 		t.Error(err)
 	}
@@ -67,6 +69,7 @@ func TestANodeWithoutNovasLibvirtd(t *testing.T) {
 
 // The first node asks for the VMs of all nodes, each on its node and with its address.
 func TestTheFirstNodeAsksForAllVMs(t *testing.T) {
+	mac := func(number int) string { return vmnet.SharedMAC("lab", 7, number).String() }
 	c := inTheCloud(t)
 	r, err := c.wanted(t.Context(), images.Info{VirtualBytes: 3 << 30})
 	if err != nil {
@@ -77,8 +80,8 @@ func TestTheFirstNodeAsksForAllVMs(t *testing.T) {
 		got = append(got, s.Host+" "+s.Name[:len("slurmv-7.0-vm0")]+" "+s.MAC)
 	}
 	want := []string{
-		"n1 slurmv-7.0-vm0 02:00:00:01:c0:00", "n1 slurmv-7.0-vm1 02:00:00:01:c0:01",
-		"n2 slurmv-7.0-vm2 02:00:00:01:c0:02", "n2 slurmv-7.0-vm3 02:00:00:01:c0:03",
+		"n1 slurmv-7.0-vm0 " + mac(0), "n1 slurmv-7.0-vm1 " + mac(1),
+		"n2 slurmv-7.0-vm2 " + mac(2), "n2 slurmv-7.0-vm3 " + mac(3),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -90,6 +93,51 @@ func TestTheFirstNodeAsksForAllVMs(t *testing.T) {
 	if _, err := c.wanted(t.Context(), images.Info{}); err == nil {
 		t.Error("Slurm knows one node and the step two, and nobody minds")
 	}
+}
+
+// Clusters that share a network of neutron have jobs of the same number. neutron has each MAC address once: it refuses the
+// ports of the second job.
+func TestClustersShareANetworkOfNeutron(t *testing.T) {
+	seen := map[string]string{}
+	for _, cluster := range []string{"lab", "hall"} {
+		c := inTheCloudOf(t, cluster)
+		c.Plan.Job.Spec.SRIOV.VFs = make([]jobspec.VF, 2)
+		r, err := c.wanted(t.Context(), images.Info{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range r.Servers {
+			for _, mac := range []string{s.MAC, s.VFs[0].MAC, s.VFs[1].MAC} {
+				if other := seen[mac]; other != "" {
+					t.Errorf("cluster %s asks for %s, which cluster %s has", cluster, mac, other)
+				}
+				seen[mac] = cluster
+			}
+		}
+		if r.Servers[0].MAC != c.Machines[0].Plan.MAC {
+			t.Errorf("the port has %s, and its VM looks for %s", r.Servers[0].MAC, c.Machines[0].Plan.MAC)
+		}
+	}
+}
+
+// What a node offers to VMs of nova's says whose they are.
+func TestOfferedInTheCloud(t *testing.T) {
+	cfg := config.Default()
+	cfg.Backend.Type, cfg.Backend.CloudsFile = config.BackendOpenStack, cloudsFile(t)
+	hw, err := offered(t.Context(), cfg, plan.Job{Node: "n1"})
+	if err != nil || !hw.Foreign || !strings.Contains(hw.Cluster, cfg.Backend.Label) {
+		t.Errorf("%+v, %v", hw, err)
+	}
+}
+
+// cloudsFile writes credentials for a site that does not answer.
+func cloudsFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "clouds.yaml")
+	if err := os.WriteFile(path, []byte("clouds: {slurm-v: {auth: {auth_url: http://site, password: none}}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // The user reads at once why the cloud makes no VMs. Only the job's first node asks it.

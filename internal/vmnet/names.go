@@ -1,11 +1,13 @@
 package vmnet
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,11 +76,19 @@ func MAC(job uint32, number int) net.HardwareAddr {
 	return mac
 }
 
-// VFMAC returns the hardware address of a VM's VF. It is the VM's with another first byte
-// for each of its at most 63 VFs: 6, 10, 14 …, all locally administered and not
-// multicast.
-func VFMAC(job uint32, number, vf int) net.HardwareAddr {
-	mac := MAC(job, number)
+// SharedMAC is [MAC] in a network that other clusters use, too, whose jobs have the same numbers. It is a hash: two of ten
+// thousand VMs in a network have the same address with a probability of 1 : 20000.
+func SharedMAC(cluster string, job uint32, number int) net.HardwareAddr {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d", cluster, job, number))
+	mac := net.HardwareAddr(sum[:6])
+	mac[0] = 2 // see MAC
+	return mac
+}
+
+// VFMAC returns the hardware address of a VF of the VM that has the address vm. It has another first byte for each of the
+// VM's at most 63 VFs: 6, 10, 14 …, all locally administered and not multicast.
+func VFMAC(vm net.HardwareAddr, vf int) net.HardwareAddr {
+	mac := slices.Clone(vm)
 	mac[0] += byte(4 * (1 + vf))
 	return mac
 }

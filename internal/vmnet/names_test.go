@@ -1,6 +1,7 @@
 package vmnet
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -75,6 +76,25 @@ func TestMAC(t *testing.T) {
 		if got := MAC(tt.job, tt.number).String(); got != tt.want {
 			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
+	}
+}
+
+// VMs of two clusters in one network have different addresses, although their jobs have the same number.
+func TestSharedMAC(t *testing.T) {
+	seen := map[string]string{}
+	for _, cluster := range []string{"one", "two"} {
+		for _, job := range []uint32{7, 8, maxJob} {
+			for number := range 100 {
+				mac, who := SharedMAC(cluster, job, number), fmt.Sprintf("VM %d of job %d of cluster %s", number, job, cluster)
+				if other := seen[mac.String()]; other != "" || mac[0] != 2 || len(mac) != 6 {
+					t.Errorf("%s has %v; so has: %s", who, mac, other)
+				}
+				seen[mac.String()] = who
+			}
+		}
+	}
+	if a, b := SharedMAC("one", 7, 1), SharedMAC("one", 7, 1); a.String() != b.String() {
+		t.Errorf("%v and %v", a, b)
 	}
 }
 
@@ -238,7 +258,7 @@ func TestTapIsValidated(t *testing.T) {
 func TestVFMACsAreTheirOwn(t *testing.T) {
 	seen := map[string]bool{MAC(7, 3).String(): true}
 	for vf := range 63 {
-		mac := VFMAC(7, 3, vf)
+		mac := VFMAC(MAC(7, 3), vf)
 		if seen[mac.String()] || mac[0]&3 != 2 {
 			t.Errorf("VF %d has %v, which is another's or not locally administered", vf, mac)
 		}

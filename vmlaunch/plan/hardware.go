@@ -21,7 +21,8 @@ type Hardware struct {
 	TopoExt  bool   // the host's CPU tells by AMD's topology extensions which hyper-threads share a core
 	Uncached bool   // KVM lets guests map the memory of PCI devices uncached, as their kernels do (AMD)
 
-	Foreign bool // another program makes the VMs and gives them memory and CPUs
+	Foreign bool   // another program makes the VMs and gives them memory and CPUs
+	Cluster string // tells VMs in networks of neutron from those of other clusters; "" without neutron
 
 	Missing emulator.Missing // devices that the node's QEMU does not know
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"strconv"
@@ -145,7 +146,7 @@ func (p Plan) vm(index int) (VM, error) {
 		Number: number, Index: index, Name: name,
 		Domain: "slurmv-" + p.Job.ID.String() + "-" + name,
 		UUID:   p.UUID(number),
-		MAC:    vmnet.MAC(p.Job.ID.Job, number).String(),
+		MAC:    p.mac(number).String(),
 		Tap:    vmnet.TapName(p.Job.ID.Job, index),
 		Dir:    dir,
 
@@ -172,6 +173,14 @@ func (p Plan) vm(index int) (VM, error) {
 	addr, err := vmnet.Address(subnet, number)
 	vm.Address = netip.PrefixFrom(addr, subnet.Bits())
 	return vm, err
+}
+
+// mac is the hardware address of the NIC of the job's VM with that number.
+func (p Plan) mac(number int) net.HardwareAddr {
+	if p.Hardware.Cluster != "" {
+		return vmnet.SharedMAC(p.Hardware.Cluster, p.Job.ID.Job, number)
+	}
+	return vmnet.MAC(p.Job.ID.Job, number)
 }
 
 // Ports is the directory of the VMs' sockets. Only root can enter it.

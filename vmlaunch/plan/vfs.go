@@ -44,7 +44,7 @@ func (p Plan) vfs(number int) ([]VF, error) {
 	wanted := p.Job.Spec.SRIOV.VFs
 	vfs := make([]VF, len(wanted))
 	for i := range wanted {
-		vfs[i].MAC = vmnet.VFMAC(p.Job.ID.Job, number, i).String()
+		vfs[i].MAC = vmnet.VFMAC(p.mac(number), i).String()
 		vfs[i].GUIDs = GUIDs{fabric.NodeGUID(p.Job.ID.Job, number, i).String(), fabric.PortGUID(p.Job.ID.Job, number, i).String()}
 		if p.VFSubnet == "" {
 			continue
