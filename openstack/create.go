@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,10 +89,15 @@ func (c *Cloud) Await(ctx context.Context, job string, want int) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("OpenStack: %d of %d servers run: %w", active, want, context.Cause(ctx))
+			return fmt.Errorf("OpenStack: %d of %d servers run, and these do not: %s: %w", active, want, names(inactive(all)), context.Cause(ctx))
 		case <-time.After(untilNextLook(time.Since(began))):
 		}
 	}
+}
+
+// inactive returns the servers that do not run.
+func inactive(all []servers.Server) []servers.Server {
+	return slices.DeleteFunc(slices.Clone(all), func(s servers.Server) bool { return s.Status == "ACTIVE" })
 }
 
 // HasImage reports whether the cloud has an active image of that name.

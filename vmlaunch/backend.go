@@ -52,7 +52,7 @@ type backend interface {
 // backendOf is the site's choice.
 func backendOf(v *VMs) backend {
 	if v.Plan.Backend.Type == config.BackendOpenStack {
-		return &cloud{VMs: v}
+		return &cloud{VMs: v, asked: make(chan struct{})}
 	}
 	return &local{v}
 }

@@ -35,6 +35,7 @@ type cloud struct {
 	*VMs
 
 	names openstack.Names
+	asked chan struct{} // closed when this node, the job's first, has asked nova for all servers
 
 	mu   sync.Mutex
 	ours map[string]string // the plan's UUID of a VM by nova's
@@ -163,10 +164,23 @@ func (c *cloud) ask(ctx context.Context, image images.Info) error {
 	if err := c.create(ctx, there, r, image); err != nil {
 		return err
 	}
-	if err := there.Await(ctx, r.Job, len(r.Servers)); err != nil {
+	close(c.asked)
+	all := func(ctx context.Context) error { return there.Await(ctx, r.Job, len(r.Servers)) }
+	if err := c.awaitAll(ctx, all); err != nil {
 		return err
 	}
 	return c.journal.Done(recordServers, c.Plan.Job.ID.String())
+}
+
+// awaitAll waits until all servers of the job run, also those of other nodes, which do not see when they were asked for.
+func (c *cloud) awaitAll(ctx context.Context, await func(context.Context) error) error {
+	ctx, cancel := withPatience(ctx, c.Plan.Job.Spec.ReadyTimeout)
+	defer cancel()
+	err := await(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return fmt.Errorf("nova did not start all VMs within %v after it was asked (--vm-ready-timeout): %w", c.Plan.Job.Spec.ReadyTimeout, err)
+	}
+	return err
 }
 
 // checkRates refuses rates of virtual functions that the cloud cannot have, or leaves them out if the site says so.
@@ -279,7 +293,7 @@ const lookEvery = 200 * time.Millisecond
 // start waits until nova has started the VM.
 func (c *cloud) start(ctx context.Context, m *machine.Machine, _ images.Info) error {
 	m.Enter(nodeagent.StageStart)
-	ctx, cancel := withPatience(ctx, c.Plan.Job.Spec.ReadyTimeout)
+	ctx, cancel := c.untilStarted(ctx)
 	defer cancel()
 	for {
 		domain, is, err := c.driver.FindInstance(c.names.Server(m.Plan.Domain))
@@ -297,11 +311,26 @@ func (c *cloud) start(ctx context.Context, m *machine.Machine, _ images.Info) er
 	}
 }
 
-func (c *cloud) explainAbsence(ctx context.Context) error {
-	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return fmt.Errorf("nova did not start the VM on node %s within %v (--vm-ready-timeout)", c.Plan.Job.Node, c.Plan.Job.Spec.ReadyTimeout)
+// untilStarted ends when nova should have started a VM of this node. The first node counts from when it has asked for the
+// servers: before, it has logged in, removed what earlier runs left, and uploaded the image. Other nodes do not see when that
+// is. If a server does not run in time, the first node ends the job, and they end with it. So they only have to end if they
+// do not see a server that runs, and allow the site's limit for what comes before.
+func (c *cloud) untilStarted(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.Plan.Job.Rank == 0 {
+		return withPatienceFrom(ctx, c.asked, c.Plan.Job.Spec.ReadyTimeout)
 	}
-	return context.Cause(ctx)
+	return withPatience(ctx, c.Plan.ReadyLimit+c.Plan.Job.Spec.ReadyTimeout)
+}
+
+func (c *cloud) explainAbsence(ctx context.Context) error {
+	if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return context.Cause(ctx)
+	}
+	const not = "node %s has not seen nova start the VM within %v (%s); if nova did, backend.libvirt is not its libvirtd there, or backend.clouds_file has other credentials than on the job's first node"
+	if c.Plan.Job.Rank == 0 {
+		return fmt.Errorf("nova did not start the VM on node %s within %v after it was asked (--vm-ready-timeout)", c.Plan.Job.Node, c.Plan.Job.Spec.ReadyTimeout)
+	}
+	return fmt.Errorf(not, c.Plan.Job.Node, c.Plan.ReadyLimit+c.Plan.Job.Spec.ReadyTimeout, "limits.ready_timeout and --vm-ready-timeout")
 }
 
 // adopt takes over a VM that nova has started. With its UUID in the journal, the job's end on

@@ -54,7 +54,7 @@ func inTheCloudOf(t *testing.T, cluster string) *cloud {
 	}
 	nodes := func(context.Context) ([]string, error) { return []string{"n1", "n2"}, nil }
 	v := &VMs{Set: machine.NewSet(p, nil, nil), links: &network{plan: p, slurm: Slurmctld{Nodes: nodes}}}
-	return &cloud{VMs: v}
+	return backendOf(v).(*cloud)
 }
 
 // A node whose libvirtd does not answer says so, and gives the back-end up like any other.
@@ -128,6 +128,61 @@ func TestOfferedInTheCloud(t *testing.T) {
 	if err != nil || !hw.Foreign || !strings.Contains(hw.Cluster, cfg.Backend.Label) {
 		t.Errorf("%+v, %v", hw, err)
 	}
+}
+
+// The first node logs in and uploads the image for half an hour before it asks nova for the servers. That counts for no VM's
+// time to start, on whichever node.
+func TestOnlyNovasTimeCounts(t *testing.T) {
+	const uploading, ready = 30 * time.Minute, 5 * time.Minute
+	for name, tt := range map[string]struct {
+		rank  int
+		ends  time.Duration
+		words string
+	}{
+		"the first node":                  {0, uploading + ready, "nova did not start the VM on node n1 within 5m0s after it was asked (--vm-ready-timeout)"},
+		"another, which sees no such VMs": {1, time.Hour + ready, "node n1 has not seen nova start the VM within 1h5m0s (limits.ready_timeout and --vm-ready-timeout); "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := inTheCloud(t)
+				c.Plan.Job.Rank, c.Plan.Job.Spec.ReadyTimeout = tt.rank, ready
+				ctx, cancel := c.untilStarted(t.Context())
+				defer cancel()
+				began := time.Now()
+				time.AfterFunc(uploading, func() { close(c.asked) })
+				<-ctx.Done()
+				if took := time.Since(began); took != tt.ends {
+					t.Errorf("it ended after %v instead of %v", took, tt.ends)
+				}
+				if err := c.explainAbsence(ctx); !strings.HasPrefix(err.Error(), tt.words) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// The first node ends the job if a server of any node does not run in time.
+func TestTheFirstNodeWaitsForTheServersOfAllNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := inTheCloud(t)
+		c.Plan.Job.Spec.ReadyTimeout = 5 * time.Minute
+		began := time.Now()
+		err := c.awaitAll(t.Context(), func(ctx context.Context) error {
+			<-ctx.Done()
+			return errors.New("1 of 2 servers run")
+		})
+		if took := time.Since(began); took != 5*time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		const want = "nova did not start all VMs within 5m0s after it was asked (--vm-ready-timeout): 1 of 2 servers run"
+		if err == nil || err.Error() != want {
+			t.Error(err)
+		}
+		if err := c.awaitAll(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // cloudsFile writes credentials for a site that does not answer.

@@ -16,21 +16,36 @@ const patienceStep = time.Second
 // context.DeadlineExceeded.
 func withPatience(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	go countDown(ctx, d, cancel)
+	return ctx, func() { cancel(nil) }
+}
+
+// withPatienceFrom is withPatience that counts only the time after begin is closed.
+func withPatienceFrom(ctx context.Context, begin <-chan struct{}, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
-		ticker := time.NewTicker(patienceStep)
-		defer ticker.Stop()
-		for last := time.Now(); d > 0; {
-			select {
-			case <-ctx.Done():
-				return
-			case now := <-ticker.C:
-				d -= counted(now.Sub(last))
-				last = now
-			}
+		select {
+		case <-begin:
+			countDown(ctx, d, cancel)
+		case <-ctx.Done():
 		}
-		cancel(context.DeadlineExceeded)
 	}()
 	return ctx, func() { cancel(nil) }
+}
+
+func countDown(ctx context.Context, d time.Duration, end context.CancelCauseFunc) {
+	ticker := time.NewTicker(patienceStep)
+	defer ticker.Stop()
+	for last := time.Now(); d > 0; {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			d -= counted(now.Sub(last))
+			last = now
+		}
+	}
+	end(context.DeadlineExceeded)
 }
 
 // counted returns how much of the time between two ticks counts. A tick may be late on a

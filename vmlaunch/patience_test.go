@@ -21,6 +21,24 @@ func TestPatienceEnds(t *testing.T) {
 	})
 }
 
+func TestPatienceBeginsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := make(chan struct{})
+		ctx, cancel := withPatienceFrom(t.Context(), begin, time.Minute)
+		defer cancel()
+		time.Sleep(time.Hour)
+		if ctx.Err() != nil {
+			t.Fatalf("ended before it began: %v", context.Cause(ctx))
+		}
+		close(begin)
+		began := time.Now()
+		<-ctx.Done()
+		if took := time.Since(began); took != time.Minute || !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			t.Errorf("ended after %v with the cause %v", took, context.Cause(ctx))
+		}
+	})
+}
+
 func TestPatienceIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := withPatience(t.Context(), time.Minute)

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -46,6 +47,7 @@ type Plan struct {
 	Ordinary  error  // why it has ordinary ones in spite of PageSizes; nil if it has not
 
 	Programs    int           // how many programs may run at once in one VM
+	ReadyLimit  time.Duration // the longest --vm-ready-timeout that the site allows
 	Images      config.Images // where images may lie
 	Launch      config.Launch
 	Measure     config.Measure
@@ -112,7 +114,7 @@ func New(cfg config.Config, job Job, who owner.Owner, hw Hardware) (Plan, error)
 		Firmware: images.WantedFirmware(cfg.Images, image, job.Spec.Firmware),
 		Hardware: hw, Backend: cfg.Backend, QEMU: cfg.QEMU, VLAN: tagOf(job.Reservation, fabric.VLAN), PKey: pkeyOf(job.Reservation), VFSubnet: cfg.VF.Subnet, VFMode: cfg.VF.Mode,
 		PageSizes: pageSizes(cfg.Limits.HugePages, hw, job.Spec),
-		Programs:  cfg.Limits.ProgramsPerVM, Images: cfg.Images, Launch: cfg.Launch, Measure: cfg.Measure, Warm: cfg.Warm,
+		Programs:  cfg.Limits.ProgramsPerVM, ReadyLimit: time.Duration(cfg.Limits.ReadyTimeout) * time.Second, Images: cfg.Images, Launch: cfg.Launch, Measure: cfg.Measure, Warm: cfg.Warm,
 		RegionPage: cfg.IVShmem.HugePage, RegionLimit: cfg.Limits.IVShmemPerNode, NVDIMM: device == config.IVShmemNVDIMM,
 		State: journal.Dir(cfg.StateDir(job.Node), job.ID),
 		Run:   filepath.Join(cfg.RunDir(job.Node), "jobs", job.ID.String()),
