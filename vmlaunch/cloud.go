@@ -58,7 +58,10 @@ func (c *cloud) open(context.Context) (err error) {
 		return fmt.Errorf("%w; backend.libvirt must be the libvirtd that nova-compute uses on node %s", err, c.Plan.Job.Node)
 	}
 	c.ours = map[string]string{}
-	return c.driver.OnStop(c.ended)
+	if err := c.driver.OnStop(c.ended); err != nil || c.Plan.Job.Rank == 0 {
+		return err // the first node expects its VMs when it asks for them
+	}
+	return c.expect()
 }
 
 func settings(b config.Backend) openstack.Settings {
@@ -144,7 +147,7 @@ func (c *cloud) request(ctx context.Context, image images.Info) error {
 
 // ask asks for the VMs, and returns when all of them run.
 func (c *cloud) ask(ctx context.Context, image images.Info) error {
-	if err := c.journal.Intend(recordServers, c.Plan.Job.ID.String(), nil); err != nil {
+	if err := errors.Join(c.journal.Intend(recordServers, c.Plan.Job.ID.String(), nil), c.expect()); err != nil {
 		return err
 	}
 	r, err := c.wanted(ctx, image)
@@ -296,12 +299,12 @@ func (c *cloud) start(ctx context.Context, m *machine.Machine, _ images.Info) er
 	ctx, cancel := c.untilStarted(ctx)
 	defer cancel()
 	for {
-		domain, is, err := c.driver.FindInstance(c.names.Server(m.Plan.Domain))
+		found, err := c.driver.Instances(c.names.Server(m.Plan.Domain))
 		if err != nil {
 			return err
 		}
-		if domain != nil {
-			return c.adopt(m, domain, is)
+		if is, started := found[c.names.Server(m.Plan.Domain)]; started {
+			return c.adopt(m, is)
 		}
 		select {
 		case <-ctx.Done():
@@ -335,7 +338,8 @@ func (c *cloud) explainAbsence(ctx context.Context) error {
 
 // adopt takes over a VM that nova has started. With its UUID in the journal, the job's end on
 // this node ends the VM even if the cloud does not answer.
-func (c *cloud) adopt(m *machine.Machine, domain *hypervisor.Domain, is hypervisor.Instance) error {
+func (c *cloud) adopt(m *machine.Machine, is hypervisor.Instance) error {
+	domain := is.Domain
 	if err := c.journal.Intend(recordInstance, domain.UUID(), m.Plan.Domain); err != nil {
 		return err
 	}
@@ -343,7 +347,7 @@ func (c *cloud) adopt(m *machine.Machine, domain *hypervisor.Domain, is hypervis
 	c.mu.Lock()
 	c.ours[domain.UUID()] = m.Plan.UUID
 	c.mu.Unlock()
-	if err := c.journal.Done(recordInstance, domain.UUID()); err != nil {
+	if err := errors.Join(c.journal.Done(recordInstance, domain.UUID()), c.journal.Undone(recordAwaited, is.Name)); err != nil {
 		return err
 	}
 	if err := c.address(m, is); err != nil {

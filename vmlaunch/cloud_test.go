@@ -211,8 +211,8 @@ func TestTheCloudsRefusalIsTold(t *testing.T) {
 		if (err == nil) != (want == "") || !strings.Contains(told, want) || want == "" && told != "" {
 			t.Errorf("rank %d: %q, %v", rank, told, err)
 		}
-		if held := len(j.Held()); held != 1-rank {
-			t.Errorf("rank %d: the journal has %d records", rank, held)
+		if servers := named(j, recordServers); len(servers) != 1-rank {
+			t.Errorf("rank %d: the journal has the servers of %v", rank, servers)
 		}
 	}
 }

@@ -36,6 +36,7 @@ const (
 	recordRegion   = "ivshmem"   // one region of shared memory; its name is the file's
 	recordDomain   = "domain"    // one VM of ours; its name is the UUID
 	recordInstance = "instance"  // one VM of nova's, which ends it; its name is QEMU's UUID
+	recordAwaited  = "awaited"   // one VM that nova may start on this node; its name is the server's
 	recordPages    = "hugepages" // huge pages that one VM is promised until its QEMU has them; its name is the VM's UUID
 )
 

@@ -123,14 +123,15 @@ func (s store) undoAll(ctx context.Context, j *journal.Journal) (failed, files e
 	var deleting sync.WaitGroup
 	var undeleted error
 	deleting.Go(func() {
-		if undeleted = s.deleteRecorded(ctx, j); undeleted != nil {
-			giveUp()
+		var first bool
+		if first, undeleted = s.deleteRecorded(ctx, j); first {
+			giveUp() // nova has done it all, or cannot be asked
 		}
 	})
-	failed = errors.Join(endDomains(ctx, j), endInstances(ctx, waiting, j))
+	failed = errors.Join(endDomains(ctx, j), seekAwaited(ctx, waiting, s, j), endInstances(ctx, waiting, j))
 	for _, r := range slices.Backward(j.Held()) {
 		if r.Kind == recordServers || slices.Contains(vmRecords, r.Kind) {
-			continue // the servers are being deleted; a VM could not be ended
+			continue // the servers are being deleted; a VM could not be ended or may still start
 		}
 		err := s.giveBack(ctx, j, r)
 		if slices.Contains(fileRecords, r.Kind) {
@@ -144,7 +145,7 @@ func (s store) undoAll(ctx context.Context, j *journal.Journal) (failed, files e
 }
 
 // vmRecords are the kinds of records that stand for a QEMU.
-var vmRecords = []string{recordDomain, recordInstance}
+var vmRecords = []string{recordDomain, recordInstance, recordAwaited}
 
 // endDomains kills the VMs of the job that are ours, all at once.
 func endDomains(ctx context.Context, j *journal.Journal) error {
@@ -162,13 +163,13 @@ func endVMs(ctx context.Context, uuids []string, ended func(uuid string) error) 
 }
 
 // deleteRecorded asks nova to delete the servers of all nodes, if this is the job's first node.
-func (s store) deleteRecorded(ctx context.Context, j *journal.Journal) error {
+func (s store) deleteRecorded(ctx context.Context, j *journal.Journal) (first bool, err error) {
 	for _, r := range j.Held() {
 		if r.Kind == recordServers {
-			return s.giveBack(ctx, j, r)
+			return true, s.giveBack(ctx, j, r)
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // endInstances waits until nova has ended the VMs of this node that it has started, and kills those that are left when

@@ -201,12 +201,10 @@ func TestNovaEndsItsVMs(t *testing.T) {
 				}
 			}
 			const uuid = "5e1f5e1f-2222-4333-8444-555555555555"
-			qemu := exec.Command("sh", "-c", "sleep "+tt.lives+"; exit 3", "sh", "-uuid", uuid)
-			qemu.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-			if err := errors.Join(n.journal.Intend(recordInstance, uuid, nil), qemu.Start()); err != nil {
+			if err := n.journal.Intend(recordInstance, uuid, nil); err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = syscall.Kill(-qemu.Process.Pid, syscall.SIGKILL) }()
+			qemu := asQEMU(t, uuid, tt.lives)
 			ended := make(chan error, 1)
 			go func() { ended <- qemu.Wait() }()
 			ctx, cancel := context.WithTimeout(t.Context(), tt.deadline)
@@ -222,6 +220,18 @@ func TestNovaEndsItsVMs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// asQEMU runs a process with the command line of a domain's QEMU. It ends after so many seconds with exit status 3.
+func asQEMU(t *testing.T, uuid, lives string) *exec.Cmd {
+	t.Helper()
+	qemu := exec.Command("sh", "-c", "sleep "+lives+"; exit 3", "sh", "-uuid", uuid)
+	qemu.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := qemu.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(-qemu.Process.Pid, syscall.SIGKILL) })
+	return qemu
 }
 
 // nova may take all the time that a reclaim has. All else of the job is given back meanwhile.

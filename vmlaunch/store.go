@@ -21,8 +21,9 @@ type store struct {
 	run   string // directory of files that do not
 	sysfs string // where sysfs is mounted
 
-	backend      config.Backend
-	novaPatience time.Duration // how long nova may take to end a VM
+	backend       config.Backend
+	novaPatience  time.Duration // how long nova may take to end a VM
+	startPatience time.Duration // how long nova may take to start a VM that the job still awaited at its end
 
 	vfs       func() (*vfpool.Pool, error)
 	images    *cache.Cache
@@ -34,10 +35,14 @@ type store struct {
 // HealthCheckProgram, which `slurmv clean` may be.
 const novaPatience = 45 * time.Second
 
+// startPatience is how long a node looks for VMs that nova may start though their job is over. On a busy machine nova has taken
+// 14 seconds to give up a server that it was building. It is less than the 20 seconds that a reclaim at the end of a step has.
+const startPatience = 15 * time.Second
+
 func openStore(cfg config.Config, node string) store {
 	state := cfg.StateDir(node)
 	return store{
-		node: node, state: state, run: cfg.RunDir(node), sysfs: "/sys", backend: cfg.Backend, novaPatience: novaPatience,
+		node: node, state: state, run: cfg.RunDir(node), sysfs: "/sys", backend: cfg.Backend, novaPatience: novaPatience, startPatience: startPatience,
 		vfs:       func() (*vfpool.Pool, error) { return vfpool.Open(cfg, node) },
 		images:    images.Cache(cfg, node),
 		templates: template.Open(state, int64(cfg.Warm.Size)<<20),

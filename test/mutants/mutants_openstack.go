@@ -66,6 +66,15 @@ var openstackMutants = []Mutant{
 		Test:    "TestNovaEndsItsVMs",
 	},
 	{
+		Name:    "vms-that-nova-starts-late-end",
+		Defence: "A VM that nova starts when its job is over does not run on a node that other jobs have.",
+		File:    "vmlaunch/reclaim.go",
+		Old:     "seekAwaited(ctx, waiting, s, j), ",
+		New:     "",
+		Package: "vmlaunch",
+		Test:    "TestVMsThatNovaStartsLateEndWithTheirJob",
+	},
+	{
 		Name:    "a-deleting-that-is-lost-is-asked-again",
 		Defence: "nova is asked again to delete a server if it forgot the first request.",
 		File:    "openstack/servers.go",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"libvirt.org/go/libvirt"
@@ -24,34 +25,48 @@ func Connect(uri string) (*Driver, error) {
 	return &Driver{conn: conn, pids: "/run/libvirt/qemu"}, nil
 }
 
-// An Instance is what nova has written into its domain's description.
+// An Instance is a domain of nova's, and what nova has written into its description.
 type Instance struct {
 	Name      string   // of the server
 	Addresses []string // fixed IPv4 addresses, in the order of its ports
+	Domain    *Domain
 }
 
 // novaMetadata are the name spaces in which nova describes its domains, the newest first
 // (nova/virt/libvirt/config.py).
 var novaMetadata = []string{"http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0"}
 
-// FindInstance returns the running domain of the server with that name; nil if there is none
-// yet.
-func (d *Driver) FindInstance(name string) (*Domain, Instance, error) {
+// Instances returns the running domains of those servers, by the servers' names. A server that does not run yet has none.
+func (d *Driver) Instances(servers ...string) (map[string]Instance, error) {
 	all, err := d.conn.ListAllDomains(libvirt.CONNECT_LIST_DOMAINS_RUNNING)
 	if err != nil {
-		return nil, Instance{}, fmt.Errorf("list libvirt's domains: %w", plain(err))
+		return nil, fmt.Errorf("list libvirt's domains: %w", plain(err))
 	}
+	found := map[string]Instance{}
 	for i := range all {
 		vm := &all[i]
-		if is := instanceOf(vm); is.Name == name {
-			found, err := d.adopt(vm)
-			return found, is, err
+		is := instanceOf(vm)
+		if is.Domain, err = d.adopt(vm); err != nil || !slices.Contains(servers, is.Name) {
+			_ = vm.Free()
+			continue
 		}
-		_ = vm.Free()
+		found[is.Name] = is
 	}
-	return nil, Instance{}, nil
+	return found, nil
 }
 
+// InstanceUUIDs is [Driver.Instances] for who only needs the domains' UUIDs.
+func (d *Driver) InstanceUUIDs(servers ...string) (map[string]string, error) {
+	found, err := d.Instances(servers...)
+	uuids := map[string]string{}
+	for name, is := range found {
+		uuids[name] = is.Domain.uuid
+		_ = is.Domain.vm.Free()
+	}
+	return uuids, err
+}
+
+// adopt asks libvirtd nothing: it knows name and UUID from the list.
 func (d *Driver) adopt(vm *libvirt.Domain) (*Domain, error) {
 	name, err := vm.GetName()
 	if err != nil {

@@ -2,6 +2,9 @@ package hypervisor
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -43,5 +46,32 @@ func TestParseInstance(t *testing.T) {
 	}
 	if got := parseInstance("<instance"); got.Name != "" {
 		t.Errorf("of half a description: %v", got)
+	}
+}
+
+// libvirt's driver for tests has domains whose descriptions are in a file.
+func TestInstances(t *testing.T) {
+	const domain = `<domain type="test"><name>%s</name><uuid>%s</uuid><memory>8192</memory><os><type>hvm</type></os><metadata>%s</metadata></domain>`
+	other := strings.ReplaceAll(novaInstance, "vm1", "vm2")
+	path := filepath.Join(t.TempDir(), "node.xml")
+	text := "<node>" + fmt.Sprintf(domain, "instance-1", someUUID, novaInstance) +
+		fmt.Sprintf(domain, "instance-2", strings.ReplaceAll(someUUID, "1", "2"), other) +
+		fmt.Sprintf(domain, "by-hand", strings.ReplaceAll(someUUID, "1", "3"), "") + "</node>"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := Connect("test://" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	const server, absent = "slurmv-7.0-vm1-0123456789abcdef", "slurmv-7.0-vm3-0123456789abcdef"
+	found, err := d.Instances(server, absent)
+	if is := found[server]; err != nil || len(found) != 1 || is.Domain == nil || is.Domain.UUID() != someUUID || is.Domain.name != "instance-1" || len(is.Addresses) != 2 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	uuids, err := d.InstanceUUIDs(server, absent)
+	if diff := cmp.Diff(map[string]string{server: someUUID}, uuids); diff != "" || err != nil {
+		t.Error(diff, err)
 	}
 }
