@@ -16,8 +16,8 @@ import (
 // started, reclaim looks for them: nova may have started them since, and the node goes to other jobs.
 func (c *cloud) expect() error {
 	var each errgroup.Group
-	for _, m := range c.Machines {
-		each.Go(func() error { return c.journal.Intend(recordAwaited, c.names.Server(m.Plan.Domain), nil) })
+	for _, server := range c.servers() {
+		each.Go(func() error { return c.journal.Intend(recordAwaited, server, nil) })
 	}
 	return each.Wait()
 }

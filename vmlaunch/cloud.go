@@ -34,8 +34,9 @@ import (
 type cloud struct {
 	*VMs
 
-	names openstack.Names
-	asked chan struct{} // closed when this node, the job's first, has asked nova for all servers
+	names   openstack.Names
+	lookout *lookout
+	asked   chan struct{} // closed when this node, the job's first, has asked nova for all servers
 
 	mu   sync.Mutex
 	ours map[string]string // the plan's UUID of a VM by nova's
@@ -57,11 +58,19 @@ func (c *cloud) open(context.Context) (err error) {
 	if c.driver, err = hypervisor.Connect(c.Plan.Backend.Libvirt); err != nil {
 		return fmt.Errorf("%w; backend.libvirt must be the libvirtd that nova-compute uses on node %s", err, c.Plan.Job.Node)
 	}
-	c.ours = map[string]string{}
+	c.lookout, c.ours = newLookout(c.driver.Instances, c.servers()), map[string]string{}
 	if err := c.driver.OnStop(c.ended); err != nil || c.Plan.Job.Rank == 0 {
 		return err // the first node expects its VMs when it asks for them
 	}
 	return c.expect()
+}
+
+// servers are the names of this node's VMs in nova.
+func (c *cloud) servers() (names []string) {
+	for _, m := range c.Machines {
+		names = append(names, c.names.Server(m.Plan.Domain))
+	}
+	return names
 }
 
 func settings(b config.Backend) openstack.Settings {
@@ -290,20 +299,17 @@ func ratesOf(vf jobspec.VF) openstack.Rates {
 	return openstack.Rates{MinMbps: vf.MinMbps, MaxMbps: vf.MaxMbps}
 }
 
-// lookEvery is the pause between two looks at the domains of nova's libvirtd.
-const lookEvery = 200 * time.Millisecond
-
 // start waits until nova has started the VM.
 func (c *cloud) start(ctx context.Context, m *machine.Machine, _ images.Info) error {
 	m.Enter(nodeagent.StageStart)
 	ctx, cancel := c.untilStarted(ctx)
 	defer cancel()
 	for {
-		found, err := c.driver.Instances(c.names.Server(m.Plan.Domain))
+		is, runs, err := c.lookout.see(c.names.Server(m.Plan.Domain))
 		if err != nil {
 			return err
 		}
-		if is, started := found[c.names.Server(m.Plan.Domain)]; started {
+		if runs {
 			return c.adopt(m, is)
 		}
 		select {
