@@ -408,6 +408,30 @@ func TestCheck(t *testing.T) {
 		"arguments that the plugin takes": {func(t *testing.T, m *node) {
 			m.write(t, "etc/slurm/plugstack.conf", "required /lib/slurmv.so config=/conf agent=/lib/slurmv-agent state=/var/lib/slurmv/%n", 0o644)
 		}, []string{"skipped SR-IOV"}, ""},
+		"a plugin in the cache of a slurmd without files of its own": {func(t *testing.T, m *node) {
+			m.remove(t, "etc/slurm")
+			m.write(t, "run/slurm/conf/plugstack.conf", "required /lib/slurmv.so", 0o644)
+			m.set("PlugStackConfig = (null)")
+		}, []string{"skipped SR-IOV"}, ""},
+		"a plugin in the cache of one of several slurmd": {func(t *testing.T, m *node) {
+			m.remove(t, "etc/slurm")
+			m.write(t, "var/spool/slurmd-n1/conf-cache/plugstack.conf", "required /lib/slurmv.so", 0o644)
+			m.set("PlugStackConfig = (null)\nSlurmdSpoolDir = /var/spool/slurmd-%n")
+		}, []string{"skipped SR-IOV"}, ""},
+		"a plugin beside slurmd's own slurm.conf": {func(t *testing.T, m *node) {
+			m.write(t, "etc/slurm/plugstack.conf", "", 0o644)
+			m.write(t, "opt/slurm/plugstack.conf", "required /lib/slurmv.so", 0o644)
+			m.write(t, "proc/77/environ", "PATH=/bin\x00SLURM_CONF=/opt/slurm/slurm.conf\x00", 0o600)
+			m.set("PlugStackConfig = (null)")
+		}, []string{"skipped SR-IOV"}, ""},
+		"a plugin in a cache beside the file that slurmd reads": {func(t *testing.T, m *node) {
+			m.remove(t, "etc/slurm")
+			m.write(t, "run/slurm/conf/plugstack.conf", "required /lib/slurmv.so", 0o644)
+		}, []string{"skipped SR-IOV", "error plugstack"}, "/etc/slurm/plugstack.conf: no such file"},
+		"a plugin in no file": {func(t *testing.T, m *node) {
+			m.remove(t, "etc/slurm")
+			m.set("PlugStackConfig = (null)\nSlurmdSpoolDir = /var/spool/slurmd")
+		}, []string{"skipped SR-IOV", "error plugstack"}, "/etc/slurm/plugstack.conf: no such file"},
 		"files that include each other": {func(t *testing.T, m *node) {
 			m.write(t, "etc/slurm/plugstack.conf", "include plugstack.conf", 0o644)
 		}, []string{"skipped SR-IOV", "error plugstack"}, "include each other"},

@@ -34,11 +34,38 @@ func plugin(ctx context.Context, i *inspection) []Result {
 	return results
 }
 
+// plugstack returns the file that slurmd reads here: the one that PlugStackConfig names, and no other, or the one beside its
+// slurm.conf. slurmctld only knows its own slurm.conf. A slurmd that gets its files from slurmctld (configless) keeps them
+// in a cache.
 func (i *inspection) plugstack() string {
 	if p := i.settings["PlugStackConfig"]; p != "" {
 		return p
 	}
-	return "/etc/slurm/plugstack.conf"
+	for _, dir := range i.confDirs() {
+		file := path.Join(dir, "plugstack.conf")
+		if _, err := os.Stat(i.path(file)); err == nil {
+			return file
+		}
+	}
+	return path.Join(i.slurmDir(), "plugstack.conf")
+}
+
+// confDirs are where this node may have Slurm's files.
+func (i *inspection) confDirs() (dirs []string) {
+	if conf := i.slurmd.variable("SLURM_CONF"); conf != "" {
+		dirs = append(dirs, path.Dir(conf))
+	}
+	dirs = append(dirs, i.slurmDir(), "/run/slurm/conf")
+	if spool := i.settings["SlurmdSpoolDir"]; spool != "" {
+		dirs = append(dirs, path.Join(i.slurmPath(spool), "conf-cache"))
+	}
+	return dirs
+}
+
+// slurmPath replaces what Slurm replaces in a path of slurmd's: %n is the node's name in Slurm, %h the host's.
+func (i *inspection) slurmPath(pattern string) string {
+	host, _ := slurm.HostName()
+	return strings.NewReplacer("%n", i.Name, "%h", host).Replace(pattern)
 }
 
 // A stackLine is the line of plugstack.conf that loads the plugin.

@@ -81,6 +81,20 @@ func nodeOfSlurmd(dir string) *string {
 	return &name
 }
 
+// variable returns a variable of the environment in which the daemon was started, as far as this user may read it.
+func (s slurmd) variable(name string) string {
+	if s.dir == "" {
+		return "" // no daemon
+	}
+	environ, _ := os.ReadFile(filepath.Join(s.dir, "environ"))
+	for entry := range strings.SplitSeq(string(environ), "\x00") {
+		if value, found := strings.CutPrefix(entry, name+"="); found {
+			return value
+		}
+	}
+	return ""
+}
+
 // startTime returns when a process started: the boot's time plus its start in ticks.
 func startTime(proc, dir string) (time.Time, error) {
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
