@@ -538,6 +538,16 @@ func TestThePathOfTheInstalledPluginIsAdvised(t *testing.T) {
 	}
 }
 
+// Slurm's own slurm.spec and Fedora's have the plugins in the package slurm. Others have only the libraries of programs.
+func TestThePackageWithThePluginForPMI2IsAdvised(t *testing.T) {
+	m := newNode(t)
+	m.remove(t, "usr/lib/slurm")
+	const want = "RHEL: slurm)"
+	if results := m.check(); !slices.ContainsFunc(results, func(r Result) bool { return r.Name == "PMI" && strings.Contains(r.Advice, want) }) {
+		t.Errorf("nothing advises %q: %v", want, results)
+	}
+}
+
 // Epilog= takes the path of a program.
 var argumentsOfEpilog = regexp.MustCompile(`Epilog=(\S+ \S| with )`)
 

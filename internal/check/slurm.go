@@ -92,7 +92,7 @@ func pmi(i *inspection, s slurm.Conf) Result {
 		}
 	}
 	return warning(name, "there is no "+plugin+" in "+s["PluginDir"],
-		"install Slurm's plugin for PMI-2 (Debian: slurm-wlm-basic-plugins; RHEL: slurm-libpmi): without it only slurm-v-run --launcher=ssh and --mpi=none start programs")
+		"install Slurm's plugin for PMI-2 (Debian: slurm-wlm-basic-plugins; RHEL: slurm): without it only slurm-v-run --launcher=ssh and --mpi=none start programs")
 }
 
 func timers(s slurm.Conf) Result {
