@@ -212,7 +212,11 @@ func (o proveOptions) prove(ctx context.Context, oneNode bool, own []check.Resul
 	}
 	proof := evidence.Judge()
 	proof.Date, proof.SlurmV, proof.Slurm = time.Now().Format(time.DateOnly), config.Version, p.Client.Version(ctx)
-	return proof, proof.Hide(prove.LocalNames(evidence.Request.On)).WriteFiles(o.out)
+	names, err := prove.SiteNames(ctx, p.Client, evidence.Request.On)
+	if err != nil {
+		fmt.Fprintf(words, "slurmv: %v; look for such names in the results before you send them\n", err)
+	}
+	return proof, proof.Hide(names).WriteFiles(o.out)
 }
 
 func (o proveOptions) prover(oneNode bool, own []check.Result, words io.Writer) (*prove.Prover, error) {

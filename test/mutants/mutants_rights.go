@@ -292,6 +292,15 @@ var rightsMutants = []Mutant{
 		Test:    "TestAProofTellsNoNames",
 	},
 	{
+		Name:    "a-proof-hides-the-clusters-hosts",
+		Defence: "What Slurm's commands say in a proof names neither the cluster nor its hosts.",
+		File:    "internal/prove/hide.go",
+		Old:     "n.Others = append(n.Others, namesOf(name)...)",
+		New:     "_ = namesOf(name)",
+		Package: "internal/prove",
+		Test:    "TestSiteNames",
+	},
+	{
 		Name:    "ranks-know-a-token",
 		Defence: "Another user of a node is not taken for a rank of slurmv prove's program.",
 		File:    "internal/workload/connect.go",
