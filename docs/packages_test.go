@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/slurm-v/slurm-v/internal/filetest"
 )
 
 // The packages' table says that both kinds link job_submit.lua; what links it also unlinks it.
@@ -33,6 +35,87 @@ func packaging(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// Packages of a later commit are newer than those of an earlier one, and the programs in them know their commit, though the
+// sources from which they are built are no clone.
+func TestPackagesAreOfACommit(t *testing.T) {
+	const later, date = "2026-11-28T00:30:00+02:00", "202611272230"
+	dir := clone(t, later)
+	commit := strings.TrimSpace(run(t, dir, "git", "describe", "--always"))
+	tests := map[string]struct {
+		kind, change string
+		want         []string
+	}{
+		"deb": {"deb", "", []string{
+			"(0.1.0+git" + date + "." + commit + "~deb",
+			"make build PREFIX=/usr SYSCONFDIR=/etc BUILD=build/debian COMMIT=" + commit + "\n",
+			"BUILD=build/debian COMMIT=" + commit + " DESTDIR=",
+		}},
+		"deb of uncommitted changes": {"deb", "more", []string{"." + commit + ".dirty~deb", "COMMIT=" + commit + "-dirty\n"}},
+		"rpm":                        {"rpm", "", []string{"\nslurm_v_release 1.git" + date + "." + commit + "\n", "\nslurm_v_commit " + commit + "\n"}},
+		"rpm of uncommitted changes": {"rpm", "more", []string{"." + commit + ".dirty\n", "\nslurm_v_commit " + commit + "-dirty\n"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			filetest.Write(t, filepath.Join(dir, "LICENSE"), "text"+tt.change)
+			said := run(t, dir, "bash", "scripts/package", tt.kind, t.TempDir())
+			for _, want := range tt.want {
+				if !strings.Contains(said, want) {
+					t.Errorf("%q is not in\n%s", want, said)
+				}
+			}
+		})
+	}
+	for _, line := range []string{"\nRelease:        %{slurm_v_release}%{?dist}\n", " %{?slurm_v_commit:COMMIT=%{slurm_v_commit}}\n"} {
+		if !strings.Contains(packaging(t, "slurm-v.spec"), line) {
+			t.Errorf("slurm-v.spec does not have %q", line)
+		}
+	}
+}
+
+// clone makes a repository whose commit has a date, and what builds packages of it. Programs that say what they are told
+// stand for those that build.
+func clone(t *testing.T, date string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, file := range []string{"Makefile", "scripts/package", "packaging/slurm-v.spec", "packaging/debian/rules"} {
+		text, err := os.ReadFile(filepath.Join("..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		filetest.Write(t, filepath.Join(dir, file), string(text))
+	}
+	filetest.Write(t, filepath.Join(dir, "LICENSE"), "text")
+	t.Setenv("GIT_COMMITTER_DATE", date)
+	run(t, dir, "git", "init", "--quiet")
+	run(t, dir, "git", "add", ".")
+	run(t, dir, "git", "-c", "user.name=x", "-c", "user.email=x", "commit", "--quiet", "--message=x")
+	stand := t.TempDir()
+	for name, script := range map[string]string{
+		"dh": "", "go": "",
+		"dpkg-buildpackage": "head -n 1 debian/changelog; make -s -f debian/rules MAKE='echo make' override_dh_auto_build override_dh_auto_install; touch ../x.deb",
+		"rpmbuild":          `printf '%s\n' "$@"; for a; do case $a in "_topdir "*) mkdir -p "${a#* }/RPMS" ;; esac; done`,
+	} {
+		if err := os.WriteFile(filepath.Join(stand, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", stand+":"+os.Getenv("PATH"))
+	t.Setenv("SLURM_RELEASE", "24.11")
+	return dir
+}
+
+// run returns what a program prints, in a directory.
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	c := exec.Command(name, args...)
+	c.Dir = dir
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
 }
 
 // The rule for /dev/kvm applies at once, and an installation without udev goes on.
