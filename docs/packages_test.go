@@ -118,6 +118,67 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
+// What only a boot would end is gone with the package of nodes: sockets with a job's mount, and the filter of the port of
+// VXLAN. What jobs have left on the disk is gone when the package is purged. The site's own mounts stay.
+func TestTheRemovedPackageOfNodesLeavesNothing(t *testing.T) {
+	_, rpm, _ := strings.Cut(packaging(t, "slurm-v.spec"), "\n%postun node\n")
+	rpm, _, _ = strings.Cut(rpm, "\n%files\n")
+	deb := packaging(t, "debian/slurm-v-node.postrm")
+	const did = "umount --lazy run/n1/jobs/7.0/libvirt/lib/qemu/domain-1/m\numount --lazy run/n1/jobs/7.0/libvirt/lib/qemu\n" +
+		"nft delete table inet slurmv\n"
+	tests := map[string]struct{ script, argument, did, left string }{
+		"deb upgraded": {deb, "upgrade", "", "run state"},
+		"deb removed":  {deb, "remove", did, "state"},
+		"deb purged":   {deb, "purge", did + "umount --lazy state/n1/jobs/7.0/vm0/m\n", ""},
+		"rpm upgraded": {rpm, "1", "", "run state"},
+		"rpm removed":  {rpm, "0", did, "state"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			did, left := removeFrom(t, tt.script, tt.argument)
+			if did != tt.did || left != tt.left {
+				t.Errorf("it did\n%s, and left %q; want\n%s and %q", did, left, tt.did, tt.left)
+			}
+		})
+	}
+}
+
+// removeFrom runs a script on a node whose directories are below one of its own. It returns what the script did to mounts
+// and filters, and which of the directories it has left.
+func removeFrom(t *testing.T, script, argument string) (did, left string) {
+	t.Helper()
+	root, bin := t.TempDir(), t.TempDir()
+	for _, dir := range []string{"run/n1/jobs/7.0/libvirt/lib/qemu/domain-1/m", "state/n1/jobs/7.0/vm0/m"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filetest.Write(t, filepath.Join(root, "mountinfo"), strings.ReplaceAll(`22 1 0:21 / ROOT/run rw - tmpfs x rw
+30 22 0:21 / ROOT/run/n1/jobs/7.0/libvirt/lib/qemu rw - tmpfs x rw
+31 30 0:41 / ROOT/run/n1/jobs/7.0/libvirt/lib/qemu/domain-1/m rw - fuse x rw
+32 1 0:42 / ROOT/state/n1 rw - ext4 x rw
+33 1 0:43 / ROOT/state/n1/jobs/7.0/vm0/m rw - fuse x rw
+34 1 0:44 / ROOT/runner/n1/x rw - ext4 x rw
+`, "ROOT", root))
+	for name, stand := range map[string]string{
+		"unshare": `shift 3; exec "$@"`, "umount": `echo "umount $*" >>` + root + `/did`, "nft": `echo "nft $*" >>` + root + `/did`,
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+stand), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	script = strings.NewReplacer("/run/slurmv", root+"/run", "/var/lib/slurmv", root+"/state", "/proc/self/mountinfo", root+"/mountinfo").Replace(script)
+	run(t, "/", "sh", "-c", script, "sh", argument)
+	text, _ := os.ReadFile(filepath.Join(root, "did"))
+	for _, dir := range []string{"run", "state"} {
+		if _, err := os.Stat(filepath.Join(root, dir)); err == nil {
+			left += " " + dir
+		}
+	}
+	return strings.ReplaceAll(string(text), root+"/", ""), strings.TrimSpace(left)
+}
+
 // The rule for /dev/kvm applies at once, and an installation without udev goes on.
 func TestThePackageOfNodesAppliesItsRule(t *testing.T) {
 	dir := t.TempDir()
