@@ -106,6 +106,8 @@ install: build
 	install -m 755 $(BUILD)/slurmv-fabric $(BUILD)/slurmv-ledger $(HOOKS:%=$(BUILD)/%) $(DESTDIR)$(LIBEXECDIR)
 	install -m 755 $(BUILD)/slurmv-agent $(BUILD)/slurmv-relay $(STATIC:%=$(BUILD)/%) $(DESTDIR)$(LIBEXECDIR)
 	install -m 755 $(BUILD)/libslurmv-mpi.so $(BUILD)/slurmv-pmix $(DESTDIR)$(LIBEXECDIR)
+	sed 's|@BINDIR@|$(BINDIR)|' packaging/healthcheck.in > $(DESTDIR)$(LIBEXECDIR)/healthcheck
+	chmod 755 $(DESTDIR)$(LIBEXECDIR)/healthcheck
 	# -C keeps the time of an unchanged plugin: slurmv check compares it with slurmd's start.
 	install -C -m 755 $(BUILD)/slurmv.so $(BUILD)/libslurmv.so $(DESTDIR)$(LIBDIR)
 	install -m 644 $(LUA) $(DESTDIR)$(DATADIR)/slurm-v

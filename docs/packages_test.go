@@ -3,7 +3,9 @@ package docs
 import (
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -177,6 +179,58 @@ func removeFrom(t *testing.T, script, argument string) (did, left string) {
 		}
 	}
 	return strings.ReplaceAll(string(text), root+"/", ""), strings.TrimSpace(left)
+}
+
+// slurmd calls its health check without arguments and tells it the node's name; an exit status other than 0 counts.
+func TestTheHealthCheckCleansTheNode(t *testing.T) {
+	bin := t.TempDir()
+	filetest.Write(t, filepath.Join(bin, "check"), strings.ReplaceAll(packaging(t, "healthcheck.in"), "@BINDIR@", bin))
+	if err := os.WriteFile(filepath.Join(bin, "slurmv"), []byte("#!/bin/sh\necho $* of $SLURMD_NODENAME\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("/bin/sh", filepath.Join(bin, "check"))
+	c.Env = []string{"SLURMD_NODENAME=n7"}
+	out, _ := c.CombinedOutput()
+	if got := c.ProcessState.ExitCode(); string(out) != "clean of n7\n" || got != 3 {
+		t.Errorf("it says %q and ends with %d", out, got)
+	}
+	if want := "\n    HealthCheckProgram=/usr/local/libexec/slurm-v/healthcheck\n"; !strings.Contains(section(t, "admin.md", "## Cleaning up"), want) {
+		t.Errorf("administrators do not read %q", want)
+	}
+}
+
+// A program that make does not install, or that one kind of packages does not have, is missing where the other has it.
+func TestBothKindsOfPackagesHaveTheSamePrograms(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, files := range map[string]string{"slurm-v": "%files", "slurm-v-node": "%files node"} {
+		_, of, _ := strings.Cut(packaging(t, "slurm-v.spec"), "\n"+files+"\n")
+		of, _, _ = strings.Cut(of, "\n\n")
+		deb, rpm := programsOf(packaging(t, "debian/"+name+".install"), "usr/libexec"), programsOf(of, "%{_libexecdir}")
+		if len(deb) == 0 {
+			t.Errorf("no programs of %s were found", name)
+		}
+		for _, program := range deb {
+			if !slices.ContainsFunc(rpm, func(pattern string) bool { found, _ := path.Match(pattern, program); return found }) {
+				t.Errorf("the RPM %s does not have %s, only %q", name, program, rpm)
+			}
+			if !strings.Contains(string(makefile), program) {
+				t.Errorf("the Makefile does not name %s", program)
+			}
+		}
+	}
+}
+
+// programsOf returns the names, or their patterns, that a list of files has in our directory of this one.
+func programsOf(list, dir string) (names []string) {
+	for line := range strings.Lines(list) {
+		if name, found := strings.CutPrefix(strings.TrimSpace(line), dir+"/slurm-v/"); found {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // The rule for /dev/kvm applies at once, and an installation without udev goes on.
