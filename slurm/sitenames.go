@@ -10,7 +10,7 @@ import (
 // SiteNames returns the names and addresses by which slurmctld knows the cluster, its controllers, the hosts of its
 // databases and its nodes, in no order. If slurmctld leaves an answer out, the error says so, and the names of the other
 // answer are returned.
-func (c Client) SiteNames(ctx context.Context) ([]string, error) {
+func SiteNames(ctx context.Context, c Client) ([]string, error) {
 	conf, confErr := c.Conf(ctx)
 	nodes, nodesErr := c.Run(ctx, "scontrol", "--all", "--oneliner", "show", "node")
 	return append(siteNames(conf), nodeNames(nodes)...), cmp.Or(confErr, nodesErr)

@@ -33,7 +33,7 @@ func TestSiteNames(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := Client{Bin: commands(t, map[string]string{"scontrol": tt.scontrol})}.SiteNames(t.Context())
+			got, err := SiteNames(t.Context(), Client{Bin: commands(t, map[string]string{"scontrol": tt.scontrol})})
 			slices.Sort(got)
 			if got := strings.Join(slices.Compact(got), " "); got != tt.want {
 				t.Errorf("names are %q, want %q", got, tt.want)

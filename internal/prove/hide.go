@@ -25,7 +25,7 @@ func SiteNames(ctx context.Context, c slurm.Client, nodes []string) (Names, erro
 	n := localNames(nodes)
 	ctx, cancel := context.WithTimeout(ctx, slurm.Patience)
 	defer cancel()
-	names, err := c.SiteNames(ctx)
+	names, err := slurm.SiteNames(ctx, c)
 	for _, name := range names {
 		n.Others = append(n.Others, namesOf(name)...)
 	}
