@@ -64,29 +64,37 @@ func readLibrary(child io.Reader) string {
 	return ""
 }
 
-// The first and the longest pause between two looks at a program's memory. A script may prepare
-// for hours and then run an MPI program for seconds, so the longest is short.
+// The first and the longest pause between two looks at what a program has mapped. If the kernel does not tell of all
+// (see [mappings]), a program that runs for less than the longest may be missed.
 const (
 	firstLook   = 200 * time.Millisecond
 	longestLook = time.Second
 )
 
-// awaitLibrary looks again and again which MPI library a process of the cgroup has mapped. It
-// returns "" if the program ends before.
-func awaitLibrary(g *cgroup, ended <-chan struct{}) string {
+// awaitLibrary looks again and again which MPI library the program uses. It returns "" if the program ends before.
+func (p *program) awaitLibrary(ended <-chan struct{}) string {
 	for pause := firstLook; ; pause = min(2*pause, longestLook) {
 		select {
 		case <-ended:
 			return ""
 		case <-time.After(pause):
 		}
-		if library := g.mapped(); library != "" {
+		if library := p.library(); library != "" {
 			return library
 		}
 	}
 }
 
-// mapped returns the MPI library that a process of the cgroup has mapped, or "".
+// library returns the MPI library that a process of the program has mapped until now, or "".
+func (p *program) library() string {
+	library, all := ownMappings.library(p.child.Process.Pid)
+	if library == "" && !all && p.group != nil {
+		return p.group.mapped()
+	}
+	return library
+}
+
+// mapped returns the MPI library that a process of the cgroup has mapped just now, or "".
 func (g *cgroup) mapped() string {
 	list, _ := os.ReadFile(g.procs())
 	for _, word := range bytes.Fields(list) {

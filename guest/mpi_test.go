@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bufio"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,6 +57,21 @@ func TestLibraryThatIsMapped(t *testing.T) {
 	}
 }
 
+// usesMPI runs a program to its end, and returns the MPI library that the host has heard of.
+func usesMPI(t *testing.T, v *vm, cmd Command) string {
+	t.Helper()
+	p, err := v.Start(t.Context(), cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	go func() { _, _ = io.Copy(io.Discard, p.Stdout) }()
+	if _, err := p.Wait(); err != nil {
+		t.Error(err)
+	}
+	return p.MPI()
+}
+
 // The host hears of the library only if the program has PMI.
 func TestHostHearsOfTheLibrary(t *testing.T) {
 	dir := filetest.PassableDir(t)
@@ -64,16 +80,32 @@ func TestHostHearsOfTheLibrary(t *testing.T) {
 	for _, withPMI := range []bool{true, false} {
 		cmd := shell("")
 		cmd.Args, cmd.Dir, cmd.PMI = Strings{program}, dir, withPMI
-		p, err := v.Start(t.Context(), cmd)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Wait(); err != nil {
-			t.Error(err)
-		}
-		if got, want := p.MPI(), map[bool]string{true: "libmpi.so.40"}[withPMI]; got != want {
+		if got, want := usesMPI(t, v, cmd), map[bool]string{true: "libmpi.so.40"}[withPMI]; got != want {
 			t.Errorf("with PMI %v: %q, want %q", withPMI, got, want)
 		}
-		_ = p.Close()
+	}
+}
+
+// A program behind a script may live for some milliseconds, between two looks at what is mapped.
+func TestHostHearsOfTheLibraryOfAShortProgram(t *testing.T) {
+	dir := filetest.PassableDir(t)
+	filetest.MPIProgram(t, dir, "libmpi.so.40")
+	v := startVM(t)
+	for name, tt := range map[string]struct{ script, want string }{
+		"behind a shell":              {"./program; :", "libmpi.so.40"},
+		"behind many processes":       {"for i in $(seq 150); do (:); /bin/true; done; ./program; :", "libmpi.so.40"},
+		"whose parent has ended":      {"(setsid sh -c './program; :' &); sleep 0.1", "libmpi.so.40"},
+		"that is loaded into another": {"LD_PRELOAD=./libmpi.so.40 /bin/true; :", "libmpi.so.40"},
+		"that is only listed":         {"ldd ./program; :", ""},
+		"that another program runs":   {"sleep 0.1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := shell(tt.script)
+			cmd.Dir, cmd.PMI = dir, true
+			if got := usesMPI(t, v, cmd); got != tt.want {
+				t.Errorf("the host hears of %q, want %q", got, tt.want)
+			}
+		})
 	}
 }

@@ -153,15 +153,8 @@ func (p *program) closeStreams() {
 // attend tells the host when the program runs, and when it has ended and its output is
 // sent. Meanwhile it obeys orders. When no more orders can come, it kills the program.
 func (p *program) attend(orders <-chan order) {
-	exited, ended := make(chan Exit, 1), make(chan struct{})
-	go func() {
-		library := p.launch()
-		_ = writeLine(p.control, event{Started: true, MPI: library})
-		if library == "" && p.cmd.PMI && p.group != nil {
-			go p.watchLibrary(ended)
-		}
-		exited <- p.reap()
-	}()
+	exited, ended := make(chan event, 1), make(chan struct{})
+	go func() { exited <- p.live(ended) }()
 	for done := false; ; {
 		select {
 		case o, open := <-orders:
@@ -178,14 +171,35 @@ func (p *program) attend(orders <-chan order) {
 		case exit := <-exited:
 			done = true
 			close(ended)
-			_ = writeLine(p.control, event{Exit: &exit})
+			_ = writeLine(p.control, exit)
 		}
 	}
 }
 
+// live tells the host that the program runs, and returns how it has ended. What it has mapped is looked at once more
+// then: the host judges the program by its end.
+func (p *program) live(ended <-chan struct{}) event {
+	pid := p.child.Process.Pid
+	if p.cmd.PMI {
+		ownMappings.add(pid)
+		defer ownMappings.remove(pid)
+	}
+	library := p.launch()
+	_ = writeLine(p.control, event{Started: true, MPI: library})
+	watched := library == "" && p.cmd.PMI
+	if watched {
+		go p.watchLibrary(ended)
+	}
+	exit := p.reap()
+	if watched {
+		library = p.library()
+	}
+	return event{Exit: &exit, MPI: library}
+}
+
 // watchLibrary tells the host if the program loads an MPI library later, as Python does.
 func (p *program) watchLibrary(ended <-chan struct{}) {
-	if library := awaitLibrary(p.group, ended); library != "" {
+	if library := p.awaitLibrary(ended); library != "" {
 		_ = writeLine(p.control, event{MPI: library})
 	}
 }

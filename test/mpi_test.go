@@ -75,6 +75,7 @@ func TestWrongStart(t *testing.T) {
 until [ -e ready ]; do sleep 0.2; done
 slurm-v-run -Q -n 2 ./program; echo "alone: $?"
 slurm-v-run -Q -n 2 sh -c 'sleep 7; ./program "" 5; :'; echo "by a shell: $?"
+slurm-v-run -Q -n 2 sh -c './program; :'; echo "for an instant: $?"
 slurm-v-run -Q -n 2 ./program asks; echo "asks: $?"
 slurm-v-run -Q -n 2 --mpi=none ./program; echo "meant: $?"
 slurm-v-run -Q -n 1 ./program; echo "one: $?"
@@ -83,10 +84,10 @@ slurm-v-run -Q --list-mpi`)
 	filetest.MPIProgram(t, j.dir, "libmpi.so.40")
 	alice.must(t, "touch "+j.dir+"/ready")
 	out := j.completes()
-	contains(t, out, "alone: 1\n", "by a shell: 1\n", "asks: 0\n", "meant: 0\n", "one: 0\n", "no MPI: 0\n",
+	contains(t, out, "alone: 1\n", "by a shell: 1\n", "for an instant: 1\n", "asks: 0\n", "meant: 0\n", "one: 0\n", "no MPI: 0\n",
 		"slurm-v: wrong start: the program uses libmpi.so.40", "MPICH 4", ": slurm-v-run -n N PROGRAM\n")
-	if n := strings.Count(out, "wrong start"); n != 4 {
-		t.Errorf("%d tasks say that they were started wrongly, want those of two runs:\n%s", n, out)
+	if n := strings.Count(out, "wrong start"); n != 6 {
+		t.Errorf("%d tasks say that they were started wrongly, want those of three runs:\n%s", n, out)
 	}
 }
 

@@ -1,0 +1,195 @@
+package guest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/cpulist"
+)
+
+// A look at a program's memory now and then misses processes that live between two looks. So the kernel tells of each
+// file that a process maps to execute it, and of each fork, by which the process belongs to a program. perf(1) hears
+// of them in the same way: from a ring of memory for each CPU. Nothing is sampled, and a program that neither forks nor
+// maps files pays nothing.
+
+// mappings are the MPI libraries that programs and their descendants have mapped.
+type mappings struct {
+	mu        sync.Mutex
+	rings     map[int]*ring  // by CPU
+	gaps      bool           // the kernel has not told of all
+	untold    []mapEvent     // those of an instant that other rings may not have shown completely
+	programs  map[int]int    // a program's first process, by process
+	libraries map[int]string // by the program's first process
+}
+
+var ownMappings = mappings{rings: map[int]*ring{}, programs: map[int]int{}, libraries: map[int]string{}}
+
+// add follows the program that a process is about to become.
+func (m *mappings) add(pid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, cpu := range cpulist.Read("/sys/devices/system/cpu/online") {
+		if m.rings[cpu] == nil {
+			m.open(cpu)
+		}
+	}
+	m.catchUp() // to the fork by the agent, which would make it nobody's
+	m.programs[pid] = pid
+}
+
+func (m *mappings) open(cpu int) {
+	r := openRing(cpu)
+	if r == nil {
+		m.gaps = true
+		return
+	}
+	m.rings[cpu] = r
+	go r.whenHalfFull(func() { m.library(0) }) // which reads the rings
+}
+
+// library returns the MPI library that the program has mapped, or "". all says that there was no other.
+func (m *mappings) library(pid int) (library string, all bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.catchUp()
+	return m.libraries[pid], !m.gaps && len(m.rings) > 0
+}
+
+func (m *mappings) remove(pid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.libraries, pid)
+	maps.DeleteFunc(m.programs, func(_, program int) bool { return program == pid })
+}
+
+// catchUp follows what has happened until now. What happens while the rings are read waits for the next time, because
+// a fork may be in a ring that has been read already, and what the child does in one that has not.
+func (m *mappings) catchUp() {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
+	for _, r := range m.rings {
+		m.untold = append(m.untold, mapEvents(r.read())...)
+	}
+	slices.SortStableFunc(m.untold, func(a, b mapEvent) int { return int(a.time - b.time) })
+	for len(m.untold) > 0 && m.untold[0].time <= now.Nano() {
+		m.follow(m.untold[0])
+		m.untold = m.untold[1:]
+	}
+}
+
+func (m *mappings) follow(e mapEvent) {
+	program, known := m.programs[e.pid]
+	switch e.kind {
+	case unix.PERF_RECORD_LOST:
+		m.gaps = true
+	case unix.PERF_RECORD_FORK:
+		if program, known = m.programs[e.parent]; known {
+			m.programs[e.pid] = program
+		} else {
+			delete(m.programs, e.pid) // a number that is used again
+		}
+	case unix.PERF_RECORD_COMM:
+		if e.name == "ldd" { // it maps libraries to list them, and runs no program
+			delete(m.programs, e.pid)
+		}
+	case unix.PERF_RECORD_MMAP:
+		if known && m.libraries[program] == "" && mpiLibrary.MatchString(e.name) {
+			m.libraries[program] = e.name
+		}
+	}
+}
+
+// A mapEvent is what a process did.
+type mapEvent struct {
+	kind        uint32
+	time        int64 // of the monotonic clock, in ns
+	pid, parent int
+	name        string // of the file or the program, without directories
+}
+
+// mapEvents parses records of perf_event_open(2), in which each has its time at the end.
+func mapEvents(records []byte) (events []mapEvent) {
+	native := binary.NativeEndian
+	for len(records) >= 8 {
+		size := int(native.Uint16(records[6:]))
+		if size < 24 || size > len(records) {
+			break
+		}
+		r := records[:size]
+		records = records[size:]
+		e := mapEvent{kind: native.Uint32(r), time: int64(native.Uint64(r[size-8:])), pid: int(native.Uint32(r[8:]))}
+		texts := map[uint32]int{unix.PERF_RECORD_COMM: 16, unix.PERF_RECORD_MMAP: 40}
+		if text, has := texts[e.kind]; has && size-8 > text {
+			name, _, _ := bytes.Cut(r[text:size-8], []byte{0})
+			e.name = filepath.Base(string(name))
+		}
+		e.parent = int(native.Uint32(r[12:]))
+		events = append(events, e)
+	}
+	return events
+}
+
+// A ring is where the kernel writes the records of one CPU.
+type ring struct {
+	file   *os.File
+	memory []byte // a page about the rest
+}
+
+// ringBytes are room for some 200 short processes.
+const ringBytes = 128 << 10
+
+// openRing returns nil if the kernel does not tell of the CPU, as in a container.
+func openRing(cpu int) *ring {
+	attr := unix.PerfEventAttr{
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, Sample_type: unix.PERF_SAMPLE_TIME,
+		Bits: unix.PerfBitMmap | unix.PerfBitComm | unix.PerfBitTask | unix.PerfBitSampleIDAll |
+			unix.PerfBitWatermark | unix.PerfBitUseClockID,
+		Wakeup: ringBytes / 2, Clockid: unix.CLOCK_MONOTONIC,
+	}
+	attr.Size = uint32(unsafe.Sizeof(attr))
+	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err != nil {
+		return nil
+	}
+	memory, err := unix.Mmap(fd, 0, os.Getpagesize()+ringBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil
+	}
+	_ = unix.SetNonblock(fd, true) // else reads would not wait in the runtime's poller
+	return &ring{os.NewFile(uintptr(fd), "perf_event"), memory}
+}
+
+// read returns the records since the last call, and makes room for others.
+func (r *ring) read() []byte {
+	about := (*unix.PerfEventMmapPage)(unsafe.Pointer(&r.memory[0]))
+	data := r.memory[len(r.memory)-ringBytes:]
+	head, tail := atomic.LoadUint64(&about.Data_head), about.Data_tail
+	records := make([]byte, head-tail)
+	n := copy(records, data[tail%ringBytes:])
+	copy(records[n:], data)
+	atomic.StoreUint64(&about.Data_tail, head)
+	return records
+}
+
+// whenHalfFull calls read each time the ring is half full.
+func (r *ring) whenHalfFull(read func()) {
+	conn, err := r.file.SyscallConn()
+	for err == nil {
+		waited := false
+		err = conn.Read(func(uintptr) bool {
+			defer func() { waited = true }()
+			return waited
+		})
+		read()
+	}
+}
