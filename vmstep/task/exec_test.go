@@ -91,6 +91,38 @@ func TestDeviceSizeIsWhatMPILeaves(t *testing.T) {
 	}
 }
 
+// What the user demands and cannot have is refused, with the reason. What is on by itself is left out silently.
+func TestNobodyToShareMemoryWith(t *testing.T) {
+	tests := map[string]struct {
+		vms   int
+		tasks string // on each node
+		want  string // the error with --mpi-shm=on
+	}{
+		"one VM on each node":   {1, "2(x2)", "--mpi-shm=on: there is nothing to share between VMs: each node of this job has one VM. Submit it with --vm-per-node=2 or more, or leave out --mpi-shm=on"},
+		"one rank on each node": {2, "1(x2)", "--mpi-shm=on: there is nothing to share between VMs: this run has one rank on each node. Start more, or leave out --mpi-shm=on"},
+		"two ranks on a node":   {2, "1,2", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("SLURM_STEP_TASKS_PER_NODE", tt.tasks)
+			reply := nodeagent.Reply{IVShmemSize: 64 << 20, VM: &nodeagent.VM{}, Node: &nodeagent.NodeVMs{VMs: make([]nodeagent.VM, tt.vms)}}
+			for shared, want := range map[string]string{vmstep.MPISharedOn: tt.want, vmstep.MPISharedAuto: ""} {
+				memory, err := Exec{Claim: "0.5", MPIShared: shared}.mpiMemory(reply, true)
+				if text := errorText(err); text != want || (memory != nil) != (tt.want == "") {
+					t.Errorf("--mpi-shm=%s: memory %v, error %q, want %q", shared, memory, text, want)
+				}
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
 // valueOf is all values of a variable.
 func valueOf(env []string, name string) (values string) {
 	for _, entry := range env {

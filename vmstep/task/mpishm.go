@@ -1,6 +1,8 @@
 package task
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -56,13 +58,28 @@ func (e Exec) mpiMemory(reply nodeagent.Reply, withPMI bool) (*vmstep.MPIMemory,
 	if err != nil {
 		return nil, err
 	}
-	if memory.Ranks < 2 || len(reply.Node.VMs) < 2 {
+	why := cmp.Or(nobodyToShareWith(memory.Ranks, len(reply.Node.VMs)), memory.Check())
+	if why != nil && e.MPIShared == vmstep.MPISharedOn {
+		return nil, fmt.Errorf("--mpi-shm=on: %w", why)
+	}
+	if errors.Is(why, errNobody) {
 		return nil, nil
 	}
-	if err := memory.Check(); err != nil && e.MPIShared == vmstep.MPISharedOn {
-		return nil, fmt.Errorf("--mpi-shm=on: %w", err)
-	}
 	return &memory, nil
+}
+
+// errNobody matches the errors that say why ranks have nobody to share memory with.
+var errNobody = errors.New("there is nothing to share between VMs")
+
+// nobodyToShareWith says why no rank of a run has a neighbour in another VM; nil if one may have.
+func nobodyToShareWith(ranksOnANode, vmsOnANode int) error {
+	switch {
+	case vmsOnANode < 2:
+		return fmt.Errorf("%w: each node of this job has one VM. Submit it with --vm-per-node=2 or more, or leave out --mpi-shm=on", errNobody)
+	case ranksOnANode < 2:
+		return fmt.Errorf("%w: this run has one rank on each node. Start more, or leave out --mpi-shm=on", errNobody)
+	}
+	return nil
 }
 
 func (e Exec) memoryOf(reply nodeagent.Reply) (vmstep.MPIMemory, error) {
