@@ -5,12 +5,18 @@ direct='slurm-v-run -n N PROGRAM'
 pmix='slurm-v-run --mpi=pmix -n N PROGRAM'
 own='slurm-v-run --launcher=ssh mpirun -n N PROGRAM'
 
+# Intel MPI opens Slurm's library if a variable names it, as Slurm's guide to MPI says. Images may have none.
+by_pmi2() {
+	library=$(pmi_files | sed -n '/libpmi2\.so/{p;q;}')
+	if [ "$library" ]; then echo "I_MPI_PMI_LIBRARY=$library $direct"; else echo "$own"; fi
+}
+
 list() {
 	mpis | while read -r asks name; do
 		case $asks in
 		pmi) echo "$name: $direct" ;;
 		pmix) echo "$name: $pmix" ;;
-		*) echo "$name: $own" ;;
+		*) echo "$name: $(by_pmi2)" ;;
 		esac
 	done
 }

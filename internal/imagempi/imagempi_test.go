@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/slurm-v/slurm-v/internal/filetest"
@@ -46,11 +47,37 @@ func TestMPIs(t *testing.T) {
 		"MPICH":     {map[string]string{"opt/bin/mpichversion": "#!/bin/sh\nprintf 'MPICH Version:    \\t4.0.2\\nMPICH Device: ch4:ucx\\n'"}, "pmi MPICH 4.0.2\n"},
 		"Open MPI":  {map[string]string{"opt/bin/ompi_info": "#!/bin/sh\necho Open MPI v5.0.7; echo; echo more"}, "pmix Open MPI v5.0.7\n"},
 		"MVAPICH":   {map[string]string{"opt/bin/mpiname": "#!/bin/sh\necho MVAPICH 3.0"}, "pmi MVAPICH 3.0\n"},
-		"Intel MPI": {map[string]string{"opt/bin/impi_info": "#!/bin/sh\necho Intel MPI 2021"}, "own Intel MPI 2021\n"},
+		"Intel MPI": {map[string]string{"opt/bin/impi_info": "#!/bin/sh\necho Intel MPI 2021"}, "pmi2 Intel MPI 2021\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := run(t, "mpis", tt.files); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// slurm-v-run --list-mpi says how each library's programs are started.
+func TestHowProgramsAreStarted(t *testing.T) {
+	script, err := os.ReadFile("../../vmstep/listmpi.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const intel, library = "opt/bin/impi_info", "usr/lib64/libpmi2.so.0"
+	tests := map[string]struct {
+		files map[string]string
+		want  string // IMAGE stands for the image's directory
+	}{
+		"Open MPI":                     {map[string]string{"opt/bin/ompi_info": "#!/bin/sh\necho Open MPI v5.0.7"}, "Open MPI v5.0.7: slurm-v-run --mpi=pmix -n N PROGRAM\n"},
+		"Intel MPI with Slurm's PMI-2": {map[string]string{intel: "#!/bin/sh\necho Intel MPI", library: ""}, "Intel MPI: I_MPI_PMI_LIBRARY=IMAGE/usr/lib64/libpmi2.so.0 slurm-v-run -n N PROGRAM\n"},
+		"Intel MPI without it":         {map[string]string{intel: "#!/bin/sh\necho Intel MPI"}, "Intel MPI: slurm-v-run --launcher=ssh mpirun -n N PROGRAM\n"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := run(t, `echo "$SLURMV_TEST_IMAGE"; `+string(script), tt.files)
+			image, said, _ := strings.Cut(got, "\n")
+			if got := strings.ReplaceAll(said, image, "IMAGE"); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
