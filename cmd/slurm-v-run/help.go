@@ -61,6 +61,14 @@ own. The next one waits. Programs find the device of their run in these variable
 
 A run gets its device filled with zeros.
 
+MPI takes 4.5 MiB for each rank of a node, and 2 MiB for all. --ivshmem=1:32M is enough for
+6 ranks on a node, 128M for 28, 512M for 113; MPI windows (MPI_Win_allocate) come on top.
+A run that may share memory is started with srun's --kill-on-bad-exit=1, as one with
+--mpi=pmix: a rank that is killed on its node cannot tell the others. --mpi-shm=off leaves
+that out, and --kill-on-bad-exit=0 lets the other ranks live.
+
+docs/mpi.md of Slurm-V says more: compilers, Intel MPI, what ends a run, what is fast.
+
 EXAMPLES
 ========
 
@@ -71,7 +79,7 @@ EXAMPLES
     slurm-v-run ./app input
 
     slurm-v-run --mpi=pmix -n 16 ./graph500             with Open MPI
-    slurm-v-run --launcher=ssh mpirun -n 16 ./graph500  with another MPI
+    slurm-v-run --launcher=ssh mpirun -n 16 ./graph500  with another MPI (--list-mpi)
 
     slurm-v-run -n 8 ./graph500 &       two at once, with --ivshmem=2
     slurm-v-run -n 8 ./ft.B.8 &         each on a device of its own
