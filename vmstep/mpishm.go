@@ -106,11 +106,13 @@ func commas(ranks []int) string {
 
 // openMPI are the variables by which Open MPI does not read the memory of other processes, which
 // works only between processes of one kernel: those of its versions 4 and 5. Version 5 makes a segment of 16 MiB for each
-// rank, if it is not told to make one of 4 MiB, as version 4 does.
+// rank, if it is not told to make one of 4 MiB, as version 4 does. The component sm of sharedfp keeps the shared position of a
+// file (MPI_File_write_shared) in the session directory, which each VM has for itself, if all ranks are on one node.
 var openMPI = []string{
 	"OMPI_MCA_btl_sm_segment_size=4194304",
 	"OMPI_MCA_btl_vader_single_copy_mechanism=none",
 	"OMPI_MCA_smsc=^cma,knem,xpmem",
+	"OMPI_MCA_sharedfp=^sm",
 }
 
 // ucx are the variables by which UCX does not try what works only between processes of one

@@ -36,7 +36,7 @@ func TestMPIMemoryIsEnough(t *testing.T) {
 func TestMPIMemoryEnv(t *testing.T) {
 	m := MPIMemory{Job: "7 n1 1.5", Claim: 1, Size: 64 << 20, Ranks: 2, VM: 3}
 	env := m.Env([]string{"UCX_TLS=tcp", "LD_PRELOAD=libmine.so", "UCX_MAX_EAGER_RAILS_X=7"})
-	for _, want := range []string{"LD_PRELOAD=/run/slurm-v/lib/libslurmv-mpi.so:libmine.so", "UCX_MAX_EAGER_RAILS=1"} {
+	for _, want := range []string{"LD_PRELOAD=/run/slurm-v/lib/libslurmv-mpi.so:libmine.so", "UCX_MAX_EAGER_RAILS=1", "OMPI_MCA_sharedfp=^sm"} {
 		if !slices.Contains(env, want) {
 			t.Errorf("no %s in %q", want, env)
 		}
