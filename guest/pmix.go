@@ -38,11 +38,11 @@ type pmixRun struct {
 
 func runOf(cmd *Command) pmixRun {
 	env := []string(cmd.Env)
-	return pmixRun{cmd.UID, valueOf(env, "SLURM_JOB_ID"), valueOf(env, "SLURM_STEP_ID")}
+	return pmixRun{cmd.UID, ValueOf(env, "SLURM_JOB_ID"), ValueOf(env, "SLURM_STEP_ID")}
 }
 
-// valueOf returns the value of an environment's variable; "" if it has none.
-func valueOf(env []string, name string) string {
+// ValueOf returns the value of an environment's variable; "" if it has none.
+func ValueOf(env []string, name string) string {
 	for _, v := range env {
 		if value, found := strings.CutPrefix(v, name+"="); found {
 			return value
@@ -171,7 +171,7 @@ func (server *pmixServer) spawn(l startup) error {
 func (server *pmixServer) send(cmd *Command, pmi, process *os.File) error {
 	var message []byte
 	for _, name := range []string{"PMI_RANK", "PMI_SIZE"} {
-		text := valueOf(cmd.Env, name)
+		text := ValueOf(cmd.Env, name)
 		number, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
 			return fmt.Errorf("--mpi=pmix: Slurm has not told the program its rank: %s=%q", name, text)

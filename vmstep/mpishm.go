@@ -46,10 +46,11 @@ func (m MPIMemory) ForPrograms() int64 {
 // need is how many bytes MPI takes.
 func (m MPIMemory) need() int64 { return int64(m.Ranks)*mpiBytesPerRank + mpiBytes }
 
-// Check returns an error that says how large a device MPI needs, if this one is too small.
-func (m MPIMemory) Check() error {
+// Check returns an error that says what to change if MPI cannot have the memory, since the device is too small, or the
+// environment lets UCX use what works only in one VM.
+func (m MPIMemory) Check(env []string) error {
 	if m.ForPrograms() >= 0 {
-		return nil
+		return checkUCX(env)
 	}
 	size := int64(1 << 20) // devices have powers of two
 	for size < m.need() {

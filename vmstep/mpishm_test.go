@@ -21,7 +21,7 @@ func TestMPIMemoryIsEnough(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := MPIMemory{Size: tt.mib << 20, Ranks: tt.ranks}
-			err := m.Check()
+			err := m.Check(nil)
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want %q", err, tt.want)
 			}

@@ -63,10 +63,12 @@ func TestDeviceSizeIsWhatMPILeaves(t *testing.T) {
 		e      Exec
 		shared bool // MPI gets the rest
 		size   int64
+		env    []string
 	}{
-		"MPI has the memory":      {Exec{Claim: "0.5"}, true, whole},
-		"MPI is to leave it":      {Exec{Claim: "0.5", MPIShared: vmstep.MPISharedOff}, false, whole},
-		"the device is too small": {Exec{Claim: "0.5"}, false, 1 << 20},
+		"MPI has the memory":              {Exec{Claim: "0.5"}, true, whole, nil},
+		"MPI is to leave it":              {Exec{Claim: "0.5", MPIShared: vmstep.MPISharedOff}, false, whole, nil},
+		"the device is too small":         {Exec{Claim: "0.5"}, false, 1 << 20, nil},
+		"UCX might use System V's memory": {Exec{Claim: "0.5"}, false, whole, []string{"UCX_TLS=sm"}},
 	}
 	for name, value := range map[string]string{
 		"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "1", "SLURM_NODEID": "0", "SLURM_STEP_TASKS_PER_NODE": "2",
@@ -76,7 +78,7 @@ func TestDeviceSizeIsWhatMPILeaves(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			reply := nodeagent.Reply{IVShmemSize: tt.size, VM: &nodeagent.VM{}, Node: &nodeagent.NodeVMs{VMs: make([]nodeagent.VM, 2)}}
-			var c guest.Command
+			c := guest.Command{Env: tt.env}
 			if err := tt.e.giveMemory(&relay.Task{PMI: &os.File{}}, &c, reply); err != nil {
 				t.Fatal(err)
 			}

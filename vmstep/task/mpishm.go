@@ -28,7 +28,7 @@ func (e Exec) giveMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply)
 // device are left for the program itself. All tasks of a run come to the same result, since MPI must see the same
 // neighbours everywhere.
 func (e Exec) shareMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply) (own int64, err error) {
-	memory, err := e.mpiMemory(reply, r.PMI != nil)
+	memory, err := e.mpiMemory(reply, r.PMI != nil, c.Env)
 	if err != nil || memory == nil {
 		return reply.IVShmemSize, err
 	}
@@ -37,7 +37,7 @@ func (e Exec) shareMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply
 		return 0, err
 	}
 	r.Shared = &relay.SharedMemory{
-		Node: reply.Node.Node, VMs: min(len(reply.Node.VMs), here.LocalTasks), Refuse: memory.Check(),
+		Node: reply.Node.Node, VMs: min(len(reply.Node.VMs), here.LocalTasks), Refuse: memory.Check(c.Env),
 		Speaks: here.LocalID == 0 && here.LocalTasks > 1, Quiet: e.Quiet,
 	}
 	r.Shared.PMI.Must = e.MPIShared == vmstep.MPISharedOn
@@ -50,7 +50,7 @@ func (e Exec) shareMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply
 
 // mpiMemory returns the memory of the run's device, or nil if its ranks have nobody to share it
 // with.
-func (e Exec) mpiMemory(reply nodeagent.Reply, withPMI bool) (*vmstep.MPIMemory, error) {
+func (e Exec) mpiMemory(reply nodeagent.Reply, withPMI bool, env []string) (*vmstep.MPIMemory, error) {
 	if e.MPIShared == vmstep.MPISharedOff || e.Claim == "" || !withPMI {
 		return nil, nil
 	}
@@ -58,7 +58,7 @@ func (e Exec) mpiMemory(reply nodeagent.Reply, withPMI bool) (*vmstep.MPIMemory,
 	if err != nil {
 		return nil, err
 	}
-	why := cmp.Or(nobodyToShareWith(memory.Ranks, len(reply.Node.VMs)), memory.Check())
+	why := cmp.Or(nobodyToShareWith(memory.Ranks, len(reply.Node.VMs)), memory.Check(env))
 	if why != nil && e.MPIShared == vmstep.MPISharedOn {
 		return nil, fmt.Errorf("--mpi-shm=on: %w", why)
 	}
