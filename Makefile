@@ -84,11 +84,11 @@ $(BUILD)/slurmv.so: $(SHIM) $(BUILD)/settings
 	  -DSLURMV_AGENT='"$(LIBEXECDIR)/slurmv-agent"' -DSLURMV_CONFIG='"$(CONF)"' -DSLURMV_STATE='"$(STATEDIR)"' \
 	  -Wl,--unresolved-symbols=ignore-all -Wl,--version-script=spank/spank.map -o $@ $(filter %.c,$(SHIM)) -ldl
 
-# Images may have an older glibc than this machine, whose dlsym is in libdl. Only the functions in
-# front of the C library's are seen by programs.
+# Images may have an older glibc than this machine, whose dlsym is in libdl, shm_open in librt and sem_wait in libpthread. A program
+# need not have them itself. Only the functions in front of the C library's are seen by programs.
 $(BUILD)/libslurmv-mpi.so: $(wildcard ivshmem/mpi/*.[ch] ivshmem/mpi/*.map) internal/pmix/abi.h $(BUILD)/settings Makefile
 	$(CC) -O2 -std=gnu11 -Wall -Wextra -Werror -fPIC -shared -Wl,--version-script=ivshmem/mpi/functions.map \
-	  -o $@ $(wildcard ivshmem/mpi/*.c) -Wl,--no-as-needed -l:libdl.so.2
+	  -o $@ $(wildcard ivshmem/mpi/*.c) -Wl,--no-as-needed -l:libdl.so.2 -l:librt.so.1 -l:libpthread.so.0
 
 $(BUILD)/slurmv-pmix: $(wildcard internal/pmix/*.[ch]) $(BUILD)/settings Makefile
 	$(CC) $(CFLAGS) -std=gnu11 -Wall -Wextra -Werror -s -o $@ $(wildcard internal/pmix/*.c) -pthread -ldl

@@ -112,20 +112,29 @@ static const char *shm_path(const char *name, char path[static 300])
 	return path;
 }
 
+/* Before glibc 2.34 the C library has them in a library of its own, which an image may lack. */
+static int missing(void)
+{
+	errno = ENOSYS;
+	return -1;
+}
+
 int shm_open(const char *name, int flags, mode_t mode)
 {
 	char path[300];
 
 	if (files_know(shm_path(name, path)))
 		return files_open(path, flags | O_CLOEXEC, mode);
-	return REAL(shm_open)(name, flags, mode);
+	return REAL(shm_open) ? REAL(shm_open)(name, flags, mode) : missing();
 }
 
 int shm_unlink(const char *name)
 {
 	char path[300];
 
-	return files_know(shm_path(name, path)) ? files_unlink(path) : REAL(shm_unlink)(name);
+	if (files_know(shm_path(name, path)))
+		return files_unlink(path);
+	return REAL(shm_unlink) ? REAL(shm_unlink)(name) : missing();
 }
 
 /* As mkostemp: other letters for the last six until no file has the name. */

@@ -143,13 +143,8 @@ static int mend_mutex(struct mutex *m)
 	return 0;
 }
 
-#define HOOK(name, parameters, object, ours, ...)                         \
-	int name parameters;                                              \
-	int name parameters                                               \
-	{                                                                 \
-		return files_mapped(object) ? ours : REAL(name)(__VA_ARGS__); \
-	}
-/* Of glibc 2.30. A program that looks for one in an older glibc finds ours. */
+/* Some are not in the glibc of all images, or in a library of glibc's that a program need not have. A program that looks for one
+ * finds ours. */
 #define NEW_HOOK(name, parameters, object, ours, missing, ...)            \
 	int name parameters;                                              \
 	int name parameters                                               \
@@ -158,6 +153,7 @@ static int mend_mutex(struct mutex *m)
 			return ours;                                      \
 		return REAL(name) ? REAL(name)(__VA_ARGS__) : missing;    \
 	}
+#define HOOK(name, parameters, object, ours, ...) NEW_HOOK(name, parameters, object, ours, ENOSYS, __VA_ARGS__)
 #define MUTEX ((struct mutex *)m)
 
 HOOK(pthread_mutex_init, (pthread_mutex_t *m, const pthread_mutexattr_t *a), m, make_mutex(MUTEX, a), m, a)
@@ -356,13 +352,14 @@ static int take_semaphore(semaphore *s, clockid_t clock, const struct timespec *
 	return err;
 }
 
+#define SEM_HOOK(name, parameters, object, ours, ...) NEW_HOOK(name, parameters, object, ours, failed(ENOSYS), __VA_ARGS__)
 #define SEMAPHORE ((semaphore *)s)
 
-HOOK(sem_init, (sem_t *s, int shared, unsigned value), s, (atomic_store(SEMAPHORE, value), 0), s, shared, value)
-HOOK(sem_destroy, (sem_t *s), s, 0, s)
-HOOK(sem_wait, (sem_t *s), s, take_semaphore(SEMAPHORE, CLOCK_REALTIME, NULL), s)
-HOOK(sem_trywait, (sem_t *s), s, failed(try_semaphore(SEMAPHORE)), s)
-HOOK(sem_timedwait, (sem_t *s, const struct timespec *t), s, failed(take_semaphore(SEMAPHORE, CLOCK_REALTIME, t)), s, t)
+SEM_HOOK(sem_init, (sem_t *s, int shared, unsigned value), s, (atomic_store(SEMAPHORE, value), 0), s, shared, value)
+SEM_HOOK(sem_destroy, (sem_t *s), s, 0, s)
+SEM_HOOK(sem_wait, (sem_t *s), s, take_semaphore(SEMAPHORE, CLOCK_REALTIME, NULL), s)
+SEM_HOOK(sem_trywait, (sem_t *s), s, failed(try_semaphore(SEMAPHORE)), s)
+SEM_HOOK(sem_timedwait, (sem_t *s, const struct timespec *t), s, failed(take_semaphore(SEMAPHORE, CLOCK_REALTIME, t)), s, t)
 NEW_HOOK(sem_clockwait, (sem_t *s, clockid_t k, const struct timespec *t), s, failed(take_semaphore(SEMAPHORE, k, t)), failed(EINVAL), s, k, t)
-HOOK(sem_post, (sem_t *s), s, (atomic_fetch_add(SEMAPHORE, 1), 0), s)
-HOOK(sem_getvalue, (sem_t *s, int *value), s, (*value = atomic_load(SEMAPHORE), 0), s, value)
+SEM_HOOK(sem_post, (sem_t *s), s, (atomic_fetch_add(SEMAPHORE, 1), 0), s)
+SEM_HOOK(sem_getvalue, (sem_t *s, int *value), s, (*value = atomic_load(SEMAPHORE), 0), s, value)

@@ -1,9 +1,11 @@
 package mpi
 
 import (
+	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,6 +93,16 @@ func TestConditionVariablesOfOldImages(t *testing.T) {
 	}
 }
 
+// A function that is nowhere behind ours fails, and is not called.
+func TestFunctionsThatAnImageLacks(t *testing.T) {
+	library, program := build(t)
+	without := filepath.Join(t.TempDir(), "nolibrt.so")
+	filetest.Build(t, []string{"testdata/nolibrt.c"}, []string{"cc", "-shared", "-fPIC", "-o", without, "testdata/nolibrt.c"})
+	if out := run(t, in(0, library+":"+without, filetest.Device(t, deviceSize), program, "missing")); out != "" {
+		t.Errorf("it says %s", out)
+	}
+}
+
 // A program that is not told of a device is left alone: the files are the machine's.
 func TestWithoutADevice(t *testing.T) {
 	library, program := build(t)
@@ -102,8 +114,19 @@ func TestWithoutADevice(t *testing.T) {
 	}
 }
 
-// Images may have a glibc as old as RHEL 7's, 2.17.
+// Images may have a glibc as old as RHEL 7's, 2.17. Before 2.34, it had other libraries for functions that are behind ours.
 func TestLibraryLoadsInOldImages(t *testing.T) {
 	library, _ := build(t)
 	filetest.NeedsGlibc(t, library, 17)
+	file, err := elf.Open(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	libraries, err := file.ImportedLibraries()
+	for _, want := range []string{"libdl.so.2", "librt.so.1", "libpthread.so.0"} {
+		if err != nil || !slices.Contains(libraries, want) {
+			t.Errorf("the library needs %q, without %s (%v)", libraries, want, err)
+		}
+	}
 }

@@ -500,6 +500,20 @@ static void conditions(void)
 	MUST(!pthread_mutex_unlock(&own.mutex) && !pthread_join(t, NULL) && !pthread_cond_destroy(&own.condition));
 }
 
+/* What the C library of the image has not got fails; what is MPI's does not need it. */
+static void missing_functions(void)
+{
+	struct shared *s = locks_of();
+	sem_t semaphore;
+
+	MUST(shm_open("/slurmv-test-of-no-mpi", O_RDWR | O_CREAT, 0600) < 0 && errno == ENOSYS);
+	errno = 0;
+	MUST(shm_unlink("/slurmv-test-of-no-mpi") < 0 && errno == ENOSYS);
+	errno = 0;
+	MUST(sem_init(&semaphore, 0, 1) < 0 && errno == ENOSYS);
+	MUST(!sem_init(&s->semaphore, 1, 1) && !sem_wait(&s->semaphore));
+}
+
 /* UCX calls the kernel itself, past mmap. */
 static void system_calls(void)
 {
@@ -546,6 +560,8 @@ int main(int argc, char **argv)
 		locks(atoi(argv[2]));
 	else if (!strcmp(part, "robust"))
 		robust();
+	else if (!strcmp(part, "missing"))
+		missing_functions();
 	else if (!strcmp(part, "calls"))
 		system_calls();
 	else
