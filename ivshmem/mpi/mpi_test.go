@@ -82,6 +82,16 @@ func TestLocksBetweenVMs(t *testing.T) {
 	both.Wait()
 }
 
+// The relay hears by which transport MPI reaches a rank of another VM, and no file of the program's gets such a line.
+func TestReportsGoToTheRelayAlone(t *testing.T) {
+	library, program := build(t)
+	device := filetest.Device(t, deviceSize)
+	run(t, in(1, library, device, program, "make-peers"))
+	if out := run(t, in(0, library, device, program, "reports")); out != "" {
+		t.Errorf("it says %s", out)
+	}
+}
+
 // In an image with a glibc before 2.36, the functions behind ours are those that programs call without this library.
 func TestConditionVariablesOfOldImages(t *testing.T) {
 	library, program := build(t)

@@ -23,6 +23,17 @@
 static int server = -1;
 static bool framed; /* messages have their length in front, as in PMI 2 after its first */
 
+/* The guest agent names the socket that leads to the relay. The program may start an mpirun,
+ * whose ranks have another PMI server. */
+static bool is_server(int fd)
+{
+	const char *socket = getenv("SLURMV_PMI_SOCKET");
+	struct stat st;
+
+	return socket && !raw(SYS_fstat, fd, &st) && S_ISSOCK(st.st_mode) && st.st_ino == number_of(socket);
+}
+
+/* After its exchange, the program may have closed the descriptor, whose number is another file's then. */
 static void tell(const char *what)
 {
 	char text[128];
@@ -34,17 +45,8 @@ static void tell(const char *what)
 		text[snprintf(text, 7, "%d", n)] = ' ';
 		n += 6;
 	}
-	raw(SYS_write, server, text, n);
-}
-
-/* The guest agent names the socket that leads to the relay. The program may start an mpirun,
- * whose ranks have another PMI server. */
-static bool is_server(int fd)
-{
-	const char *socket = getenv("SLURMV_PMI_SOCKET");
-	struct stat st;
-
-	return socket && !raw(SYS_fstat, fd, &st) && S_ISSOCK(st.st_mode) && st.st_ino == number_of(socket);
+	if (is_server(server))
+		raw(SYS_write, server, text, n);
 }
 
 /* The process that begins the exchange is the rank, not the shell that started it. So the

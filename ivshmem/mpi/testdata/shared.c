@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -500,6 +501,35 @@ static void conditions(void)
 	MUST(!pthread_mutex_unlock(&own.mutex) && !pthread_join(t, NULL) && !pthread_cond_destroy(&own.condition));
 }
 
+/* Files of another VM. */
+static const char *const peers[] = {"/ucx_shm_posix_peer", "/vader_segment.peer"};
+
+static void make_peers(void)
+{
+	for (int i = 0; i < 2; i++)
+		MUST(!ftruncate(shm_open(peers[i], O_RDWR | O_CREAT, 0600), 4096));
+}
+
+/* The relay hears of the transport while the program speaks PMI. What has the descriptor's number later is not the relay's. */
+static void reports(void)
+{
+	char number[24], text[128] = "", name[] = "/tmp/slurmv-test-XXXXXX";
+	const char *hello = "cmd=init pmi_version=1 pmi_subversion=1\n";
+	struct stat st;
+	int pmi[2];
+
+	MUST(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pmi) && !fstat(pmi[0], &st));
+	snprintf(number, sizeof(number), "%lu", (unsigned long)st.st_ino);
+	MUST(!setenv("SLURMV_PMI_SOCKET", number, 1));
+	MUST(write(pmi[0], hello, strlen(hello)) == (ssize_t)strlen(hello));
+	map(shm_open(peers[0], O_RDWR, 0), 4096);
+	MUST(read(pmi[1], text, sizeof(text) - 1) > 0 && strstr(text, "ready=1") && strstr(text, "peer=UCX"));
+
+	MUST(!close(pmi[0]) && mkstemp(name) == pmi[0] && !unlink(name));
+	map(shm_open(peers[1], O_RDWR, 0), 4096);
+	MUST(!fstat(pmi[0], &st) && st.st_size == 0);
+}
+
 /* What the C library of the image has not got fails; what is MPI's does not need it. */
 static void missing_functions(void)
 {
@@ -560,6 +590,10 @@ int main(int argc, char **argv)
 		locks(atoi(argv[2]));
 	else if (!strcmp(part, "robust"))
 		robust();
+	else if (!strcmp(part, "make-peers"))
+		make_peers();
+	else if (!strcmp(part, "reports"))
+		reports();
 	else if (!strcmp(part, "missing"))
 		missing_functions();
 	else if (!strcmp(part, "calls"))
