@@ -182,6 +182,15 @@ static int make_condition(struct condition *c, const pthread_condattr_t *attribu
 	return 0;
 }
 
+/* Lets all present tickets pass. Another process may have let more of them pass meanwhile. */
+static void let_all_pass(struct condition *c)
+{
+	uint64_t tickets = atomic_load(&c->tickets), passed = atomic_load(&c->passed);
+
+	while (passed < tickets && !atomic_compare_exchange_weak(&c->passed, &passed, tickets))
+		;
+}
+
 static int wait_condition(struct condition *c, pthread_mutex_t *m, clockid_t clock, const struct timespec *until)
 {
 	uint64_t ticket = atomic_fetch_add(&c->tickets, 1);
@@ -192,7 +201,7 @@ static int wait_condition(struct condition *c, pthread_mutex_t *m, clockid_t clo
 	/* A waiter that gives up leaves its ticket behind: the signal that lets it pass wakes
 	 * nobody, so it wakes all, who look at what they wait for. */
 	if (err == ETIMEDOUT)
-		atomic_store(&c->passed, atomic_load(&c->tickets));
+		let_all_pass(c);
 	locked = pthread_mutex_lock(m);
 	return locked ? locked : err;
 }
@@ -208,7 +217,7 @@ static int signal_condition(struct condition *c)
 
 static int wake_condition(struct condition *c)
 {
-	atomic_store(&c->passed, atomic_load(&c->tickets));
+	let_all_pass(c);
 	return 0;
 }
 
@@ -270,9 +279,10 @@ static int try_read(struct rwlock *l)
 {
 	uint32_t holders = atomic_load(&l->holders);
 
-	if (holders >= WRITER - 1 || atomic_load(&l->writers))
-		return EBUSY;
-	return atomic_compare_exchange_strong(&l->holders, &holders, holders + 1) ? 0 : EBUSY;
+	while (holders < WRITER - 1 && !atomic_load(&l->writers))
+		if (atomic_compare_exchange_weak(&l->holders, &holders, holders + 1))
+			return 0;
+	return EBUSY;
 }
 
 static int try_write(struct rwlock *l)
@@ -340,7 +350,9 @@ static int try_semaphore(semaphore *s)
 {
 	uint32_t value = atomic_load(s);
 
-	return value && atomic_compare_exchange_strong(s, &value, value - 1) ? 0 : EAGAIN;
+	while (value && !atomic_compare_exchange_weak(s, &value, value - 1))
+		;
+	return value ? 0 : EAGAIN;
 }
 
 static int take_semaphore(semaphore *s, clockid_t clock, const struct timespec *until)

@@ -82,6 +82,16 @@ func TestLocksBetweenVMs(t *testing.T) {
 	both.Wait()
 }
 
+// Two processes that use a lock in the same moment come to what they would come to one after the other.
+func TestLocksInTheSameMoment(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "races")
+	filetest.Build(t, []string{"testdata/races.c", "locks.c", "real.c", "settings.c"},
+		[]string{"cc", "-O1", "-std=gnu11", "-D_GNU_SOURCE", "-o", program, "testdata/races.c", "real.c", "settings.c"})
+	if out := run(t, exec.Command(program)); out != "" {
+		t.Errorf("it says %s", out)
+	}
+}
+
 // The relay hears by which transport MPI reaches a rank of another VM, and no file of the program's gets such a line.
 func TestReportsGoToTheRelayAlone(t *testing.T) {
 	library, program := build(t)
