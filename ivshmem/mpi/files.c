@@ -403,7 +403,7 @@ int files_unlink(const char *path)
 
 /* ---- mappings ---- */
 
-/* All of these have the table's lock. */
+/* All of these have the table's lock, but for files_touch. */
 
 static struct mapping *unused(void)
 {
@@ -425,8 +425,7 @@ static void note(struct mapping *m, char *from, char *to, int file)
 		highest = to;
 }
 
-/* Whether [at, at + length) may have mappings of ours. */
-static bool touches(const void *at, size_t length)
+bool files_touch(const void *at, size_t length)
 {
 	const char *from = at;
 
@@ -463,31 +462,25 @@ static void forget(void *at, size_t length)
  * MPI's at these addresses, and it would be forgotten. */
 int files_unmap(void *at, size_t length)
 {
-	bool ours = touches(at, length);
 	int result;
 
-	if (ours)
-		LOCK();
+	LOCK();
 	result = raw(SYS_munmap, at, length);
-	if (ours && result == 0)
+	if (result == 0)
 		forget(at, length);
-	if (ours)
-		UNLOCK();
+	UNLOCK();
 	return result;
 }
 
 void *files_map_over(void *at, size_t length, int protection, int flags, int fd, off_t offset)
 {
-	bool ours = touches(at, length);
 	void *got;
 
-	if (ours)
-		LOCK();
+	LOCK();
 	got = (void *)raw(SYS_mmap, at, length, protection, flags, fd, offset);
-	if (ours && got != MAP_FAILED)
+	if (got != MAP_FAILED)
 		forget(at, length);
-	if (ours)
-		UNLOCK();
+	UNLOCK();
 	return got;
 }
 

@@ -32,7 +32,9 @@ int files_stat_path(const char *path, struct stat *st);
 int files_unlink(const char *path);
 
 void *files_map(void *at, size_t length, int protection, int flags, int fd, off_t offset);
-/* As mmap with MAP_FIXED, of what is no file of MPI's, and munmap: mappings of files of MPI's may be there. */
+/* Whether [at, at + length) may have mappings of files of MPI's. */
+bool files_touch(const void *at, size_t length);
+/* As mmap with MAP_FIXED, of what is no file of MPI's, and munmap, where files_touch. */
 void *files_map_over(void *at, size_t length, int protection, int flags, int fd, off_t offset);
 int files_unmap(void *at, size_t length);
 /* Whether an address is in a mapped file. */

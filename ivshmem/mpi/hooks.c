@@ -259,52 +259,52 @@ int posix_fallocate64(int fd, off64_t from, off64_t n) { return files_of(fd) < 0
 /* ---- stat ---- */
 
 /*
- * On x86-64, struct stat is the kernel's and the same as struct stat64. Programs that were
- * built with glibc before 2.33 call the names that begin with underscores, and the C library
- * of their time has no others.
+ * The user's own libraries may have file systems, so these ask the function behind ours, or else the kernel: programs that were built
+ * with glibc before 2.33 call the names that begin with underscores, and the C library of their time has no others.
+ * On x86-64, struct stat is the kernel's and the same as struct stat64.
  */
-static int stat_fd(int fd, struct stat *st)
+#define NEXT(name, number, ...) (REAL(name) ? REAL(name)(__VA_ARGS__) : (int)raw(number, __VA_ARGS__))
+#define NEXT_OLD(name, number, ...) (REAL(name) ? REAL(name)(version, __VA_ARGS__) : (int)raw(number, __VA_ARGS__))
+
+/* A program that opens the device sees its own part of it. */
+static int sized(int fd, struct stat *st, int result)
 {
-	if (files_of(fd) >= 0)
-		return files_stat(fd, st);
-	if (raw(SYS_fstat, fd, st) < 0)
-		return -1;
-	if (files_device_size(fd))
+	if (!result && files_device_size(fd))
 		st->st_size = files_device_size(fd);
-	return 0;
+	return result;
 }
 
-static int stat_at(int at, const char *path, struct stat *st, int flags)
+#define FSTAT(st, next) (files_of(fd) >= 0 ? files_stat(fd, (struct stat *)st) : sized(fd, (struct stat *)st, next))
+#define STAT(st, next) (files_know(path) ? files_stat_path(path, (struct stat *)st) : next)
+
+int fstat(int fd, struct stat *st) { return FSTAT(st, NEXT(fstat, SYS_fstat, fd, st)); }
+int fstat64(int fd, struct stat64 *st) { return FSTAT(st, NEXT(fstat64, SYS_fstat, fd, st)); }
+int stat(const char *path, struct stat *st) { return STAT(st, NEXT(stat, SYS_stat, path, st)); }
+int stat64(const char *path, struct stat64 *st) { return STAT(st, NEXT(stat64, SYS_stat, path, st)); }
+int lstat(const char *path, struct stat *st) { return STAT(st, NEXT(lstat, SYS_lstat, path, st)); }
+int lstat64(const char *path, struct stat64 *st) { return STAT(st, NEXT(lstat64, SYS_lstat, path, st)); }
+
+static bool is_fstat(const char *path, int flags) { return (flags & AT_EMPTY_PATH) && path && !*path; }
+
+int fstatat(int at, const char *path, struct stat *st, int flags)
 {
-	if (files_know(path))
-		return files_stat_path(path, st);
-	if ((flags & AT_EMPTY_PATH) && path && !*path)
-		return stat_fd(at, st);
-	return raw(SYS_newfstatat, at, path, st, flags);
+	return is_fstat(path, flags) ? fstat(at, st) : STAT(st, NEXT(fstatat, SYS_newfstatat, at, path, st, flags));
 }
 
-int fstat(int fd, struct stat *st) { return stat_fd(fd, st); }
-int fstat64(int fd, struct stat64 *st) { return stat_fd(fd, (struct stat *)st); }
-int stat(const char *path, struct stat *st) { return stat_at(AT_FDCWD, path, st, 0); }
-int stat64(const char *path, struct stat64 *st) { return stat_at(AT_FDCWD, path, (struct stat *)st, 0); }
-int lstat(const char *path, struct stat *st) { return stat_at(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW); }
-int lstat64(const char *path, struct stat64 *st) { return stat_at(AT_FDCWD, path, (struct stat *)st, AT_SYMLINK_NOFOLLOW); }
-int fstatat(int at, const char *path, struct stat *st, int flags) { return stat_at(at, path, st, flags); }
-int fstatat64(int at, const char *path, struct stat64 *st, int flags) { return stat_at(at, path, (struct stat *)st, flags); }
+int fstatat64(int at, const char *path, struct stat64 *st, int flags)
+{
+	return is_fstat(path, flags) ? fstat64(at, st) : STAT(st, NEXT(fstatat64, SYS_newfstatat, at, path, st, flags));
+}
 
-#define OLD_STAT(name, type, result, ...)              \
-	int name(int version, __VA_ARGS__, type *st);  \
-	int name(int version, __VA_ARGS__, type *st)   \
-	{                                              \
-		(void)version;                         \
-		return result;                         \
-	}
-OLD_STAT(__fxstat, struct stat, stat_fd(fd, st), int fd)
-OLD_STAT(__fxstat64, struct stat64, stat_fd(fd, (struct stat *)st), int fd)
-OLD_STAT(__xstat, struct stat, stat_at(AT_FDCWD, path, st, 0), const char *path)
-OLD_STAT(__xstat64, struct stat64, stat_at(AT_FDCWD, path, (struct stat *)st, 0), const char *path)
-OLD_STAT(__lxstat, struct stat, stat_at(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW), const char *path)
-OLD_STAT(__lxstat64, struct stat64, stat_at(AT_FDCWD, path, (struct stat *)st, AT_SYMLINK_NOFOLLOW), const char *path)
+#define OLD_STAT(name, type, result, ...)                   \
+	int name(int version, __VA_ARGS__, type *st);       \
+	int name(int version, __VA_ARGS__, type *st) { return result; }
+OLD_STAT(__fxstat, struct stat, FSTAT(st, NEXT_OLD(__fxstat, SYS_fstat, fd, st)), int fd)
+OLD_STAT(__fxstat64, struct stat64, FSTAT(st, NEXT_OLD(__fxstat64, SYS_fstat, fd, st)), int fd)
+OLD_STAT(__xstat, struct stat, STAT(st, NEXT_OLD(__xstat, SYS_stat, path, st)), const char *path)
+OLD_STAT(__xstat64, struct stat64, STAT(st, NEXT_OLD(__xstat64, SYS_stat, path, st)), const char *path)
+OLD_STAT(__lxstat, struct stat, STAT(st, NEXT_OLD(__lxstat, SYS_lstat, path, st)), const char *path)
+OLD_STAT(__lxstat64, struct stat64, STAT(st, NEXT_OLD(__lxstat64, SYS_lstat, path, st)), const char *path)
 
 /* What MPI can still get is what is left of the region, not of the VM's own /dev/shm. */
 #define STATFS(name, type)                                                           \
@@ -325,12 +325,27 @@ STATFS(statvfs64, statvfs64)
 
 /* ---- memory ---- */
 
-/*
- * dlsym may map memory for itself while it looks for the mmap behind ours, so these two are
- * always the kernel's. UCX and Open MPI overwrite the beginning of the mmap that they find,
- * which is ours, to hear of all mappings; then they call syscall. So that is caught, too.
- */
-static void *map(void *at, size_t length, int protection, int flags, int fd, off_t offset)
+typedef void *mapper(void *at, size_t length, int protection, int flags, int fd, off_t offset);
+
+static void *map_by_kernel(void *at, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	return (void *)raw(SYS_mmap, at, length, protection, flags, fd, offset);
+}
+
+static int unmap_by_kernel(void *at, size_t length) { return raw(SYS_munmap, at, length); }
+
+/* The functions behind ours. dlsym may map memory for itself while it looks for them, so they are the kernel's until then. */
+static mapper *next_mmap = map_by_kernel, *next_mmap64 = map_by_kernel;
+static int (*next_munmap)(void *at, size_t length) = unmap_by_kernel;
+
+__attribute__((constructor)) static void find_mmap(void)
+{
+	next_mmap = REAL(mmap) ? REAL(mmap) : map_by_kernel;
+	next_mmap64 = REAL(mmap64) ? REAL(mmap64) : map_by_kernel;
+	next_munmap = REAL(munmap) ? REAL(munmap) : unmap_by_kernel;
+}
+
+static void *map(mapper *next, void *at, size_t length, int protection, int flags, int fd, off_t offset)
 {
 	if (!(flags & MAP_ANONYMOUS) && files_of(fd) >= 0)
 		return files_map(at, length, protection, flags, fd, offset);
@@ -338,14 +353,14 @@ static void *map(void *at, size_t length, int protection, int flags, int fd, off
 		errno = EINVAL;
 		return MAP_FAILED;
 	}
-	if (flags & MAP_FIXED)
+	if ((flags & MAP_FIXED) && files_touch(at, length))
 		return files_map_over(at, length, protection, flags, fd, offset);
-	return (void *)raw(SYS_mmap, at, length, protection, flags, fd, offset);
+	return next(at, length, protection, flags, fd, offset);
 }
 
-void *mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset) { return map(at, length, protection, flags, fd, offset); }
-void *mmap64(void *at, size_t length, int protection, int flags, int fd, off64_t offset) { return map(at, length, protection, flags, fd, offset); }
-int munmap(void *at, size_t length) { return files_unmap(at, length); }
+void *mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset) { return map(next_mmap, at, length, protection, flags, fd, offset); }
+void *mmap64(void *at, size_t length, int protection, int flags, int fd, off64_t offset) { return map(next_mmap64, at, length, protection, flags, fd, offset); }
+int munmap(void *at, size_t length) { return files_touch(at, length) ? files_unmap(at, length) : next_munmap(at, length); }
 
 /* A pid may be that of a process in another VM, and another process's here. */
 ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long n, const struct iovec *from, unsigned long m, unsigned long flags)
@@ -364,6 +379,15 @@ ssize_t process_vm_writev(pid_t pid, const struct iovec *from, unsigned long n, 
 	return -1;
 }
 
+/*
+ * UCX and Open MPI overwrite the beginning of the mmap that they find, which is ours, to hear of all mappings; then they call
+ * syscall. So that is caught, too. It never calls an mmap, which could be overwritten as well and call it again.
+ */
+static void *map_by_syscall(void *at, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	return (void *)REAL(syscall)(SYS_mmap, at, length, protection, flags, fd, offset);
+}
+
 long syscall(long number, ...)
 {
 	va_list args;
@@ -374,12 +398,12 @@ long syscall(long number, ...)
 		a[i] = va_arg(args, long);
 	va_end(args);
 	if (number == SYS_mmap)
-		return (long)map((void *)a[0], a[1], a[2], a[3], a[4], a[5]);
-	if (number == SYS_munmap)
+		return (long)map(map_by_syscall, (void *)a[0], a[1], a[2], a[3], a[4], a[5]);
+	if (number == SYS_munmap && files_touch((void *)a[0], a[1]))
 		return files_unmap((void *)a[0], a[1]);
 	if ((number == SYS_process_vm_readv || number == SYS_process_vm_writev) && settings()) {
 		errno = ENOSYS;
 		return -1;
 	}
-	return raw_call(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	return REAL(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }

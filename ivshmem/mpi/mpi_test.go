@@ -113,15 +113,22 @@ func TestConditionVariablesOfOldImages(t *testing.T) {
 	}
 }
 
-// A function that is nowhere behind ours fails, and is not called.
-func TestFunctionsThatAnImageLacks(t *testing.T) {
+// behind runs a part of the program with another library behind ours.
+func behind(t *testing.T, source, part string) {
+	t.Helper()
 	library, program := build(t)
-	without := filepath.Join(t.TempDir(), "nolibrt.so")
-	filetest.Build(t, []string{"testdata/nolibrt.c"}, []string{"cc", "-shared", "-fPIC", "-o", without, "testdata/nolibrt.c"})
-	if out := run(t, in(0, library+":"+without, filetest.Device(t, deviceSize), program, "missing")); out != "" {
+	other := filepath.Join(t.TempDir(), "other.so")
+	filetest.Build(t, []string{source}, []string{"cc", "-shared", "-fPIC", "-o", other, source})
+	if out := run(t, in(0, library+":"+other, filetest.Device(t, deviceSize), program, part)); out != "" {
 		t.Errorf("it says %s", out)
 	}
 }
+
+// A function that is nowhere behind ours fails, and is not called.
+func TestFunctionsThatAnImageLacks(t *testing.T) { behind(t, "testdata/nolibrt.c", "missing") }
+
+// A file system in a library of the user's is asked about what is not MPI's.
+func TestFilesOfTheUsersLibrary(t *testing.T) { behind(t, "testdata/userfs.c", "users-files") }
 
 // A program that is not told of a device is left alone: the files are the machine's.
 func TestWithoutADevice(t *testing.T) {

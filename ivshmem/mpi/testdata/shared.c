@@ -1,5 +1,6 @@
 /* What programs do with files of MPI's, each part by its name. Says nothing if all is right. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -501,6 +502,36 @@ static void conditions(void)
 	MUST(!pthread_mutex_unlock(&own.mutex) && !pthread_join(t, NULL) && !pthread_cond_destroy(&own.condition));
 }
 
+/* Another library's file system keeps its files, and MPI has its own. */
+static void users_files(void)
+{
+	typedef int old_stat(int version, const char *path, struct stat *st);
+	typedef int old_fstat(int version, int fd, struct stat *st);
+	int fd = shm_open("/ucx_shm_posix_user", O_RDWR | O_CREAT, 0600);
+	static const char *const old[] = {"__xstat", "__xstat64", "__lxstat", "__lxstat64"}, *const old_fd[] = {"__fxstat", "__fxstat64"};
+	struct stat64 st64;
+	struct stat st;
+	void *at;
+
+	MUST(!ftruncate(fd, 8192) && !fstat(fd, &st) && st.st_size == 8192);
+	MUST(!stat("/userfs", &st) && st.st_size == 4096 && !stat64("/userfs", &st64) && st64.st_size == 4096);
+	MUST(!lstat("/userfs", &st) && st.st_size == 4096 && !lstat64("/userfs", &st64) && st64.st_size == 4096);
+	MUST(!fstat(900, &st) && st.st_size == 4096 && !fstat64(900, &st64) && st64.st_size == 4096);
+	MUST(!fstatat(AT_FDCWD, "/userfs", &st, 0) && st.st_size == 4096 && !fstatat64(AT_FDCWD, "/userfs", &st64, 0));
+	MUST(!fstatat(900, "", &st, AT_EMPTY_PATH) && !fstatat64(900, "", &st64, AT_EMPTY_PATH) && st64.st_size == 4096);
+	for (int i = 0; i < 4; i++)
+		MUST(!((old_stat *)dlsym(RTLD_DEFAULT, old[i]))(1, "/userfs", &st) && st.st_size == 4096);
+	for (int i = 0; i < 2; i++)
+		MUST(!((old_fstat *)dlsym(RTLD_DEFAULT, old_fd[i]))(1, 900, &st) && st.st_size == 4096);
+	MUST(stat("/usersfs", &st) < 0 && errno == ENOENT && ((old_stat *)dlsym(RTLD_DEFAULT, "__xstat"))(1, "/usersfs", &st) < 0);
+
+	at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, 900, 0);
+	MUST(at != MAP_FAILED && !strcmp(at, "userfs") && !munmap(at, 4096) && !strcmp(at, "userfs"));
+	MUST(mmap64(NULL, 4096, PROT_READ, MAP_SHARED, 900, 0) == at && (void *)syscall(SYS_mmap, NULL, 4096, PROT_READ, MAP_SHARED, 900, 0) == at);
+	MUST(!syscall(SYS_fsync, 900) && syscall(SYS_fsync, 901) < 0 && errno == EBADF);
+	MUST((at = map(fd, 8192)) && !munmap(at, 8192) && syscall(SYS_getpid) == getpid());
+}
+
 /* Files of another VM. */
 static const char *const peers[] = {"/ucx_shm_posix_peer", "/vader_segment.peer"};
 
@@ -590,6 +621,8 @@ int main(int argc, char **argv)
 		locks(atoi(argv[2]));
 	else if (!strcmp(part, "robust"))
 		robust();
+	else if (!strcmp(part, "users-files"))
+		users_files();
 	else if (!strcmp(part, "make-peers"))
 		make_peers();
 	else if (!strcmp(part, "reports"))
