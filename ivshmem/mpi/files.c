@@ -224,6 +224,10 @@ int files_of(int fd)
 	return what && what != THE_DEVICE ? (what & ~INHERITED) - 1 : -1;
 }
 
+static atomic_bool has_ucx;
+
+bool files_of_ucx(void) { return has_ucx; }
+
 int files_open(const char *path, int flags, mode_t mode)
 {
 	int file, fd = raw(SYS_memfd_create, path, flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
@@ -237,6 +241,8 @@ int files_open(const char *path, int flags, mode_t mode)
 		return failed(-file);
 	}
 	become(fd, file + 1);
+	if (!strncmp(path, "/dev/shm/ucx_", 13))
+		has_ucx = true;
 	return fd;
 }
 

@@ -12,6 +12,9 @@
  * opens the region; until then a process pays nothing but this question. */
 bool files_know(const char *path);
 
+/* Whether this process has opened such a file of UCX's. */
+bool files_of_ucx(void);
+
 /* As open(2), for a path that files_know. */
 int files_open(const char *path, int flags, mode_t mode);
 /* The region's file behind a descriptor; -1 if it is another's, even if it was the region's before. */

@@ -38,8 +38,10 @@ static bool is_device(const char *path)
 	return s && path && !strcmp(path, s->device);
 }
 
+#define CALLER __builtin_return_address(0)
+
 /* -2: the C library shall open it. */
-static int open_ours(const char *path, int flags, mode_t mode)
+static int open_ours(const char *path, int flags, mode_t mode, const void *caller)
 {
 	int fd;
 
@@ -49,7 +51,7 @@ static int open_ours(const char *path, int flags, mode_t mode)
 		fd = raw(SYS_openat, AT_FDCWD, path, flags, mode);
 		return fd < 0 ? fd : files_device(fd);
 	}
-	fd = machine_open(path);
+	fd = machine_open(path, caller);
 	return fd < 0 ? -2 : fd;
 }
 
@@ -69,21 +71,21 @@ static int open_ours(const char *path, int flags, mode_t mode)
 	int name(const char *path, int flags, ...)                                   \
 	{                                                                            \
 		mode_t mode = MODE(flags);                                           \
-		int fd = open_ours(path, flags, mode);                               \
+		int fd = open_ours(path, flags, mode, CALLER);                       \
 		return fd != -2 ? fd : REAL(name)(path, flags, mode);                \
 	}
 #define OPENAT(name)                                                                 \
 	int name(int at, const char *path, int flags, ...)                           \
 	{                                                                            \
 		mode_t mode = MODE(flags);                                           \
-		int fd = open_ours(path, flags, mode);                               \
+		int fd = open_ours(path, flags, mode, CALLER);                       \
 		return fd != -2 ? fd : REAL(name)(at, path, flags, mode);            \
 	}
 #define OPEN_2(name)                                                                 \
 	int name(const char *path, int flags);                                       \
 	int name(const char *path, int flags)                                        \
 	{                                                                            \
-		int fd = open_ours(path, flags, 0);                                  \
+		int fd = open_ours(path, flags, 0, CALLER);                          \
 		return fd != -2 ? fd : REAL(name)(path, flags);                      \
 	}
 OPEN(open)
@@ -100,7 +102,7 @@ int creat64(const char *path, mode_t mode) { return open64(path, O_CREAT | O_WRO
 #define FOPEN(name)                                                                  \
 	FILE *name(const char *path, const char *mode)                               \
 	{                                                                            \
-		int fd = machine_open(path);                                         \
+		int fd = machine_open(path, CALLER);                                 \
 		return fd < 0 ? REAL(name)(path, mode) : fdopen(fd, mode);           \
 	}
 FOPEN(fopen)

@@ -2,7 +2,7 @@
 #ifndef MACHINE_H
 #define MACHINE_H
 
-/* Opens a file with what a file of /proc shall say; -1 if the kernel shall say it itself. */
-int machine_open(const char *path);
+/* Opens a file with what a file of /proc shall say to that caller's library; -1 if the kernel shall say it itself. */
+int machine_open(const char *path, const void *caller);
 
 #endif

@@ -92,6 +92,20 @@ func TestLocksInTheSameMoment(t *testing.T) {
 	}
 }
 
+// UCX finds the process of a neighbour in another VM. No other part of a program does.
+func TestProcessesOfNeighbours(t *testing.T) {
+	library, program := build(t)
+	ucs := filepath.Join(t.TempDir(), "libucs.so.0")
+	filetest.Build(t, []string{"testdata/libucs.c"}, []string{"cc", "-shared", "-fPIC", "-Wl,-soname,libucs.so.0", "-o", ucs, "testdata/libucs.c"})
+	for name, part := range map[string][]string{"a library": {"neighbours", ucs}, "a part of the program": {"static-ucx"}} {
+		t.Run("UCX is "+name, func(t *testing.T) {
+			if out := run(t, in(0, library, filetest.Device(t, deviceSize), program, part...)); out != "" {
+				t.Errorf("it says %s", out)
+			}
+		})
+	}
+}
+
 // The relay hears by which transport MPI reaches a rank of another VM, and no file of the program's gets such a line.
 func TestReportsGoToTheRelayAlone(t *testing.T) {
 	library, program := build(t)

@@ -17,6 +17,7 @@
 __asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
 __asm__(".symver dlvsym, dlvsym@GLIBC_2.2.5");
 __asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
+__asm__(".symver dlclose, dlclose@GLIBC_2.2.5");
 __asm__(".symver dladdr, dladdr@GLIBC_2.2.5");
 
 /*
@@ -46,6 +47,15 @@ const char *real_library(const void *address)
 	Dl_info about;
 
 	return dladdr(address, &about) ? about.dli_fname : NULL;
+}
+
+bool real_loaded(const char *library)
+{
+	void *loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+
+	if (loaded)
+		dlclose(loaded);
+	return loaded;
 }
 
 long raw_call(long number, long a, long b, long c, long d, long e, long f)

@@ -2,6 +2,8 @@
 #ifndef REAL_H
 #define REAL_H
 
+#include <stdbool.h>
+
 /*
  * REAL(open) is the open that the program would call without this library. Libraries that
  * are loaded later than this one may have an open of their own, so it need not be the C
@@ -23,6 +25,9 @@ void *real_function_of(const char *library, const char *name);
 
 /* The path of the library or program in which an address is. NULL if it is in none. */
 const char *real_library(const void *address);
+
+/* Whether the program has loaded a library, by its name without a directory. */
+bool real_loaded(const char *library);
 
 /* The system call, which nobody else has changed. Returns -1 with errno. */
 long raw_call(long number, long a, long b, long c, long d, long e, long f);

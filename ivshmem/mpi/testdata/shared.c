@@ -532,6 +532,29 @@ static void users_files(void)
 	MUST((at = map(fd, 8192)) && !munmap(at, 8192) && syscall(SYS_getpid) == getpid());
 }
 
+/* UCX looks for a neighbour by the number of its process. Others look whether a process of that number has ended. */
+static const char *const nobody = "/proc/4194304/stat"; /* Linux's numbers are below 2^22 */
+
+static void neighbours(const char *library)
+{
+	void *ucs = dlopen(library, RTLD_NOW);
+	int (*ucs_open)(const char *) = (int (*)(const char *))dlsym(ucs, "ucs_open"), fd;
+	FILE *(*ucs_fopen)(const char *) = (FILE * (*)(const char *))dlsym(ucs, "ucs_fopen");
+	char text[200] = "";
+
+	MUST(ucs && (fd = ucs_open(nobody)) >= 0 && read(fd, text, sizeof(text) - 1) > 0 && !strncmp(text, "4194304 (rank) R ", 17));
+	MUST(ucs_fopen(nobody) && (fd = ucs_open("/proc/self/stat")) >= 0 && read(fd, text, 20) > 0 && atoi(text) == getpid());
+	MUST(open(nobody, O_RDONLY) < 0 && errno == ENOENT && !fopen(nobody, "r") && errno == ENOENT);
+	MUST(shm_open("/ucx_shm_posix_here", O_RDWR | O_CREAT, 0600) >= 0 && open(nobody, O_RDONLY) < 0);
+}
+
+/* UCX may have no library of its own. */
+static void static_ucx(void)
+{
+	MUST(shm_open("/vader_segment.here", O_RDWR | O_CREAT, 0600) >= 0 && open(nobody, O_RDONLY) < 0 && errno == ENOENT);
+	MUST(shm_open("/ucx_shm_posix_here", O_RDWR | O_CREAT, 0600) >= 0 && open(nobody, O_RDONLY) >= 0);
+}
+
 /* Files of another VM. */
 static const char *const peers[] = {"/ucx_shm_posix_peer", "/vader_segment.peer"};
 
@@ -623,6 +646,10 @@ int main(int argc, char **argv)
 		robust();
 	else if (!strcmp(part, "users-files"))
 		users_files();
+	else if (!strcmp(part, "neighbours"))
+		neighbours(argv[2]);
+	else if (!strcmp(part, "static-ucx"))
+		static_ucx();
 	else if (!strcmp(part, "make-peers"))
 		make_peers();
 	else if (!strcmp(part, "reports"))
