@@ -18,7 +18,7 @@ func TestHelpSaysHowManyRanksADeviceServes(t *testing.T) {
 		mib, _ := strconv.ParseInt(words[1], 10, 64)
 		ranks, _ := strconv.Atoi(words[2])
 		for more, enough := range map[int]bool{0: true, 1: false} {
-			if err := (vmstep.MPIMemory{Size: mib << 20, Ranks: ranks + more}).Check(); (err == nil) != enough {
+			if err := (vmstep.MPIMemory{Size: mib << 20, Ranks: ranks + more}).Check(nil); (err == nil) != enough {
 				t.Errorf("%d MiB for %d ranks: %v", mib, ranks+more, err)
 			}
 		}
