@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/journal"
@@ -15,12 +18,18 @@ import (
 // to learn which jobs run. What was in the trash before stays for [EmptyTrash].
 func Clean(ctx context.Context, cfg config.Config, node string, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
 	s := openStore(cfg, node)
+	s.novaPatience, s.deletePatience = cleanNovaPatience, cleanNovaPatience
 	orphans := errors.Join(s.releaseOrphanVFs(ctx), s.releaseOrphanRegions(ctx), s.releaseOrphanImages(ctx), s.templates.Sweep(ctx))
 	cleaned, err = s.reclaimEnded(ctx, running)
 	return cleaned, errors.Join(orphans, err)
 }
 
-// reclaimEnded reclaims the journals of jobs that do not run.
+// cleanNovaPatience is how long a clean waits for nova, which has had its time at the end of the job: slurmd kills a
+// HealthCheckProgram after a minute, and more is to be done in it.
+const cleanNovaPatience = 20 * time.Second
+
+// reclaimEnded reclaims the journals of jobs that do not run. Those that need nova come last and side by side: nova may let them
+// wait until the end, and each clean would end there.
 func (s store) reclaimEnded(ctx context.Context, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
 	ids, err := journal.List(s.state)
 	if err != nil || len(ids) == 0 {
@@ -30,18 +39,48 @@ func (s store) reclaimEnded(ctx context.Context, running func(context.Context) (
 	if err != nil {
 		return nil, err
 	}
-	var failed error
+	var here, inCloud []journal.ID
 	for _, id := range ids {
-		if s.runs(id, live) && !leftBehind(s.state, id) {
-			continue
+		switch {
+		case s.runs(id, live) && !leftBehind(s.state, id):
+		case needsNova(s.state, id):
+			inCloud = append(inCloud, id)
+		default:
+			here = append(here, id)
 		}
-		if err := s.reclaimSoon(ctx, id); err != nil {
-			failed = errors.Join(failed, err)
-			continue
-		}
-		cleaned = append(cleaned, id)
 	}
-	return cleaned, failed
+	reclaim := func(id journal.ID) error { return s.reclaimSoon(ctx, id) }
+	cleaned, err = eachJob(here, 1, reclaim)
+	more, failed := eachJob(inCloud, jobsAtOnce, reclaim)
+	return append(cleaned, more...), errors.Join(err, failed)
+}
+
+// needsNova reports whether the job has something that nova ends.
+func needsNova(state string, id journal.ID) bool {
+	s, err := journal.Read(state, id)
+	return err == nil && slices.ContainsFunc(s.Held, func(r journal.Record) bool {
+		return slices.Contains([]string{recordServers, recordInstance, recordAwaited}, r.Kind)
+	})
+}
+
+// eachJob does something for each job, for so many at once, and returns those for which it is done.
+func eachJob(jobs []journal.ID, atOnce int, do func(journal.ID) error) (done []journal.ID, err error) {
+	failed := make([]error, len(jobs))
+	var each errgroup.Group
+	each.SetLimit(atOnce)
+	for i, id := range jobs {
+		each.Go(func() error {
+			failed[i] = do(id)
+			return nil
+		})
+	}
+	_ = each.Wait()
+	for i, id := range jobs {
+		if failed[i] == nil {
+			done = append(done, id)
+		}
+	}
+	return done, errors.Join(failed...)
 }
 
 // cleanPatience is how long a clean works on one job, as the epilog does.

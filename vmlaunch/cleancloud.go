@@ -2,12 +2,9 @@ package vmlaunch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/journal"
@@ -81,27 +78,12 @@ func jobsOf(names []string) (jobs []journal.ID) {
 	return jobs
 }
 
-// jobsAtOnce bounds how many jobs are deleted at once: each asks five services.
+// jobsAtOnce bounds how many jobs are deleted from the cloud at once: each asks five services.
 const jobsAtOnce = 16
 
 // deleteJobs deletes the jobs side by side: one whose servers nova does not delete takes all of the time.
 func deleteJobs(ctx context.Context, there marked, jobs []journal.ID) (deleted []journal.ID, err error) {
-	failed := make([]error, len(jobs))
-	var each errgroup.Group
-	each.SetLimit(jobsAtOnce)
-	for i, id := range jobs {
-		each.Go(func() error {
-			failed[i] = there.Delete(ctx, id.String())
-			return nil
-		})
-	}
-	_ = each.Wait()
-	for i, id := range jobs {
-		if failed[i] == nil {
-			deleted = append(deleted, id)
-		}
-	}
-	return deleted, errors.Join(failed...)
+	return eachJob(jobs, jobsAtOnce, func(id journal.ID) error { return there.Delete(ctx, id.String()) })
 }
 
 // removeEarlier removes what earlier runs and steps of the job left in the cloud: the first node

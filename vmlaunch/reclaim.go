@@ -164,6 +164,8 @@ func endVMs(ctx context.Context, uuids []string, ended func(uuid string) error) 
 
 // deleteRecorded asks nova to delete the servers of all nodes, if this is the job's first node.
 func (s store) deleteRecorded(ctx context.Context, j *journal.Journal) (first bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.deletePatience, fmt.Errorf("nova has not deleted them after %v", s.deletePatience))
+	defer cancel()
 	for _, r := range j.Held() {
 		if r.Kind == recordServers {
 			return true, s.giveBack(ctx, j, r)

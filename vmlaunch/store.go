@@ -1,6 +1,7 @@
 package vmlaunch
 
 import (
+	"math"
 	"os"
 	"time"
 
@@ -21,9 +22,10 @@ type store struct {
 	run   string // directory of files that do not
 	sysfs string // where sysfs is mounted
 
-	backend       config.Backend
-	novaPatience  time.Duration // how long nova may take to end a VM
-	startPatience time.Duration // how long nova may take to start a VM that the job still awaited at its end
+	backend        config.Backend
+	novaPatience   time.Duration // how long nova may take to end a VM
+	deletePatience time.Duration // how long nova may take to delete a job's servers
+	startPatience  time.Duration // how long nova may take to start a VM that the job still awaited at its end
 
 	vfs       func() (*vfpool.Pool, error)
 	images    *cache.Cache
@@ -31,18 +33,22 @@ type store struct {
 	regions   ivshmem.Regions
 }
 
-// novaPatience is how long nova may take to end the VMs of an ended job. It is less than the minute after which slurmd kills a
-// HealthCheckProgram, which `slurmv clean` may be.
+// novaPatience is how long nova may take to end the VMs of an ended job. It leaves time for the kill in the two minutes of an
+// epilog's reclaim. A clean has less time: see cleanNovaPatience.
 const novaPatience = 45 * time.Second
 
 // startPatience is how long a node looks for VMs that nova may start though their job is over. On a busy machine nova has taken
 // 14 seconds to give up a server that it was building. It is less than the 20 seconds that a reclaim at the end of a step has.
 const startPatience = 15 * time.Second
 
+// forever is longer than any reclaim.
+const forever time.Duration = math.MaxInt64
+
 func openStore(cfg config.Config, node string) store {
 	state := cfg.StateDir(node)
 	return store{
-		node: node, state: state, run: cfg.RunDir(node), sysfs: "/sys", backend: cfg.Backend, novaPatience: novaPatience, startPatience: startPatience,
+		node: node, state: state, run: cfg.RunDir(node), sysfs: "/sys", backend: cfg.Backend,
+		novaPatience: novaPatience, deletePatience: forever, startPatience: startPatience,
 		vfs:       func() (*vfpool.Pool, error) { return vfpool.Open(cfg, node) },
 		images:    images.Cache(cfg, node),
 		templates: template.Open(state, int64(cfg.Warm.Size)<<20),
