@@ -19,8 +19,9 @@ const (
 	MPISharedOff  = "off"
 )
 
-// What MPI takes of a device: UCX's posix transport has 4.1 MiB for each rank, and MPICH and
-// our directory have less than 2 MiB for all. Windows (MPI_Win_allocate) come on top: the program knows how large they are.
+// What MPI takes of a device: UCX's posix transport has 1.1 MiB for each rank, and as much three times more for messages that
+// the rank does not wait for yet; Open MPI's own transport has 4 MiB; MPICH and our directory have less than 2 MiB for all.
+// Windows (MPI_Win_allocate) come on top: the program knows how large they are.
 const (
 	mpiBytesPerRank = 4608 << 10
 	mpiBytes        = 2 << 20
@@ -125,6 +126,7 @@ var ucx = []string{
 	"UCX_MAX_EAGER_RAILS=1",        // a second, slower transport for half of the bytes
 	"UCX_MAX_RNDV_RAILS=1",         //
 	"UCX_POSIX_SHM_MIN_SIZE=0",     // memory that a device must have; 16 MiB from UCX 1.16 on
+	"UCX_POSIX_RX_BUFS_GROW=128",   // memory for so many messages is taken at once, else for 512; without room, UCX waits for ever
 	"UCX_TCP_PUT_ENABLE=n",         // else large messages go by TCP
 	"UCX_WARN_UNUSED_ENV_VARS=n",   // a UCX that does not know one of these
 	"MPIR_CVAR_CH4_CMA_ENABLE=0",   // MPICH from 4.3 on

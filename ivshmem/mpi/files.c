@@ -321,10 +321,14 @@ static int resize(int fd, uint64_t size, bool keep)
 	return err;
 }
 
+/* UCX asks again whenever it looks for messages, so a process says it once. */
 static int no_room(int err, uint64_t size)
 {
-	say("no room for a file of %llu bytes in shared memory: %llu are left; submit the job with a larger --ivshmem=N:SIZE",
-	    (unsigned long long)size, (unsigned long long)region_left());
+	static atomic_bool said;
+
+	if (!atomic_exchange(&said, true))
+		say("no room for a file of %llu bytes in shared memory: %llu are left; submit the job with a larger --ivshmem=N:SIZE",
+		    (unsigned long long)size, (unsigned long long)region_left());
 	return failed(-err);
 }
 

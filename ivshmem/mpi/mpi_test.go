@@ -70,6 +70,15 @@ func TestProgramsOfTheDevice(t *testing.T) {
 	}
 }
 
+// A process that gets no room says so once, also if it asks again.
+func TestNoRoomIsSaidOnce(t *testing.T) {
+	library, program := build(t)
+	out := run(t, in(0, library, filetest.Device(t, deviceSize), program, "no-room"))
+	if want := "slurm-v: no room for a file of "; strings.Count(out, want) != 1 || strings.Count(out, "\n") != 1 {
+		t.Errorf("%q is not the one line of %s", want, out)
+	}
+}
+
 // Locks hold between processes of two VMs, whose threads may have the same numbers.
 func TestLocksBetweenVMs(t *testing.T) {
 	library, program := build(t)

@@ -315,6 +315,15 @@ static void taken(const char *path)
 	MUST(open(path, O_RDWR) < 0 && errno == EBUSY);
 }
 
+/* UCX asks for memory again and again. */
+static void no_room(void)
+{
+	int file = shm_open("/ucx_shm_posix_large", O_RDWR | O_CREAT, 0600);
+
+	for (int i = 0; i < 3; i++)
+		MUST(ftruncate(file, left() + 4096) < 0 && errno == ENOSPC);
+}
+
 /* ---- locks ---- */
 
 struct shared {
@@ -638,6 +647,8 @@ int main(int argc, char **argv)
 		device(argv[2], atol(argv[3]));
 	else if (!strcmp(part, "taken"))
 		taken(argv[2]);
+	else if (!strcmp(part, "no-room"))
+		no_room();
 	else if (!strcmp(part, "make-locks"))
 		make_locks();
 	else if (!strcmp(part, "locks"))
