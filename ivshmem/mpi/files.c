@@ -88,7 +88,7 @@ static void after_fork(void)
 	UNLOCK();
 }
 
-static void in_child(void)
+static void inherit(void)
 {
 	for (int fd = 0; fd < DESCRIPTORS; fd++)
 		if (descriptors[fd] && descriptors[fd] != THE_DEVICE)
@@ -96,7 +96,20 @@ static void in_child(void)
 	for (int m = 0; m < mapped; m++)
 		mappings[m].inherited = true;
 	self = raw(SYS_getpid);
+}
+
+static void in_child(void)
+{
+	if (self)
+		inherit();
 	after_fork();
+}
+
+/* From the beginning: a thread may fork while another one opens the region. */
+__attribute__((constructor)) static void hear_of_forks(void)
+{
+	if (settings())
+		pthread_atfork(before_fork, after_fork, in_child);
 }
 
 /* Gives back what a descriptor or a mapping holds. */
@@ -139,7 +152,6 @@ static enum state open_region(const struct settings *s)
 		return FAILED;
 	}
 	self = raw(SYS_getpid);
-	pthread_atfork(before_fork, after_fork, in_child);
 	debug("%s has %llu bytes for MPI", s->device, (unsigned long long)region_left());
 	return OPENED;
 }

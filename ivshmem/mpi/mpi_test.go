@@ -70,6 +70,15 @@ func TestProgramsOfTheDevice(t *testing.T) {
 	}
 }
 
+// A child of a process that was just opening the device opens it itself.
+func TestForkWhileTheDeviceIsOpened(t *testing.T) {
+	library, program := build(t)
+	device := filetest.Device(t, deviceSize)
+	if out := run(t, in(0, library, device, program, "forks-early", device)); out != "" {
+		t.Errorf("it says %s", out)
+	}
+}
+
 // A process that gets no room says so once, also if it asks again.
 func TestNoRoomIsSaidOnce(t *testing.T) {
 	library, program := build(t)

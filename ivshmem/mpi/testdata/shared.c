@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -282,6 +283,44 @@ static void forks(void)
 		exit(0);
 	wait_for(1);
 	MUST(!munmap(at, 4096) && !close(fd));
+}
+
+/* A thread forks while another one opens the device, which lasts until a lease of it is given back. */
+static atomic_int device_of_lease = -1, opening;
+
+static void note_opening(int signal) { opening = signal; }
+
+static void *open_slowly(void *nothing)
+{
+	MUST(shm_open("/ucx_shm_posix_slow", O_RDWR | O_CREAT, 0600) >= 0);
+	return nothing;
+}
+
+static void *give_back(void *nothing)
+{
+	usleep(300000);
+	MUST(!fcntl(device_of_lease, F_SETLEASE, F_UNLCK));
+	return nothing;
+}
+
+static void forks_early(const char *device)
+{
+	pthread_t opener, giver;
+
+	alarm(20); /* it hangs or takes no time */
+	MUST(signal(SIGIO, note_opening) != SIG_ERR);
+	MUST((device_of_lease = syscall(SYS_openat, AT_FDCWD, device, O_RDWR)) >= 0 && !fcntl(device_of_lease, F_SETLEASE, F_WRLCK));
+	MUST(!pthread_create(&opener, NULL, open_slowly, NULL));
+	while (!opening)
+		usleep(1000);
+	MUST(!pthread_create(&giver, NULL, give_back, NULL));
+	if (!fork()) {
+		alarm(10);
+		MUST(shm_open("/ucx_shm_posix_slow", O_RDWR | O_CREAT, 0600) >= 0);
+		exit(0);
+	}
+	wait_for(1);
+	MUST(!pthread_join(opener, NULL) && !pthread_join(giver, NULL));
 }
 
 /* A program that uses the device itself has its beginning, and MPI the rest. */
@@ -643,6 +682,8 @@ int main(int argc, char **argv)
 		other_programs();
 	else if (!strcmp(part, "forks"))
 		forks();
+	else if (!strcmp(part, "forks-early"))
+		forks_early(argv[2]);
 	else if (!strcmp(part, "device"))
 		device(argv[2], atol(argv[3]));
 	else if (!strcmp(part, "taken"))
