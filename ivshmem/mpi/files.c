@@ -471,12 +471,13 @@ static void cut(struct mapping *m, char *from, char *to)
 		drop_mapping(&was);
 }
 
-static void forget(void *at, size_t length)
+/* Takes [at, at + length) out of all mappings, other than but. */
+static void forget(void *at, size_t length, const struct mapping *but)
 {
 	char *from = at, *to = from + (length + REGION_PAGE - 1) / REGION_PAGE * REGION_PAGE;
 
 	for (int m = 0; m < mapped; m++)
-		if (mappings[m].from && mappings[m].from < to && from < mappings[m].to)
+		if (&mappings[m] != but && mappings[m].from && mappings[m].from < to && from < mappings[m].to)
 			cut(&mappings[m], from, to);
 }
 
@@ -489,7 +490,7 @@ int files_unmap(void *at, size_t length)
 	LOCK();
 	result = raw(SYS_munmap, at, length);
 	if (result == 0)
-		forget(at, length);
+		forget(at, length, NULL);
 	UNLOCK();
 	return result;
 }
@@ -501,7 +502,7 @@ void *files_map_over(void *at, size_t length, int protection, int flags, int fd,
 	LOCK();
 	got = (void *)raw(SYS_mmap, at, length, protection, flags, fd, offset);
 	if (got != MAP_FAILED)
-		forget(at, length);
+		forget(at, length, NULL);
 	UNLOCK();
 	return got;
 }
@@ -530,16 +531,16 @@ void *files_map(void *at, size_t length, int protection, int flags, int fd, off_
 	}
 	f = region_stat(file);
 	LOCK();
-	if (flags & MAP_FIXED)
-		forget(at, length);
 	m = unused();
 	if (m)
 		/* The kernel has filled these pages already, and has no others for them. */
 		got = region_map(at, length, protection, flags & ~(MAP_POPULATE | MAP_NORESERVE), f.at + offset);
 	else
 		errno = ENOMEM;
-	if (got != MAP_FAILED)
+	if (got != MAP_FAILED) {
 		note(m, got, (char *)got + (length + REGION_PAGE - 1) / REGION_PAGE * REGION_PAGE, file);
+		forget(got, length, m); /* with MAP_FIXED, others may have been there */
+	}
 	UNLOCK();
 	if (got == MAP_FAILED)
 		region_drop(file);

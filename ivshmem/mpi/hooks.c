@@ -198,18 +198,8 @@ static int copied(int from, int to)
 
 int dup(int fd) { return copied(fd, REAL(dup)(fd)); }
 
-int dup2(int from, int to)
-{
-	if (from != to)
-		files_closing(to);
-	return copied(from, REAL(dup2)(from, to));
-}
-
-int dup3(int from, int to, int flags)
-{
-	files_closing(to);
-	return copied(from, REAL(dup3)(from, to, flags));
-}
+int dup2(int from, int to) { return copied(from, REAL(dup2)(from, to)); }
+int dup3(int from, int to, int flags) { return copied(from, REAL(dup3)(from, to, flags)); }
 
 #define FCNTL(name)                                                                  \
 	int name(int fd, int command, ...)                                           \

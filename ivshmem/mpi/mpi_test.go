@@ -48,7 +48,7 @@ func run(t *testing.T, c *exec.Cmd) string {
 
 func TestFilesOfMPI(t *testing.T) {
 	library, program := build(t)
-	for _, part := range []string{"files", "pieces", "descriptors", "stale", "threads", "children", "other_programs", "forks", "robust", "clocks", "calls"} {
+	for _, part := range []string{"files", "pieces", "descriptors", "refused", "stale", "threads", "children", "other_programs", "forks", "robust", "clocks", "calls"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			if out := run(t, in(0, library, filetest.Device(t, deviceSize), program, part)); out != "" {

@@ -193,6 +193,30 @@ static void stale(void)
 	MUST(!shm_unlink("/ucx_shm_posix_stale") && !close(fd) && left() == before);
 }
 
+/* What the kernel refuses changes nothing. A mutex in the region that is not known to be there is the C library's, whose second word is
+ * no VM. */
+static void refused(void)
+{
+	unsigned long before = left();
+	int fd = shm_open("/ucx_shm_posix_refused", O_RDWR | O_CREAT, 0600), other;
+	struct stat st;
+
+	MUST(fd >= 0 && !ftruncate(fd, 12288) && !shm_unlink("/ucx_shm_posix_refused"));
+	char *at = map(fd, 12288);
+	pthread_mutex_t *m = (pthread_mutex_t *)(at + 4096);
+
+	MUST(mmap(at + 1, 8192, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED && errno == EINVAL);
+	MUST(!pthread_mutex_lock(m) && m->__data.__count == 1 && !pthread_mutex_unlock(m));
+	MUST(dup2(1000, fd) < 0 && errno == EBADF && dup3(1000, fd, 0) < 0 && !fstat(fd, &st) && st.st_size == 12288);
+
+	/* What it grants takes the place of what was there. */
+	MUST(mmap(at + 4096, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == at + 4096);
+	strcpy(at, "same");
+	MUST(!strcmp(at + 4096, "same") && (other = open("/dev/null", O_RDONLY)) >= 0 && dup2(other, fd) == fd);
+	MUST(!fstat(fd, &st) && S_ISCHR(st.st_mode) && left() == before - 12288);
+	MUST(!munmap(at + 8192, 4096) && !munmap(at, 4096) && left() == before - 12288 && !munmap(at + 4096, 4096) && left() == before);
+}
+
 /* A child has its parent's files, and what it gives back its parent still has. */
 static void children(void)
 {
@@ -670,6 +694,8 @@ int main(int argc, char **argv)
 		descriptors();
 	else if (!strcmp(part, "stale"))
 		stale();
+	else if (!strcmp(part, "refused"))
+		refused();
 	else if (!strcmp(part, "threads"))
 		threads();
 	else if (!strcmp(part, "clocks"))
