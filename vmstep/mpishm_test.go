@@ -1,6 +1,7 @@
 package vmstep
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,19 @@ func TestMPIMemoryEnv(t *testing.T) {
 	}
 	if want := "SLURMV_MPI_SHM=/dev/slurmv/ivshmem1:"; !strings.HasPrefix(env[0], want) || !strings.HasSuffix(env[0], ":3:55574528") {
 		t.Errorf("%s, want %s…:3:55574528", env[0], want)
+	}
+}
+
+// Users read in docs/mpi.md what is set for them.
+func TestMPIMemoryVariablesAreDescribed(t *testing.T) {
+	text, err := os.ReadFile("../docs/mpi.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range slices.Concat(ucx, openMPI) {
+		if !strings.Contains(string(text), "`"+entry+"`") {
+			t.Errorf("docs/mpi.md does not say `%s`", entry)
+		}
 	}
 }
 
