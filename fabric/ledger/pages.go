@@ -50,7 +50,7 @@ func checkPages(f *os.File) error {
 	if err != nil {
 		return fmt.Errorf("map %s: %w", f.Name(), err)
 	}
-	defer unix.Munmap(text)
+	defer func() { _ = unix.Munmap(text) }()
 	if err := checkText(text); err != nil {
 		return damaged(fmt.Errorf("it is damaged: %w", err))
 	}
