@@ -159,6 +159,9 @@ func behind(t *testing.T, source, part string) {
 // A function that is nowhere behind ours fails, and is not called.
 func TestFunctionsThatAnImageLacks(t *testing.T) { behind(t, "testdata/nolibrt.c", "missing") }
 
+// A library that hears of forks, too, and was there before ours, does not wait for a lock that ours has around the fork.
+func TestForkWithLocksOfAnotherLibrary(t *testing.T) { behind(t, "testdata/forklocks.c", "forks") }
+
 // A file system in a library of the user's is asked about what is not MPI's.
 func TestFilesOfTheUsersLibrary(t *testing.T) { behind(t, "testdata/userfs.c", "users-files") }
 

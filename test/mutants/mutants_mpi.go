@@ -179,7 +179,7 @@ var mpiMutants = []Mutant{
 		Old:     "\tforking = true;\n",
 		New:     "",
 		Package: "ivshmem/mpi",
-		Test:    "TestFilesOfMPI/forks",
+		Test:    "TestForkWithLocksOfAnotherLibrary",
 	},
 	{
 		Name:    "children-hold-nothing-of-their-parents",

@@ -285,8 +285,8 @@ static void other_programs(void)
 	MUST(!shm_unlink("/ucx_shm_posix_exec") && !strcmp(at + 4096, "child") && !munmap(at, 8192) && left() == before);
 }
 
-/* A library that the program has loaded before it started MPI, such as jemalloc, has locks of its own around fork. This one is
- * where a file of MPI's could be. */
+/* A library has locks of its own around fork. This one is where a file of MPI's could be. The library has been there before ours, if
+ * there is one (forklocks.c), or comes later. */
 static pthread_mutex_t *of_library;
 
 static void lock_library(void) { MUST(!pthread_mutex_lock(of_library)); }
@@ -296,9 +296,15 @@ static void forks(void)
 {
 	char *at = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
+	pthread_mutex_t **earlier = dlsym(RTLD_DEFAULT, "mutex_of_library");
+
 	alarm(20); /* it hangs or takes no time */
 	of_library = (pthread_mutex_t *)(at + 4096);
-	MUST(at != MAP_FAILED && !pthread_atfork(lock_library, unlock_library, unlock_library));
+	MUST(at != MAP_FAILED);
+	if (earlier)
+		*earlier = of_library;
+	else
+		MUST(!pthread_atfork(lock_library, unlock_library, unlock_library));
 	int fd = shm_open("/ucx_shm_posix_forks", O_RDWR | O_CREAT, 0600);
 	MUST(fd >= 0 && !ftruncate(fd, 4096) && !shm_unlink("/ucx_shm_posix_forks"));
 	MUST(mmap(at, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == at);
