@@ -235,7 +235,7 @@ func removeFile(ctx context.Context, path string, uid uint32, size int64) error 
 
 // removeName removes the name of a file, also if its owner mounts something on it again.
 func removeName(path string) error {
-	err := trash.WithoutMounts(path, func() error { return os.Remove(path) })
+	err := trash.RemoveFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

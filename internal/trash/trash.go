@@ -20,6 +20,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -107,6 +108,19 @@ func WithoutMounts(path string, do func() error) error {
 	return err
 }
 
+// RemoveFile removes a file of a user's, whatever the user mounts on it meanwhile. path is absolute.
+func RemoveFile(path string) error {
+	err := os.Remove(path)
+	if !errors.Is(err, unix.EBUSY) {
+		return err
+	}
+	return whereMountsStay(func() error {
+		for detach(path) == nil {
+		}
+		return os.Remove(path)
+	})
+}
+
 // Uncover detaches all that is mounted on path, before it is opened.
 func Uncover(path string) {
 	for range maxMounts {
@@ -117,3 +131,29 @@ func Uncover(path string) {
 }
 
 func detach(path string) error { return unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) }
+
+// whereMountsStay calls do in a mount namespace that has the mounts of this moment, and gets no others: users may mount
+// faster than root detaches. The kernel removes a file on which something is mounted in another namespace, and detaches that.
+func whereMountsStay(do func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() { // /proc/self shows the mounts of this thread, so another one has to do it
+			defer runtime.UnlockOSThread()
+			done <- whereMountsStay(do)
+			return
+		}
+		done <- withOwnMounts(do) // the thread ends with this function, since it stays locked
+	}()
+	return <-done
+}
+
+func withOwnMounts(do func() error) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("make a mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("keep mounts out of a mount namespace: %w", err)
+	}
+	return do()
+}

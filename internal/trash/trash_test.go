@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -188,6 +189,45 @@ func TestMounts(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// These mounts are where the remover's threads see them.
+func TestMountsOnWhatIsRemovedByItsDescriptor(t *testing.T) {
+	bin, tree := aTree(t)
+	inside := filepath.Join(tree, "a", "mount")
+	must(t, os.MkdirAll(inside, 0o700))
+	mountOn(t, inside, 2)
+	must(t, errors.Join(bin.Discard(tree), bin.Empty(t.Context())))
+	mustBeEmpty(t, bin)
+}
+
+// A file may have more mounts than root would detach one by one, and get others meanwhile.
+func TestMountsOnAFileThatIsRemoved(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	mountOn(t, file, maxMounts+1)
+	must(t, RemoveFile(file))
+	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file is still there: %v", err)
+	}
+	must(t, os.WriteFile(file, nil, 0o600))
+	must(t, whereMountsStay(func() error {
+		mounted := make(chan error)
+		go func() { mounted <- unix.Mount(file, file, "", unix.MS_BIND, "") }()
+		return errors.Join(<-mounted, os.Remove(file))
+	}))
+}
+
+// mountOn mounts something like path on it, n times.
+func mountOn(t *testing.T, path string, n int) {
+	t.Helper()
+	t.Cleanup(func() {
+		for unix.Unmount(path, unix.MNT_DETACH) == nil {
+		}
+	})
+	for range n {
+		must(t, unix.Mount(path, path, "", unix.MS_BIND, ""))
+	}
 }
 
 // inOwnMounts calls run in a mount namespace of its own.

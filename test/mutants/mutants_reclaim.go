@@ -35,7 +35,16 @@ var reclaimMutants = []Mutant{
 		Old:     "unix.EBUSY) || detach(path) != nil",
 		New:     "unix.EBUSY) || true",
 		Package: "internal/trash",
-		Test:    "TestMounts",
+		Test:    "TestMountsOnWhatIsRemovedByItsDescriptor",
+	},
+	{
+		Name:    "mounts-that-go-on",
+		Defence: "A user who mounts faster than root detaches holds up no reclaim.",
+		File:    "internal/trash/trash.go",
+		Old:     "done <- withOwnMounts(do)",
+		New:     "done <- func(func(func() error) error) error { return do() }(withOwnMounts)",
+		Package: "internal/trash",
+		Test:    "TestMountsOnAFileThatIsRemoved",
 	},
 	{
 		Name:    "one-empties-the-trash",
