@@ -86,6 +86,9 @@ func (m *mappings) catchUp() {
 	}
 }
 
+// tellers tell about libraries, which they map, and run nothing with them.
+var tellers = []string{"ldd", "ompi_info", "mpichversion", "mpiname", "impi_info"}
+
 func (m *mappings) follow(e mapEvent) {
 	program, known := m.programs[e.pid]
 	switch e.kind {
@@ -97,8 +100,12 @@ func (m *mappings) follow(e mapEvent) {
 		} else {
 			delete(m.programs, e.pid) // a number that is used again
 		}
+	case unix.PERF_RECORD_EXIT:
+		if e.pid == e.thread {
+			delete(m.programs, e.pid)
+		}
 	case unix.PERF_RECORD_COMM:
-		if e.name == "ldd" { // it maps libraries to list them, and runs no program
+		if slices.Contains(tellers, e.name) {
 			delete(m.programs, e.pid)
 		}
 	case unix.PERF_RECORD_MMAP:
@@ -113,6 +120,7 @@ type mapEvent struct {
 	kind        uint32
 	time        int64 // of the monotonic clock, in ns
 	pid, parent int
+	thread      int    // of an exit
 	name        string // of the file or the program, without directories
 }
 
@@ -132,7 +140,7 @@ func mapEvents(records []byte) (events []mapEvent) {
 			name, _, _ := bytes.Cut(r[text:size-8], []byte{0})
 			e.name = filepath.Base(string(name))
 		}
-		e.parent = int(native.Uint32(r[12:]))
+		e.parent, e.thread = int(native.Uint32(r[12:])), int(native.Uint32(r[16:]))
 		events = append(events, e)
 	}
 	return events

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
 	"github.com/slurm-v/slurm-v/internal/filetest"
 )
 
@@ -89,14 +92,17 @@ func TestHostHearsOfTheLibrary(t *testing.T) {
 // A program behind a script may live for some milliseconds, between two looks at what is mapped.
 func TestHostHearsOfTheLibraryOfAShortProgram(t *testing.T) {
 	dir := filetest.PassableDir(t)
-	filetest.MPIProgram(t, dir, "libmpi.so.40")
+	if err := os.Link(filetest.MPIProgram(t, dir, "libmpi.so.40"), filepath.Join(dir, "ompi_info")); err != nil {
+		t.Fatal(err)
+	}
 	v := startVM(t)
 	for name, tt := range map[string]struct{ script, want string }{
 		"behind a shell":              {"./program; :", "libmpi.so.40"},
 		"behind many processes":       {"for i in $(seq 150); do (:); /bin/true; done; ./program; :", "libmpi.so.40"},
-		"whose parent has ended":      {"(setsid sh -c './program; :' &); sleep 0.1", "libmpi.so.40"},
+		"whose parent has ended":      {`f=$(mktemp); (setsid sh -c './program; rm "$0"' "$f" &); while test -e "$f"; do sleep 0.01; done`, "libmpi.so.40"},
 		"that is loaded into another": {"LD_PRELOAD=./libmpi.so.40 /bin/true; :", "libmpi.so.40"},
 		"that is only listed":         {"ldd ./program; :", ""},
+		"that tells about itself":     {"./ompi_info; :", ""},
 		"that another program runs":   {"sleep 0.1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,5 +113,22 @@ func TestHostHearsOfTheLibraryOfAShortProgram(t *testing.T) {
 				t.Errorf("the host hears of %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// A script may run for weeks and start millions of processes.
+func TestProcessesThatHaveEndedAreForgotten(t *testing.T) {
+	m := mappings{programs: map[int]int{7: 7}, libraries: map[int]string{}}
+	for _, e := range []mapEvent{
+		{kind: unix.PERF_RECORD_FORK, pid: 8, parent: 7},
+		{kind: unix.PERF_RECORD_FORK, pid: 9, parent: 8},
+		{kind: unix.PERF_RECORD_EXIT, pid: 9, parent: 8, thread: 10}, // one of its threads
+		{kind: unix.PERF_RECORD_EXIT, pid: 8, parent: 7, thread: 8},
+		{kind: unix.PERF_RECORD_MMAP, pid: 8, name: "libmpi.so.12"}, // of a number that is used again
+	} {
+		m.follow(e)
+	}
+	if diff := cmp.Diff(map[int]int{7: 7, 9: 7}, m.programs); diff != "" || len(m.libraries) > 0 {
+		t.Errorf("libraries %v, processes (-want +got):\n%s", m.libraries, diff)
 	}
 }

@@ -45,7 +45,7 @@ func seekAwaited(ctx, waiting context.Context, s store, j *journal.Journal) erro
 const seekEvery = time.Second
 
 // seek looks for awaited VMs until waiting ends, and once more then. Those that it finds are instances from then on. The
-// others are forgotten, unless the next reclaim has time for them.
+// others are forgotten, unless the next reclaim has time for them, or nova has not deleted the job's servers yet.
 func seek(ctx, waiting context.Context, look func(servers ...string) (map[string]string, error), j *journal.Journal) error {
 	for {
 		last := waiting.Err() != nil
@@ -63,6 +63,8 @@ func seek(ctx, waiting context.Context, look func(servers ...string) (map[string
 			return nil
 		case last && ctx.Err() != nil:
 			return fmt.Errorf("nova may still start VMs: %w", context.Cause(ctx))
+		case last && len(named(j, recordServers)) > 0:
+			return nil
 		case last:
 			return forgetAwaited(j, left)
 		}

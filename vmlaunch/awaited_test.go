@@ -74,12 +74,14 @@ func TestAReclaimLooksForAwaitedVMs(t *testing.T) {
 		deadline time.Duration // of the reclaim
 		want     error
 		holds    string
+		servers  bool // nova has not deleted the job's servers
 	}{
-		"it starts meanwhile":            {5 * time.Second, nil, 15 * time.Second, time.Hour, nil, recordInstance},
-		"it starts at the last moment":   {14900 * time.Millisecond, nil, 15 * time.Second, time.Hour, nil, recordInstance},
-		"it never starts":                {0, nil, 15 * time.Second, time.Hour, nil, ""},
-		"the next reclaim has more time": {0, nil, 15 * time.Second, time.Second, context.DeadlineExceeded, recordAwaited},
-		"libvirtd does not answer":       {0, away, 15 * time.Second, time.Hour, away, recordAwaited},
+		"it starts meanwhile":            {5 * time.Second, nil, 15 * time.Second, time.Hour, nil, recordInstance, false},
+		"it starts at the last moment":   {14900 * time.Millisecond, nil, 15 * time.Second, time.Hour, nil, recordInstance, false},
+		"it never starts":                {0, nil, 15 * time.Second, time.Hour, nil, "", false},
+		"the next reclaim has more time": {0, nil, 15 * time.Second, time.Second, context.DeadlineExceeded, recordAwaited, false},
+		"libvirtd does not answer":       {0, away, 15 * time.Second, time.Hour, away, recordAwaited, false},
+		"nova refuses to delete them":    {0, nil, 15 * time.Second, time.Hour, nil, recordAwaited, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -88,7 +90,11 @@ func TestAReclaimLooksForAwaitedVMs(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer j.Close()
-				if err := j.Intend(recordAwaited, server, nil); err != nil {
+				err = j.Intend(recordAwaited, server, nil)
+				if err == nil && tt.servers {
+					err = j.Intend(recordServers, "42.0", nil)
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
 				began := time.Now()

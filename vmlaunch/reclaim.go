@@ -141,6 +141,9 @@ func (s store) undoAll(ctx context.Context, j *journal.Journal) (failed, files e
 		}
 	}
 	deleting.Wait()
+	if undeleted == nil { // nova starts no more of them, but may have done so after the last look
+		failed = errors.Join(failed, seekAwaited(ctx, waiting, s, j), endInstances(ctx, waiting, j))
+	}
 	return errors.Join(failed, undeleted), files
 }
 

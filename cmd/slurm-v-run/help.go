@@ -64,8 +64,8 @@ A run gets its device filled with zeros.
 MPI takes 4.5 MiB for each rank of a node, and 2 MiB for all. --ivshmem=1:32M is enough for
 6 ranks on a node, 128M for 28, 512M for 113; MPI windows (MPI_Win_allocate) come on top.
 A run that may share memory is started with srun's --kill-on-bad-exit=1, as one with
---mpi=pmix: a rank that is killed on its node cannot tell the others. --mpi-shm=off leaves
-that out, and --kill-on-bad-exit=0 lets the other ranks live.
+--mpi=pmix: a rank that is killed on its node cannot tell the others. With --mpi-shm=off
+srun does not get this option; --kill-on-bad-exit=0 of your own lets the other ranks live.
 
 docs/mpi.md of Slurm-V says more: compilers, Intel MPI, what ends a run, what is fast.
 

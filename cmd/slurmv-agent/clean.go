@@ -23,7 +23,7 @@ Run it as HealthCheckProgram and when the node boots. If the node was drained be
 job left something, it is resumed when it is clean.
 
 Then it removes what ended jobs of all nodes left in OpenStack, for 40 seconds at most. What
-it cannot remove there is a warning. The nodes take turns at this if slurmd starts it.
+it cannot remove there is a warning. If slurmd starts it, it draws lots for this with the other nodes.
 
 EXIT STATUS
 ===========

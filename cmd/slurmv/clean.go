@@ -26,8 +26,8 @@ not touch running jobs. It may run at any time, as root on the node: as
 HealthCheckProgram, when the node boots, or by hand.
 
 Where OpenStack makes the VMs, it then removes what ended jobs of all nodes left
-there, for 40 seconds at most. What it cannot remove there is a warning. The nodes
-take turns at this if slurmd starts it.
+there, for 40 seconds at most. What it cannot remove there is a warning. If slurmd
+starts it, it draws lots for this with the other nodes.
 
 EXIT STATUS
 ===========

@@ -55,7 +55,7 @@ func credentials(c Cloud) []Result {
 		return nil
 	}
 	return []Result{warning("OpenStack credentials", "clouds.yaml has a user's password",
-		"make an application credential, which can be revoked by itself, and write it into clouds.yaml of all nodes while no VM job runs: openstack application credential create slurm-v")}
+		"make an application credential, which can be revoked by itself, and write it into clouds.yaml of all nodes while no job starts: openstack application credential create slurm-v")}
 }
 
 // counted asks slurmctld how many CPUs and MiB of memory it gives to jobs on this node.

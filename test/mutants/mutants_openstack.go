@@ -68,9 +68,9 @@ var openstackMutants = []Mutant{
 	{
 		Name:    "vms-that-nova-starts-late-end",
 		Defence: "A VM that nova starts when its job is over does not run on a node that other jobs have.",
-		File:    "vmlaunch/reclaim.go",
-		Old:     "seekAwaited(ctx, waiting, s, j), ",
-		New:     "",
+		File:    "vmlaunch/awaited.go",
+		Old:     "found, err := look(named(j, recordAwaited)...)",
+		New:     "found, err := map[string]string{}, error(nil)",
 		Package: "vmlaunch",
 		Test:    "TestVMsThatNovaStartsLateEndWithTheirJob",
 	},

@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"regexp"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -164,13 +163,15 @@ func (t *Task) asked() string {
 	return "Slurm's PMI"
 }
 
-// openMPI matches the names of Open MPI's libraries: libmpi.so.40, and those for Fortran and C++, which need it.
-var openMPI = regexp.MustCompile(`^libmpi(_mpifh|_usempi[a-z0-9_]*|_cxx|_java)?\.so\.[0-9]+$`)
+// openMPI matches the names of Open MPI's libraries, also those for Fortran and C++, which need it: libmpi.so.40, or
+// libmpi.so.40.30.4, as the file is called.
+var openMPI = regexp.MustCompile(`^libmpi(_mpifh|_usempi[a-z0-9_]*|_cxx|_java)?\.so\.([0-9]+)(\.[0-9]+)*$`)
 
 // isOpenMPI goes by the library's number, too: Open MPI has counted from 20 on since version 2.0; libraries with MPICH's
 // binary interface are libmpi.so.12.
 func isOpenMPI(library string) bool {
-	return openMPI.MatchString(library) && !strings.HasSuffix(library, ".so.12")
+	name := openMPI.FindStringSubmatch(library)
+	return name != nil && name[2] != "12"
 }
 
 // rightStart says how programs with that MPI library are started.

@@ -226,6 +226,18 @@ func TestPMIPassesThroughAndNamesVMs(t *testing.T) {
 	}
 }
 
+// A program's libraries have links' names, and in its memory those of files.
+func TestNamesOfOpenMPI(t *testing.T) {
+	for name, want := range map[string]bool{
+		"libmpi.so.40": true, "libmpi.so.40.30.4": true, "libmpi_mpifh.so.40.30.0": true, "libmpi_usempif08.so.40": true,
+		"libmpi.so.12": false, "libmpi.so.12.0.0": false, "libmpich.so.12.1.8": false, "libmpi.so": false,
+	} {
+		if isOpenMPI(name) != want {
+			t.Errorf("%s is Open MPI's: %v", name, !want)
+		}
+	}
+}
+
 // A rank of an MPI program that asks nobody for the other ranks computes alone, and must not
 // end as if all was well.
 func TestWrongStart(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // asksCloud reports whether this clean looks into the cloud. All nodes would find the same there, with a login and lists
-// of all servers, ports, policies, flavors and images each. So health checks take turns; a clean that slurmd has not
+// of all servers, ports, policies, flavors and images each. So health checks draw lots; a clean that slurmd has not
 // started is somebody's who wants to see the cloud clean.
 func (n Node) asksCloud(ctx context.Context, proc string) (bool, error) {
 	if n.Config.Backend.Type != config.BackendOpenStack {
@@ -22,12 +22,12 @@ func (n Node) asksCloud(ctx context.Context, proc string) (bool, error) {
 		return true, nil
 	}
 	nodes, err := slurm.CountNodes(ctx, n.Client)
-	return err == nil && hasTurn(nodes), err
+	return err == nil && isDrawn(nodes), err
 }
 
-// seldomest bounds how seldom a node has its turn: the nodes with OpenStack may be few of a large cluster's.
+// seldomest bounds how seldom a node is drawn: the nodes with OpenStack may be few of a large cluster's.
 const seldomest = 60
 
-// hasTurn is true in one of as many health checks as there are nodes, so that one node has its turn in each round of them.
-// It is drawn, since the nodes do not know of each other.
-func hasTurn(nodes int) bool { return rand.N(max(1, min(nodes, seldomest))) == 0 }
+// isDrawn is true in one of as many health checks as there are nodes, so that on average one node of each round is drawn.
+// The nodes do not know of each other.
+func isDrawn(nodes int) bool { return rand.N(max(1, min(nodes, seldomest))) == 0 }

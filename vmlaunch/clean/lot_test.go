@@ -72,18 +72,18 @@ func startedBy(t *testing.T, program string) string {
 	return proc
 }
 
-// A node of a large cluster has its turn in one of sixty checks, so that few nodes with OpenStack do not wait for days.
-func TestHasTurn(t *testing.T) {
+// A node of a large cluster is drawn in one of sixty checks, so that few nodes with OpenStack do not wait for days.
+func TestIsDrawn(t *testing.T) {
 	const draws = 60_000
 	for nodes, want := range map[int]int{0: draws, 1: draws, 10: draws / 10, 60: draws / 60, 5000: draws / 60} {
 		got := 0
 		for range draws {
-			if hasTurn(nodes) {
+			if isDrawn(nodes) {
 				got++
 			}
 		}
 		if got < want*7/10 || got > want*13/10 {
-			t.Errorf("of %d nodes, one has its turn in %d of %d checks, want about %d", nodes, got, draws, want)
+			t.Errorf("of %d nodes, one is drawn in %d of %d checks, want about %d", nodes, got, draws, want)
 		}
 	}
 }
