@@ -324,17 +324,13 @@ static void *map_by_kernel(void *at, size_t length, int protection, int flags, i
 	return (void *)raw(SYS_mmap, at, length, protection, flags, fd, offset);
 }
 
-static int unmap_by_kernel(void *at, size_t length) { return raw(SYS_munmap, at, length); }
-
 /* The functions behind ours. dlsym may map memory for itself while it looks for them, so they are the kernel's until then. */
 static mapper *next_mmap = map_by_kernel, *next_mmap64 = map_by_kernel;
-static int (*next_munmap)(void *at, size_t length) = unmap_by_kernel;
 
 __attribute__((constructor)) static void find_mmap(void)
 {
 	next_mmap = REAL(mmap) ? REAL(mmap) : map_by_kernel;
 	next_mmap64 = REAL(mmap64) ? REAL(mmap64) : map_by_kernel;
-	next_munmap = REAL(munmap) ? REAL(munmap) : unmap_by_kernel;
 }
 
 static void *map(mapper *next, void *at, size_t length, int protection, int flags, int fd, off_t offset)
@@ -347,12 +343,17 @@ static void *map(mapper *next, void *at, size_t length, int protection, int flag
 	}
 	if ((flags & MAP_FIXED) && files_touch(at, length))
 		return files_map_over(at, length, protection, flags, fd, offset);
-	return next(at, length, protection, flags, fd, offset);
+	return (flags & MAP_ANONYMOUS ? map_by_kernel : next)(at, length, protection, flags, fd, offset);
 }
 
+/*
+ * Memory is unmapped by the kernel, as it is mapped where no file is. UCX may write over the munmap behind ours, to forget what a
+ * card knows of the memory. It tries that, and relies on it if it works. So it must hear of all of it or of nothing, and of MPI's
+ * files it hears nothing.
+ */
 void *mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset) { return map(next_mmap, at, length, protection, flags, fd, offset); }
 void *mmap64(void *at, size_t length, int protection, int flags, int fd, off64_t offset) { return map(next_mmap64, at, length, protection, flags, fd, offset); }
-int munmap(void *at, size_t length) { return files_touch(at, length) ? files_unmap(at, length) : next_munmap(at, length); }
+int munmap(void *at, size_t length) { return files_touch(at, length) ? files_unmap(at, length) : (int)raw(SYS_munmap, at, length); }
 
 /* A pid may be that of a process in another VM, and another process's here. */
 ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long n, const struct iovec *from, unsigned long m, unsigned long flags)

@@ -604,10 +604,12 @@ static void users_files(void)
 	MUST(stat("/usersfs", &st) < 0 && errno == ENOENT && ((old_stat *)dlsym(RTLD_DEFAULT, "__xstat"))(1, "/usersfs", &st) < 0);
 
 	at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, 900, 0);
-	MUST(at != MAP_FAILED && !strcmp(at, "userfs") && !munmap(at, 4096) && !strcmp(at, "userfs"));
+	MUST(at != MAP_FAILED && !strcmp(at, "userfs"));
 	MUST(mmap64(NULL, 4096, PROT_READ, MAP_SHARED, 900, 0) == at && (void *)syscall(SYS_mmap, NULL, 4096, PROT_READ, MAP_SHARED, 900, 0) == at);
 	MUST(!syscall(SYS_fsync, 900) && syscall(SYS_fsync, 901) < 0 && errno == EBADF);
 	MUST((at = map(fd, 8192)) && !munmap(at, 8192) && syscall(SYS_getpid) == getpid());
+	at = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	MUST(at != MAP_FAILED && !munmap(at, 4096) && !*(int *)dlsym(RTLD_DEFAULT, "unmapped"));
 }
 
 /* UCX looks for a neighbour by the number of its process. Others look whether a process of that number has ended. */
