@@ -77,7 +77,9 @@ func (m *mappings) catchUp() {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
 	for _, r := range m.rings {
-		m.untold = append(m.untold, mapEvents(r.read())...)
+		records := r.read()
+		m.gaps = m.gaps || isFull(records)
+		m.untold = append(m.untold, mapEvents(records)...)
 	}
 	slices.SortStableFunc(m.untold, func(a, b mapEvent) int { return int(a.time - b.time) })
 	for len(m.untold) > 0 && m.untold[0].time <= now.Nano() {
@@ -154,6 +156,10 @@ type ring struct {
 
 // ringBytes are room for some 200 short processes.
 const ringBytes = 128 << 10
+
+// isFull reports whether the kernel may have had no room for a record, which has up to 4096 bytes of a file's name. It
+// tells of those that it has lost with the next record only, and none may come.
+func isFull(records []byte) bool { return len(records) > ringBytes-8192 }
 
 // openRing returns nil if the kernel does not tell of the CPU, as in a container.
 func openRing(cpu int) *ring {

@@ -132,3 +132,11 @@ func TestProcessesThatHaveEndedAreForgotten(t *testing.T) {
 		t.Errorf("libraries %v, processes (-want +got):\n%s", m.libraries, diff)
 	}
 }
+
+func TestARingThatWasFullHasGaps(t *testing.T) {
+	for size, want := range map[int]bool{0: false, ringBytes / 2: false, ringBytes: true, ringBytes - 4096: true} {
+		if isFull(make([]byte, size)) != want {
+			t.Errorf("%d bytes: %v", size, !want)
+		}
+	}
+}
