@@ -130,12 +130,12 @@ func needsCloud(t *testing.T) {
 // novaVMs returns the VMs of the job that nova runs on a node, with the process of each one's QEMU.
 func (j *job) novaVMs(node string) map[string]string {
 	j.t.Helper()
-	program, err := filepath.Abs("../scripts/nova-vms")
+	program, err := os.ReadFile("../scripts/nova-vms")
 	if err != nil {
 		j.t.Fatal(err)
 	}
 	vms := map[string]string{}
-	for line := range strings.Lines(root.must(j.t, program+" "+j.id, "--node", node)) {
+	for line := range strings.Lines(root.must(j.t, "bash -s "+j.id+" <<'END'\n"+string(program)+"END\n", "--node", node)) {
 		var domain, pid, server string
 		if _, err := fmt.Sscan(line, &domain, &pid, &server); err != nil {
 			j.t.Fatalf("nova-vms prints %q", line)
