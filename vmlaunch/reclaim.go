@@ -128,7 +128,7 @@ func (s store) undoAll(ctx context.Context, j *journal.Journal) (failed, files e
 			giveUp() // nova has done it all, or cannot be asked
 		}
 	})
-	failed = errors.Join(endDomains(ctx, j), seekAwaited(ctx, waiting, s, j), endInstances(ctx, waiting, j))
+	failed = errors.Join(endDomains(ctx, j), endNovas(ctx, waiting, s, j))
 	for _, r := range slices.Backward(j.Held()) {
 		if r.Kind == recordServers || slices.Contains(vmRecords, r.Kind) {
 			continue // the servers are being deleted; a VM could not be ended or may still start
@@ -142,9 +142,14 @@ func (s store) undoAll(ctx context.Context, j *journal.Journal) (failed, files e
 	}
 	deleting.Wait()
 	if undeleted == nil { // nova starts no more of them, but may have done so after the last look
-		failed = errors.Join(failed, seekAwaited(ctx, waiting, s, j), endInstances(ctx, waiting, j))
+		failed = errors.Join(failed, endNovas(ctx, waiting, s, j))
 	}
 	return errors.Join(failed, undeleted), files
+}
+
+// endNovas ends the VMs of nova's on this node, those that it may have started since, too.
+func endNovas(ctx, waiting context.Context, s store, j *journal.Journal) error {
+	return errors.Join(seekAwaited(ctx, waiting, s, j), endInstances(ctx, waiting, j))
 }
 
 // vmRecords are the kinds of records that stand for a QEMU.

@@ -21,16 +21,18 @@ func (i *inspection) onCloud() bool {
 	return i.cfgErr == nil && i.cfg.Backend.Type == config.BackendOpenStack
 }
 
+// openStack is the name of the results about the cloud.
+const openStack = "OpenStack"
+
 // cloud judges what nova gives to VMs on this node, and what the agent logs in with.
 func cloud(ctx context.Context, i *inspection) []Result {
-	const name = "OpenStack"
 	switch {
 	case !i.onCloud():
 		return nil
 	case i.probeErr != nil:
-		return unprobed(name, i.probeErr)
+		return unprobed(openStack, i.probeErr)
 	case i.probe.Cloud == nil:
-		return []Result{skipped(name, "slurmv-agent has not asked it", "install Slurm-V's programs on this node anew")}
+		return []Result{skipped(openStack, "slurmv-agent has not asked it", "install Slurm-V's programs on this node anew")}
 	}
 	return append(i.cloudRoom(ctx), credentials(*i.probe.Cloud)...)
 }
@@ -38,13 +40,12 @@ func cloud(ctx context.Context, i *inspection) []Result {
 // cloudRoom compares what nova gives to VMs on this node with what Slurm gives to jobs: QEMU runs
 // outside of the jobs' cgroups, so only nova keeps VMs within what Slurm has counted.
 func (i *inspection) cloudRoom(ctx context.Context) []Result {
-	const name = "OpenStack"
 	if i.probe.Cloud.Error != "" {
-		return []Result{wrong(name, i.probe.Cloud.Error, "correct [backend] or its clouds_file, or look at nova on this node: openstack compute service list")}
+		return []Result{wrong(openStack, i.probe.Cloud.Error, "correct [backend] or its clouds_file, or look at nova on this node: openstack compute service list")}
 	}
 	counts, err := i.counted(ctx)
 	if err != nil {
-		return []Result{skipped(name, "Slurm does not say what this node has: "+err.Error(), "")}
+		return []Result{skipped(openStack, "Slurm does not say what this node has: "+err.Error(), "")}
 	}
 	return []Result{judgeCloud(*i.probe.Cloud, counts)}
 }
@@ -68,7 +69,6 @@ func (i *inspection) counted(ctx context.Context) (has Cloud, err error) {
 }
 
 func judgeCloud(nova, slurm Cloud) Result {
-	const name = "OpenStack"
 	seen := fmt.Sprintf("nova gives VMs %d CPUs and %d MiB, Slurm gives jobs %d CPUs and %d MiB", nova.CPUs, nova.MemoryMiB, slurm.CPUs, slurm.MemoryMiB)
 	var advice []string
 	if nova.CPUs > slurm.CPUs {
@@ -79,9 +79,9 @@ func judgeCloud(nova, slurm Cloud) Result {
 	}
 	switch {
 	case advice != nil:
-		return warning(name, seen, strings.Join(advice, ", and ")+": servers of other projects would take what Slurm has given to jobs")
+		return warning(openStack, seen, strings.Join(advice, ", and ")+": servers of other projects would take what Slurm has given to jobs")
 	case nova.CPUs < slurm.CPUs || nova.MemoryMiB < slurm.MemoryMiB:
-		return warning(name, seen, "VMs that need more than nova has there fail with \"No valid host was found\": lower CPUs or RealMemory of this node in slurm.conf, or what nova keeps for the host")
+		return warning(openStack, seen, "VMs that need more than nova has there fail with \"No valid host was found\": lower CPUs or RealMemory of this node in slurm.conf, or what nova keeps for the host")
 	}
-	return ok(name, seen)
+	return ok(openStack, seen)
 }

@@ -240,14 +240,7 @@ func inOwnMounts(t *testing.T, run func() error) {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		err := unix.Unshare(unix.CLONE_NEWNS)
-		if err == nil {
-			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-		}
-		if err == nil {
-			err = run()
-		}
-		done <- err
+		done <- withOwnMounts(run)
 	}()
 	must(t, <-done)
 }
