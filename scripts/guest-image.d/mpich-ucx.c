@@ -1,17 +1,17 @@
 /*
- * Two things that MPICH 4.0 over UCX needs in these guests. The library is loaded before
+ * Two things that MPICH over UCX needs in these guests. The library is loaded before
  * libmpich.
  *
- * It keeps MPI_Finalize from waiting for ever. There each rank first closes its connections, which takes an answer from the
- * other side, and then waits in a PMI barrier, where it answers nobody any more.
- * A rank that closes late by more than the network's delay waits for ranks that
- * have stopped to listen; in VMs that is the rule. MPICH 4.1.2 has it mended
- * (pmodels/mpich pull request 6596). Until an image has that, this library,
- * loaded before libmpich, goes on answering from a thread of its own: from the
- * first closing of a connection until MPICH gives up the worker.
+ * It closes no connection one by one. In MPI_Finalize each rank does that, and it takes an
+ * answer from the other side. MPICH 4.0 then waits in a PMI barrier, where it answers nobody
+ * any more, so a rank that closes late waits for ever. From MPICH 4.1.2 on (pmodels/mpich
+ * pull request 6596) the barrier comes first, and a rank that is done ends, so one that
+ * closes late fails with "Connection reset by remote peer". Late is a few milliseconds: in
+ * emulated VMs that is the rule. The end of the worker closes all connections, and with
+ * either order a rank has passed the barrier then, so nobody waits for its messages any more.
+ * What a rank has not sent yet goes out meanwhile, by a thread.
  *
- * UCX is not called by two threads at once: from then on every call that MPICH
- * still makes takes a lock.
+ * UCX is not called by two threads at once: from then on MPICH's calls take a lock.
  *
  * It lets a rank that waits sleep, if the guest is emulated. MPICH asks UCX for
  * news without a pause. Many emulated VMs share the host's few processors, so the
@@ -42,16 +42,6 @@ static void *next(void **symbol, const char *name)
 #define CALL(name, ...) ({ \
 	static void *symbol; \
 	((__typeof__(&name))next(&symbol, #name))(__VA_ARGS__); \
-})
-
-#define LOCKED(call) ({ \
-	bool lock = atomic_load_explicit(&answering, memory_order_relaxed); \
-	if (lock) \
-		pthread_mutex_lock(&ucx); \
-	__auto_type result = call; \
-	if (lock) \
-		pthread_mutex_unlock(&ucx); \
-	result; \
 })
 
 static const struct timespec nap = { .tv_nsec = 1000000 };
@@ -87,20 +77,16 @@ static void rest(unsigned int news)
 
 unsigned ucp_worker_progress(void *w)
 {
-	unsigned int news = LOCKED(CALL(ucp_worker_progress, w));
+	bool lock = atomic_load_explicit(&answering, memory_order_relaxed);
+	unsigned int news;
 
+	if (lock)
+		pthread_mutex_lock(&ucx);
+	news = CALL(ucp_worker_progress, w);
+	if (lock)
+		pthread_mutex_unlock(&ucx);
 	rest(news);
 	return news;
-}
-
-int ucp_request_is_completed(void *request)
-{
-	return LOCKED(CALL(ucp_request_is_completed, request));
-}
-
-void ucp_request_release(void *request)
-{
-	LOCKED((CALL(ucp_request_release, request), 0));
 }
 
 int ucp_worker_create(void *context, const void *params, void **created)
@@ -120,11 +106,13 @@ static void *answer(void *unused)
 	return unused;
 }
 
+/* No request to wait for. */
 void *ucp_disconnect_nb(void *endpoint)
 {
+	(void)endpoint;
 	if (!atomic_exchange(&answering, true) && pthread_create(&answerer, NULL, answer, NULL) != 0)
 		atomic_store(&answering, false);
-	return LOCKED(CALL(ucp_disconnect_nb, endpoint));
+	return NULL;
 }
 
 void ucp_worker_destroy(void *w)
