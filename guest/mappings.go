@@ -27,11 +27,17 @@ type mappings struct {
 	rings     map[int]*ring  // by CPU
 	gaps      bool           // the kernel has not told of all
 	untold    []mapEvent     // those of an instant that other rings may not have shown completely
-	programs  map[int]int    // a program's first process, by process
+	programs  map[int]member // by process
 	libraries map[int]string // by the program's first process
 }
 
-var ownMappings = mappings{rings: map[int]*ring{}, programs: map[int]int{}, libraries: map[int]string{}}
+// A member is a process of a program.
+type member struct {
+	program int // its first process
+	threads int // at least 1. Of the first process not all are known: it had some when it was added
+}
+
+var ownMappings = mappings{rings: map[int]*ring{}, programs: map[int]member{}, libraries: map[int]string{}}
 
 // add follows the program that a process is about to become.
 func (m *mappings) add(pid int) {
@@ -43,7 +49,7 @@ func (m *mappings) add(pid int) {
 		}
 	}
 	m.catchUp() // to the fork by the agent, which would make it nobody's
-	m.programs[pid] = pid
+	m.programs[pid] = member{pid, 1}
 }
 
 func (m *mappings) open(cpu int) {
@@ -68,7 +74,7 @@ func (m *mappings) remove(pid int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.libraries, pid)
-	maps.DeleteFunc(m.programs, func(_, program int) bool { return program == pid })
+	maps.DeleteFunc(m.programs, func(_ int, of member) bool { return of.program == pid })
 }
 
 // catchUp follows what has happened until now. What happens while the rings are read waits for the next time, because
@@ -92,28 +98,49 @@ func (m *mappings) catchUp() {
 var tellers = []string{"ldd", "ompi_info", "mpichversion", "mpiname", "impi_info"}
 
 func (m *mappings) follow(e mapEvent) {
-	program, known := m.programs[e.pid]
+	of, known := m.programs[e.pid]
 	switch e.kind {
 	case unix.PERF_RECORD_LOST:
 		m.gaps = true
 	case unix.PERF_RECORD_FORK:
-		if program, known = m.programs[e.parent]; known {
-			m.programs[e.pid] = program
-		} else {
-			delete(m.programs, e.pid) // a number that is used again
-		}
+		m.forked(e)
 	case unix.PERF_RECORD_EXIT:
-		if e.pid == e.thread {
-			delete(m.programs, e.pid)
-		}
+		m.exited(e.pid)
 	case unix.PERF_RECORD_COMM:
 		if slices.Contains(tellers, e.name) {
 			delete(m.programs, e.pid)
 		}
 	case unix.PERF_RECORD_MMAP:
-		if known && m.libraries[program] == "" && mpiLibrary.MatchString(e.name) {
-			m.libraries[program] = e.name
+		if known && m.libraries[of.program] == "" && mpiLibrary.MatchString(e.name) {
+			m.libraries[of.program] = e.name
 		}
+	}
+}
+
+// forked follows a new process, or a new thread of one.
+func (m *mappings) forked(e mapEvent) {
+	parent, known := m.programs[e.parent]
+	switch {
+	case !known:
+		delete(m.programs, e.pid) // a number that is used again
+	case e.pid == e.parent:
+		m.programs[e.pid] = member{parent.program, parent.threads + 1}
+	default:
+		m.programs[e.pid] = member{parent.program, 1}
+	}
+}
+
+// exited follows a thread that has ended. The one with the process's number may end before the others: the kernel ends it
+// if another one becomes a new program, as those of Go do. The first process stays until [mappings.remove].
+func (m *mappings) exited(pid int) {
+	of, known := m.programs[pid]
+	if !known {
+		return
+	}
+	of.threads--
+	m.programs[pid] = of
+	if of.threads < 1 && pid != of.program {
+		delete(m.programs, pid)
 	}
 }
 
@@ -122,7 +149,6 @@ type mapEvent struct {
 	kind        uint32
 	time        int64 // of the monotonic clock, in ns
 	pid, parent int
-	thread      int    // of an exit
 	name        string // of the file or the program, without directories
 }
 
@@ -142,7 +168,7 @@ func mapEvents(records []byte) (events []mapEvent) {
 			name, _, _ := bytes.Cut(r[text:size-8], []byte{0})
 			e.name = filepath.Base(string(name))
 		}
-		e.parent, e.thread = int(native.Uint32(r[12:])), int(native.Uint32(r[16:]))
+		e.parent = int(native.Uint32(r[12:]))
 		events = append(events, e)
 	}
 	return events

@@ -95,9 +95,11 @@ func TestHostHearsOfTheLibraryOfAShortProgram(t *testing.T) {
 	if err := os.Link(filetest.MPIProgram(t, dir, "libmpi.so.40"), filepath.Join(dir, "ompi_info")); err != nil {
 		t.Fatal(err)
 	}
+	filetest.Build(t, []string{"testdata/thread.c"}, []string{"cc", "-o", filepath.Join(dir, "thread"), "testdata/thread.c", "-pthread"})
 	v := startVM(t)
 	for name, tt := range map[string]struct{ script, want string }{
 		"behind a shell":              {"./program; :", "libmpi.so.40"},
+		"that a thread becomes":       {"./thread ./program; :", "libmpi.so.40"},
 		"behind many processes":       {"for i in $(seq 150); do (:); /bin/true; done; ./program; :", "libmpi.so.40"},
 		"whose parent has ended":      {`f=$(mktemp); (setsid sh -c './program; rm "$0"' "$f" &); while test -e "$f"; do sleep 0.01; done`, "libmpi.so.40"},
 		"that is loaded into another": {"LD_PRELOAD=./libmpi.so.40 /bin/true; :", "libmpi.so.40"},
@@ -118,18 +120,40 @@ func TestHostHearsOfTheLibraryOfAShortProgram(t *testing.T) {
 
 // A script may run for weeks and start millions of processes.
 func TestProcessesThatHaveEndedAreForgotten(t *testing.T) {
-	m := mappings{programs: map[int]int{7: 7}, libraries: map[int]string{}}
+	m := mappings{programs: map[int]member{7: {7, 1}}, libraries: map[int]string{}}
 	for _, e := range []mapEvent{
 		{kind: unix.PERF_RECORD_FORK, pid: 8, parent: 7},
 		{kind: unix.PERF_RECORD_FORK, pid: 9, parent: 8},
-		{kind: unix.PERF_RECORD_EXIT, pid: 9, parent: 8, thread: 10}, // one of its threads
-		{kind: unix.PERF_RECORD_EXIT, pid: 8, parent: 7, thread: 8},
+		{kind: unix.PERF_RECORD_FORK, pid: 9, parent: 9}, // a thread
+		{kind: unix.PERF_RECORD_EXIT, pid: 9},            // one of its threads
+		{kind: unix.PERF_RECORD_EXIT, pid: 8},
 		{kind: unix.PERF_RECORD_MMAP, pid: 8, name: "libmpi.so.12"}, // of a number that is used again
 	} {
 		m.follow(e)
 	}
-	if diff := cmp.Diff(map[int]int{7: 7, 9: 7}, m.programs); diff != "" || len(m.libraries) > 0 {
+	if diff := cmp.Diff(map[int]member{7: {7, 1}, 9: {7, 1}}, m.programs, cmp.AllowUnexported(member{})); diff != "" || len(m.libraries) > 0 {
 		t.Errorf("libraries %v, processes (-want +got):\n%s", m.libraries, diff)
+	}
+}
+
+// If a thread becomes a new program, the kernel ends the others before, also the one with the process's number. The agent's
+// own child has threads that nobody has counted.
+func TestAThreadThatBecomesAProgramStaysInItsProgram(t *testing.T) {
+	for name, pid := range map[string]int{"the agent's child": 7, "a program of a script": 8} {
+		t.Run(name, func(t *testing.T) {
+			m := mappings{programs: map[int]member{7: {7, 1}}, libraries: map[int]string{}}
+			for _, e := range []mapEvent{
+				{kind: unix.PERF_RECORD_FORK, pid: 8, parent: 7},
+				{kind: unix.PERF_RECORD_FORK, pid: 8, parent: 8},
+				{kind: unix.PERF_RECORD_EXIT, pid: pid},
+				{kind: unix.PERF_RECORD_MMAP, pid: pid, name: "libmpi.so.40"},
+			} {
+				m.follow(e)
+			}
+			if m.libraries[7] != "libmpi.so.40" {
+				t.Errorf("the program has %q", m.libraries[7])
+			}
+		})
 	}
 }
 
