@@ -34,7 +34,7 @@ type mappings struct {
 // A member is a process of a program.
 type member struct {
 	program int // its first process
-	threads int // at least 1. Of the first process not all are known: it had some when it was added
+	threads int // at least 1. Of the first process it is not used: that one had some when it was added
 }
 
 var ownMappings = mappings{rings: map[int]*ring{}, programs: map[int]member{}, libraries: map[int]string{}}
@@ -131,15 +131,14 @@ func (m *mappings) forked(e mapEvent) {
 }
 
 // exited follows a thread that has ended. The one with the process's number may end before the others: the kernel ends it
-// if another one becomes a new program, as those of Go do. The first process stays until [mappings.remove].
+// if another one becomes a new program, as those of Go do.
 func (m *mappings) exited(pid int) {
 	of, known := m.programs[pid]
-	if !known {
-		return
-	}
-	of.threads--
-	m.programs[pid] = of
-	if of.threads < 1 && pid != of.program {
+	switch {
+	case !known || pid == of.program: // the first process stays until [mappings.remove]
+	case of.threads > 1:
+		m.programs[pid] = member{of.program, of.threads - 1}
+	default:
 		delete(m.programs, pid)
 	}
 }
