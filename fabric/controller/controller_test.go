@@ -271,15 +271,61 @@ func TestANodeThatKnowsNothingOfARunIsAsked(t *testing.T) {
 	if asked := b.asked("n1"); len(asked) > 0 {
 		t.Errorf("n1 is asked for %v, and the epilog may still come", asked)
 	}
-	before := b.change(func(*world) {}).Nodes["n1"].Comment
 	b.now = b.now.Add(askAfter)
 	b.sweep()
 	b.sweep()
 	if asked, held := b.asked("n1"), b.asked("n2"); !slices.Equal(asked, []journal.ID{id(7, 0)}) || len(held) > 0 {
 		t.Errorf("n1 is asked for %v, and n2, which holds it, for %v", asked, held)
 	}
-	if comment := b.change(func(*world) {}).Nodes["n1"].Comment; letter.DropAsks(comment) != before {
-		t.Errorf("n1 has the comment %q, and had %q", comment, before)
+	if comment := b.change(func(*world) {}).Nodes["n1"].Comment; letter.DropAsks(comment) != "rack 3" {
+		t.Errorf("n1 has the comment %q, and the site's words are rack 3", comment)
+	}
+}
+
+// slurmctld gives the number 8 again, and n1 takes back that it has released 8.0, while the controller
+// asks it for 7.0. The word from before must not count at the end of 8.0.
+func TestAQuestionDoesNotBringBackAnOlderLetter(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	b.end(run(7, 0))
+	b.state("n1")
+	retracted := b.change(func(*world) {}).Nodes["n1"]
+	b.state("n1", id(8, 0))
+	b.state("n2", id(7, 0), id(8, 0))
+	b.now = b.now.Add(askAfter)
+	b.change(func(w *world) { w.Next = map[string]node{"n1": retracted} })
+	b.sweep()
+	if asked := b.asked("n1"); !slices.Equal(asked, []journal.ID{id(7, 0)}) {
+		t.Fatalf("n1 is asked for %v", asked)
+	}
+	b.mustStart(run(8, 0), "vni:1")
+	b.end(run(8, 0))
+	b.sweep()
+	if e := b.entries(); len(e) != 2 || !slices.Equal(e[1].Nodes, []string{"n1"}) {
+		t.Errorf("n1 has the tag of 8.0, and said before that it has not: %+v", e)
+	}
+}
+
+// n1 confirms 8.0 between two looks of the controller. The first one must not take the word away.
+func TestALetterThatNobodyHasHeardStays(t *testing.T) {
+	b := newBench(t)
+	b.mustStart(run(7, 0), "vni:1")
+	b.mustStart(run(8, 0), "vni:1")
+	b.end(run(7, 0))
+	b.state("n1", id(8, 0))
+	confirms := b.change(func(*world) {}).Nodes["n1"]
+	b.state("n1")
+	b.now = b.now.Add(askAfter)
+	w, err := sweep{b.Controller}.ask(t.Context(), b.entries())
+	if err != nil || len(w.unsaid["n1"]) != 1 {
+		t.Fatalf("%+v, %v", w, err)
+	}
+	b.change(func(w *world) { w.Nodes["n1"] = confirms })
+	if err := (sweep{b.Controller}).askAll(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.change(func(*world) {}).Nodes["n1"]; got != confirms {
+		t.Errorf("n1 has the comment %q, and has written %q", got, confirms)
 	}
 }
 

@@ -198,9 +198,10 @@ const (
 )
 
 // toAsk returns, by node, the runs for which nodes are to be asked: they neither confirm nor hold
-// them. Nodes that were asked already leave room for others.
+// them. Nodes that were asked already leave room for others, and so do those that [keepLetters] names:
+// a question takes away the node's letter.
 func toAsk(entries []ledger.Entry, records map[string]slurm.NodeRecord, said []letter.Statement, now time.Time) map[string][]journal.ID {
-	ask := map[string][]journal.ID{}
+	ask, keep := map[string][]journal.ID{}, keepLetters(entries, records, said)
 	for _, e := range entries {
 		if e.Ended.IsZero() || now.Sub(e.Ended) < askAfter {
 			continue
@@ -208,7 +209,7 @@ func toAsk(entries []ledger.Entry, records map[string]slurm.NodeRecord, said []l
 		for _, node := range e.Nodes {
 			_, chosen := ask[node]
 			r, found := records[node]
-			if found && (chosen || len(ask) < askAtOnce) && !spokenOf(e.Reservation.Job, r, said) {
+			if found && (chosen || len(ask) < askAtOnce) && !keep[node] && !spokenOf(e.Reservation.Job, r, said) {
 				ask[node] = append(ask[node], e.Reservation.Job)
 			}
 		}
@@ -221,6 +222,22 @@ func spokenOf(run journal.ID, r slurm.NodeRecord, said []letter.Statement) bool 
 	return slices.Contains(letter.Asked(r.Comment), run) || slices.ContainsFunc(said, func(s letter.Statement) bool {
 		return s.Node == r.Name && (s.Holds(run) || slices.Contains(s.Released, run))
 	})
+}
+
+// keepLetters returns the nodes whose letters are still needed: they may confirm a run that is yet to
+// end in the ledger. The letter of a node that is down says in which boot it was.
+func keepLetters(entries []ledger.Entry, records map[string]slurm.NodeRecord, said []letter.Statement) map[string]bool {
+	goOn, keep := map[journal.ID]bool{}, map[string]bool{}
+	for _, e := range entries {
+		goOn[e.Reservation.Job] = e.Ended.IsZero()
+	}
+	for _, s := range said {
+		keep[s.Node] = slices.ContainsFunc(s.Released, func(run journal.ID) bool { return goOn[run] })
+	}
+	for name, r := range records {
+		keep[name] = keep[name] || slices.Contains(r.State, "DOWN")
+	}
+	return keep
 }
 
 // boots returns the boot of a node for the ended runs that wait for it.

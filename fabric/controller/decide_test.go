@@ -284,14 +284,18 @@ func TestToAsk(t *testing.T) {
 		many = append(many, fmt.Sprintf("m%d", i))
 	}
 	entries := []ledger.Entry{
-		entry(id(7, 0), true, "n1", "n2", "n3", "n4", "gone"), entry(id(8, 0), false, "n1"), entry(id(9, 0), true, "n1"), entry(id(10, 0), true, many...),
+		entry(id(7, 0), true, "n1", "n2", "n3", "n4", "n5", "gone"), entry(id(8, 0), false, "n1"), entry(id(9, 0), true, "n1"), entry(id(10, 0), true, many...),
 	}
 	entries[2].Ended = now
-	records := map[string]slurm.NodeRecord{"n1": {Name: "n1"}, "n2": {Name: "n2"}, "n3": {Name: "n3"}, "n4": {Name: "n4", Comment: letter.PutAsks("rack 3", []journal.ID{id(7, 0)})}}
+	records := map[string]slurm.NodeRecord{"n1": {Name: "n1"}, "n2": {Name: "n2"}, "n3": {Name: "n3"}, "n4": {Name: "n4", Comment: letter.PutAsks("rack 3", []journal.ID{id(7, 0)})}, "n5": {Name: "n5", State: []string{"DOWN", "DRAIN"}}}
 	said := []letter.Statement{{Node: "n2", Held: []letter.Holding{{Job: id(7, 0)}}}, {Node: "n3", Released: []journal.ID{id(7, 0)}}}
 	want := map[string][]journal.ID{"n1": {id(7, 0)}}
 	if diff := cmp.Diff(want, toAsk(entries, records, said, now)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	said = append(said, letter.Statement{Node: "n1", Released: []journal.ID{id(8, 0)}})
+	if got := toAsk(entries, records, said, now); len(got) > 0 {
+		t.Errorf("%v are asked, and n1's word about a run that is yet to end would go", got)
 	}
 	for _, name := range many {
 		records[name] = slurm.NodeRecord{Name: name}

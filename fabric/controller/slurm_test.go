@@ -3,6 +3,7 @@ package controller
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,9 +35,10 @@ func TestMain(m *testing.M) {
 type world struct {
 	Jobs     map[uint32]job
 	Nodes    map[string]node
-	Down     bool     // it does not answer
-	Deaf     bool     // it takes no change of a job
-	Notified []string // JOB TEXT
+	Down     bool            // it does not answer
+	Deaf     bool            // it takes no change of a job
+	Notified []string        // JOB TEXT
+	Next     map[string]node // what nodes write once somebody has read their Comments
 	Calls    []string
 }
 
@@ -213,5 +215,7 @@ func playSinfo() int {
 	}
 	_, mark, _ := strings.Cut(option("Format"), "comment:0")
 	fmt.Printf("%s|%s%s\n", option("nodes"), w.Nodes[option("nodes")].Comment, mark)
+	maps.Copy(w.Nodes, w.Next)
+	put(here(), w)
 	return 0
 }

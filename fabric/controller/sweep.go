@@ -95,35 +95,46 @@ func (s sweep) hearNodes(ctx context.Context, entries []ledger.Entry) (int, erro
 	if err != nil {
 		return 0, err
 	}
-	err = s.askFor(ctx, w.unsaid)
-	if w.none() {
+	if !w.none() {
+		err = s.with(ctx, func(l *ledger.Ledger) error { return s.believe(l, w) })
+	}
+	if err != nil {
 		return 0, err
 	}
-	return len(w.heard), errors.Join(err, s.with(ctx, func(l *ledger.Ledger) error { return s.believe(l, w) }))
+	return len(w.heard), s.askAll(ctx, w)
 }
 
-// askFor asks nodes, in their Comments, to confirm runs: the epilogs never came there if slurmctld
-// has forgotten that the jobs began. A letter that a node writes at this moment may be lost by this;
-// `slurmv clean`, which answers, writes it again.
-func (s sweep) askFor(ctx context.Context, runs map[string][]journal.ID) (err error) {
-	for node, ids := range runs {
-		comment, one := s.Slurm.NodeComment(ctx, node)
-		if one == nil {
-			one = s.Slurm.SetNodeComment(ctx, node, letter.PutAsks(comment, ids))
-		}
-		if one != nil {
-			err = errors.Join(err, fmt.Errorf("ask node %s to confirm the end of %d jobs: %w", node, len(ids), one))
+// askAll asks nodes, in their Comments, to confirm runs: the epilogs never came there if slurmctld
+// has forgotten that the jobs began. It comes after [sweep.believe], since the letters go by this.
+// `slurmv clean`, which answers, writes a new one.
+func (s sweep) askAll(ctx context.Context, w word) (err error) {
+	for node, runs := range w.unsaid {
+		if one := s.askFor(ctx, node, runs, w.letters[node]); one != nil {
+			err = errors.Join(err, fmt.Errorf("ask node %s to confirm the end of %d jobs: %w", node, len(runs), one))
 		}
 	}
 	return err
 }
 
+// askFor leaves a node alone that has written another letter than the one that was heard.
+func (s sweep) askFor(ctx context.Context, node string, runs []journal.ID, heard string) error {
+	comment, err := s.Slurm.NodeComment(ctx, node)
+	if err != nil {
+		return err
+	}
+	if text, _ := letter.Block(comment); text != heard {
+		return nil
+	}
+	return s.Slurm.SetNodeComment(ctx, node, letter.PutAsks(comment, runs))
+}
+
 // A word is what nodes say: their confirmations, and in which boots they are. unsaid are the runs,
-// by node, of which nodes say nothing, though they should.
+// by node, of which nodes say nothing, though they should; letters are the texts of these nodes.
 type word struct {
-	heard  []ledger.Confirmation
-	boots  []ledger.Boot
-	unsaid map[string][]journal.ID
+	heard   []ledger.Confirmation
+	boots   []ledger.Boot
+	unsaid  map[string][]journal.ID
+	letters map[string]string
 }
 
 func (w word) none() bool { return len(w.heard) == 0 && len(w.boots) == 0 }
@@ -152,7 +163,10 @@ func (s sweep) ask(ctx context.Context, entries []ledger.Entry) (w word, err err
 // read reads the nodes' statements.
 func (s sweep) read(key letter.Key, records map[string]slurm.NodeRecord, entries []ledger.Entry) word {
 	all := s.statements(key, records)
-	w := word{unsaid: toAsk(entries, records, all, s.Now())}
+	w := word{unsaid: toAsk(entries, records, all, s.Now()), letters: map[string]string{}}
+	for node := range w.unsaid {
+		w.letters[node], _ = letter.Block(records[node].Comment)
+	}
 	for _, said := range all {
 		w.heard = append(w.heard, confirmations(entries, said)...)
 		w.boots = append(w.boots, boots(entries, said)...)

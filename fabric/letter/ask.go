@@ -12,8 +12,11 @@ import (
 // It is not sealed: a node confirms nothing but the truth, whoever asks.
 const askPrefix = "slurm-v-asks:"
 
-// PutAsks returns the comment with a word for each run that it does not ask for yet.
+// PutAsks returns the comment with a word for each run that it does not ask for yet, and without
+// letters. The node may write a newer letter before the controller writes this comment: an older one
+// that came back could confirm a run that has its tags again. The node's answer has a letter.
 func PutAsks(comment string, runs []journal.ID) string {
+	comment = DropBlock(comment)
 	for _, run := range runs {
 		if !slices.Contains(Asked(comment), run) {
 			comment = strings.TrimLeft(comment+" "+askPrefix+run.String(), " ")

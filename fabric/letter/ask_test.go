@@ -2,6 +2,7 @@ package letter
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/slurm-v/slurm-v/journal"
@@ -20,6 +21,9 @@ func TestAsks(t *testing.T) {
 			sealed := PutBlock(comment, "AAAA")
 			if got := Asked(sealed); !slices.Equal(got, []journal.ID{first, second}) {
 				t.Errorf("with a letter %q asks for %v", sealed, got)
+			}
+			if got := DropAsks(PutAsks(PutBlock(words, strings.Repeat("A", 60)), []journal.ID{first})); got != words {
+				t.Errorf("%q keeps a letter beside its asks", got)
 			}
 			if got := DropAsks(comment); got != words {
 				t.Errorf("%q without its asks is %q, want %q", comment, got, words)
