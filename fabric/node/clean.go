@@ -70,11 +70,12 @@ func (w *work) answer(ctx context.Context, asked []journal.ID, lives func() (map
 		w.failed = errors.Join(w.failed, err)
 		return
 	}
+	strays := sync.OnceValues(w.node.strays)
 	for _, id := range asked {
 		if runs(live, id.Job) || w.node.records.holds(id) {
 			continue
 		}
-		w.do("confirmed the end of job "+id.String(), func() error { return w.node.confirmOne(ctx, unheld{id, id}, w.left) })
+		w.do("confirmed the end of job "+id.String(), func() error { return w.node.confirmOne(ctx, unheld{id: id, of: id}, strays, w.left) })
 	}
 	w.failed = errors.Join(w.failed, w.node.words.tellNow(ctx))
 }

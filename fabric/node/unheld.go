@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/cxi"
@@ -24,6 +25,8 @@ var ErrUndecided = errors.New("it is confirmed later")
 type unheld struct {
 	id journal.ID
 	of journal.ID // by which the controller knows the reservation
+
+	reservation *fabric.Reservation // nil if the node has not read it
 }
 
 // endWithoutJournal ends the run of a job in its epilog, if that run has no journal here. Until it
@@ -56,7 +59,7 @@ func (n *Node) confirmLate(ctx context.Context, job uint32, left Left) error {
 	noted, err := n.slurm.AdminComment(ctx, job)
 	if errors.Is(err, slurm.ErrUnknownJob) {
 		first := journal.ID{Job: job}
-		return n.confirm(ctx, job, []unheld{{first, first}}, true, left)
+		return n.confirm(ctx, job, []unheld{{id: first, of: first}}, true, left)
 	}
 	if err != nil {
 		return n.noRun(job, err)
@@ -82,7 +85,7 @@ func (n *Node) lettered(ctx context.Context, noted slurm.NotedJob) (run unheld, 
 	if errors.Is(err, ErrNoLetter) {
 		return run, false, nil
 	}
-	run.of = r.Job
+	run.of, run.reservation = r.Job, &r
 	return run, err == nil, err
 }
 
@@ -110,8 +113,9 @@ func overBy(noted slurm.NotedJob) (runs []unheld, decided bool) {
 
 // confirm ends runs that have no journal. decided says that the job has no others.
 func (n *Node) confirm(ctx context.Context, job uint32, runs []unheld, decided bool, left Left) (err error) {
+	strays := sync.OnceValues(n.strays)
 	for _, run := range runs {
-		err = errors.Join(err, n.confirmOne(ctx, run, left))
+		err = errors.Join(err, n.confirmOne(ctx, run, strays, left))
 	}
 	switch {
 	case err != nil:
@@ -123,16 +127,20 @@ func (n *Node) confirm(ctx context.Context, job uint32, runs []unheld, decided b
 	return n.pending.clear(job)
 }
 
-// confirmOne leaves a run alone that has a journal: that one's end confirms it, or has done so.
-func (n *Node) confirmOne(ctx context.Context, run unheld, left Left) error {
+// confirmOne leaves a run alone that has a journal: that one's end confirms it, or has done so. strays
+// are those of [Node.strays], which opens the cards.
+func (n *Node) confirmOne(ctx context.Context, run unheld, strays func() ([]cxi.Placed, error), left Left) error {
 	if confirmed, err := n.words.confirmed(run.of); err != nil || confirmed {
 		return err
 	}
 	if n.records.holds(run.id) {
 		return nil
 	}
-	if err := n.noStrays(); err != nil {
-		return err
+	if run.mayHaveServices() {
+		services, err := strays()
+		if err := errors.Join(err, run.noneOf(services)); err != nil {
+			return err
+		}
 	}
 	j, err := n.records.beginFresh(run.id, run.of)
 	switch {
@@ -144,23 +152,35 @@ func (n *Node) confirmOne(ctx context.Context, run unheld, left Left) error {
 	return n.end(ctx, j, 0, left)
 }
 
-// noStrays returns an error if a CXI service with a VNI of the pools belongs to no job that the node knows.
-// It may be of a run whose journal was lost.
-func (n *Node) noStrays() error {
+// strays returns the CXI services with a VNI of the pools that belong to no job that the node knows. They may be
+// of runs whose journals were lost.
+func (n *Node) strays() ([]cxi.Placed, error) {
 	before, err := n.records.jobs()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	services, err := n.candidates(false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	after, err := n.records.jobs()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, s := range cxi.Stray(services, poolsOf(n.cfg, false), append(before, after...)) {
-		return fmt.Errorf("the CXI service %d on %s has a VNI of the pools and belongs to no job that is known here: remove it by slurmv fabric clean", s.ID, s.Card)
+	return cxi.Stray(services, poolsOf(n.cfg, false), append(before, after...)), nil
+}
+
+// noneOf returns an error if a stray may be of the run: of one whose reservation is not known, any.
+func (run unheld) noneOf(strays []cxi.Placed) error {
+	for _, s := range strays {
+		if run.reservation == nil || cxi.JobOf(*run.reservation, 0).Owns(s.Service) {
+			return fmt.Errorf("the CXI service %d on %s has a VNI of the pools and belongs to no job that is known here: remove it by slurmv fabric clean", s.ID, s.Card)
+		}
 	}
 	return nil
+}
+
+// mayHaveServices is false of a run that is known to have got no VNI.
+func (run unheld) mayHaveServices() bool {
+	return run.reservation == nil || len(run.reservation.Tags(fabric.VNI)) > 0
 }

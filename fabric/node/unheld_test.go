@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
 )
@@ -268,5 +270,40 @@ func (d *desk) mustSet(files numbered, job uint32) {
 	d.t.Helper()
 	if err := files.set(job); err != nil {
 		d.t.Fatal(err)
+	}
+}
+
+// The letter says which services a run can have. A service of nobody holds up those runs only whose it
+// may be.
+func TestAServiceOfNobodyHoldsUpTheRunsWhoseItMayBe(t *testing.T) {
+	none, own, other := reservation(), reservation(), reservation()
+	none.Grants = none.Grants[:1] // the VLAN
+	own.UID, own.Grants[1].Tags = 7, []fabric.Tag{1050}
+	tests := map[string]struct {
+		letter    *fabric.Reservation
+		confirmed bool
+	}{
+		"of a run that is not known":    {nil, false},
+		"of a run with such a service":  {&own, false},
+		"of a run with other VNIs":      {&other, true},
+		"of a run without VNIs":         {&none, true},
+		"of a run whose cards are mute": {&none, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			d.make(1050) // of user 7
+			d.set("state", "COMPLETED")
+			if tt.letter != nil {
+				d.reserve(*tt.letter, "c1", id)
+			}
+			if strings.Contains(name, "mute") {
+				d.fake.Set("GARBLED=1")
+			}
+			err := d.End(t.Context(), 4217, true, nothingLeft)
+			if got := slices.Contains(d.confirmed(), id); got != tt.confirmed || (err == nil) != tt.confirmed {
+				t.Errorf("confirmed: %v; error = %v", got, err)
+			}
+		})
 	}
 }
