@@ -44,6 +44,10 @@ type backend interface {
 	Attach(ctx context.Context, vf device.VF, owner owner.IDs) error
 	// Restore undoes Apply and Attach, however far they got.
 	Restore(ctx context.Context, vf device.VF, original device.State) error
+	// Remains returns the settings of a VF as a job may have left it, zero for any other.
+	Remains(ctx context.Context, vf device.VF) (device.Settings, error)
+	// Reset restores a VF whose original state is lost. It refuses one that a program has open.
+	Reset(ctx context.Context, vf device.VF) error
 }
 
 // A Pool is the VFs of one node.

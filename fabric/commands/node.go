@@ -88,7 +88,8 @@ func newClean() *cobra.Command {
 		Use:   "clean [flags]",
 		Short: "Remove what ended jobs left of their tags on this node",
 		Long: `Remove what ended jobs left of their tags on this node: CXI services with a VNI of the
-site's pools that belong to no running job. It confirms to the controller what is gone,
+site's pools that belong to no running job, and the VLANs and GUIDs of virtual functions
+that have those of jobs and are leased to none. It confirms to the controller what is gone,
 also if an earlier confirmation was lost. It does not touch running jobs. The health
 check that comes with Slurm-V calls it. Run it as root on the node.
 

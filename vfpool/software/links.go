@@ -59,6 +59,12 @@ func find(name string) (netlink.Link, error) {
 	return link, nil
 }
 
+// isOpen reports whether a program has a tap open. Only then the tap has a carrier (tun.c).
+func isOpen(tap string) (bool, error) {
+	link, err := find(tap)
+	return link != nil && link.Attrs().RawFlags&unix.IFF_LOWER_UP != 0, err
+}
+
 // makeLink makes a link of this package unless it exists, and marks it. Marking also
 // keeps the host's IPv6 off the link: a VM could reach the host at an address there.
 func makeLink(link netlink.Link, alias string) (netlink.Link, error) {

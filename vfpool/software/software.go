@@ -34,6 +34,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/vfpool/device"
@@ -137,6 +139,25 @@ func (b *Bridges) Restore(ctx context.Context, vf device.VF, _ device.State) err
 	defer b.mu.Unlock()
 	delete(b.applied, tapName(vf.PF, vf.Index))
 	return nil
+}
+
+// Remains returns what the VF is set to: nothing unless it is attached.
+func (b *Bridges) Remains(ctx context.Context, vf device.VF) (device.Settings, error) {
+	state, err := b.State(ctx, vf)
+	return state.Settings, err
+}
+
+// Reset is Restore for a VF that nobody remembers. While a program has its tap open, the error is
+// [unix.EBUSY].
+func (b *Bridges) Reset(ctx context.Context, vf device.VF) error {
+	open, err := isOpen(tapName(vf.PF, vf.Index))
+	if open {
+		err = fmt.Errorf("a program has it open: %w", unix.EBUSY)
+	}
+	if err != nil {
+		return about("reset", vf, err)
+	}
+	return b.Restore(ctx, vf, device.State{})
 }
 
 func about(what string, vf device.VF, err error) error {

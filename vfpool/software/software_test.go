@@ -811,3 +811,21 @@ func (l *lab) knows(mac net.HardwareAddr) (found bool) {
 	})
 	return found
 }
+
+// A VM may still have the tap of a VF that nobody remembers.
+func TestATapThatIsOpenIsNotReset(t *testing.T) {
+	l := newLab(t)
+	l.attach(vf(0), settings(0))
+	var tap *os.File
+	l.do(func() (err error) {
+		tap, err = netlab.OpenTap(tapName("soft0", 0))
+		return err
+	})
+	l.do(func() error {
+		if err := l.pool.Reset(t.Context(), vf(0)); !errors.Is(err, unix.EBUSY) {
+			t.Errorf("error = %v", err)
+		}
+		return errors.Join(tap.Close(), l.pool.Reset(t.Context(), vf(0)))
+	})
+	l.empty()
+}

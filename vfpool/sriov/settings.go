@@ -171,6 +171,15 @@ func (o setter) untouched() device.Settings {
 	return device.Settings{MAC: zeroMAC, SpoofCheck: o.pf.Caps.SpoofCheck, Link: device.LinkAuto}
 }
 
+// forNobody returns the settings of a VF that had those of a job: without P_Keys and GUIDs, too.
+func (o setter) forNobody() device.Settings {
+	s := o.untouched()
+	if o.pf.Caps.GUID || o.pf.Caps.PKeyIndex {
+		s.NodeGUID, s.PortGUID, s.PKeyMap = noGUID, noGUID, noKeys
+	}
+	return s
+}
+
 func (o setter) readBack(want device.Settings) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := o.retry(ctx, func() error { return o.compare(ctx, want) })

@@ -137,6 +137,41 @@ func (c *Cards) Restore(ctx context.Context, vf device.VF, original device.State
 	return nil
 }
 
+// Remains returns the settings of a VF as a job may have left it: zero for one that a driver of the
+// host has, since Restore binds such a driver last, and for one whose PF cannot list its VFs.
+func (c *Cards) Remains(ctx context.Context, vf device.VF) (device.Settings, error) {
+	o, err := c.begin("read", vf)
+	if errors.Is(err, ErrGone) {
+		return device.Settings{}, nil
+	}
+	if err != nil {
+		return device.Settings{}, err
+	}
+	if driver := (binding{o}).driver(); driver != "" && driver != vfioPCI {
+		return device.Settings{}, nil
+	}
+	s, err := setter{o}.read(ctx)
+	if errors.Is(err, ErrUnreadable) || errors.Is(err, ErrGone) {
+		return device.Settings{}, nil
+	}
+	return s, o.fail("settings", "", err, "")
+}
+
+// Reset restores vf to what a new VF is, where its original state is lost. It stays bound to vfio-pci
+// if it is. While a program has it open, the error is [unix.EBUSY].
+func (c *Cards) Reset(ctx context.Context, vf device.VF) error {
+	now, err := c.State(ctx, vf)
+	if err != nil {
+		return err
+	}
+	o, err := c.begin("reset", vf)
+	if err != nil {
+		return err
+	}
+	now.Settings, now.Owner = setter{o}.forNobody(), owner.IDs{}
+	return c.Restore(ctx, vf, now)
+}
+
 // restore goes on if a setting cannot be restored. But it binds the driver, which would
 // put the VF to use, only if all of them are restored.
 func (o *operation) restore(ctx context.Context, original device.State) error {

@@ -90,10 +90,12 @@ func (j Job) drainOnce(ctx context.Context, reason *string) func(left error) {
 
 func (j Job) open() *node.Node { return node.Open(j.Config, j.Node, j.Client) }
 
-// Clean removes what ended jobs left of their tags on the node, and returns a sentence for
-// each thing. The client's commands run as root.
+// Clean removes what ended jobs left of their tags on the node, and returns a phrase for each thing. VFs
+// come first: what follows confirms that tags are gone. The client's commands run as root.
 func Clean(ctx context.Context, cfg config.Config, name string, client slurm.Client, how node.Cleaning, running node.Running) ([]string, error) {
-	return node.Open(cfg, name, client).Clean(ctx, how, running, leftOn(cfg, name))
+	vfs, vfsErr := clearVFs(ctx, cfg, name, how.DryRun)
+	done, err := node.Open(cfg, name, client).Clean(ctx, how, running, leftOn(cfg, name))
+	return append(vfs, done...), errors.Join(vfsErr, err)
 }
 
 // leftOn says what of a job's VMs is on the node.
