@@ -146,7 +146,7 @@ lint: $(LINT)
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet -tags $(TAGS),cluster,soak ./test
 	$(GO) vet -tags $(TAGS),noguests ./vmlaunch
-	$(GO) vet -tags $(TAGS),soak ./fabric/ledger ./vfpool/lease ./vmlaunch/hostdir
+	$(GO) vet -tags $(TAGS),soak ./fabric/ledger ./fabric/controller ./vfpool/lease ./vmlaunch/hostdir
 	$(GO) vet -tags $(TAGS),sriov ./test/sriovnode
 	$(LINT) run --build-tags $(TAGS) ./...
 	cd bench && $(abspath $(LINT)) run --build-tags $(TAGS) ./...
@@ -188,7 +188,7 @@ mutants:
 # Tests that take long. The cycles have their own cluster.
 .PHONY: soak soak-cycles
 soak: soak-cycles soak-mpi soak-fabric
-	$(GO) test -tags $(TAGS),soak -count 1 -timeout 2h ./fabric/ledger ./vfpool/lease
+	$(GO) test -tags $(TAGS),soak -count 1 -timeout 2h ./fabric/ledger ./fabric/controller ./vfpool/lease
 	$(GO) test -tags $(TAGS),soak -count 1 -timeout 5h ./vmlaunch/hostdir
 	$(MAKE) sriov TAGS=$(TAGS),soak
 
