@@ -151,7 +151,7 @@ var vfMutants = []Mutant{
 		Defence: "The clean of a node takes no VLAN off a VF that a job has.",
 		File:    "vfpool/stray.go",
 		Old:     "if err != nil || leased(held, vf) {",
-		New:     "if err != nil {",
+		New:     "if err != nil || held == nil && leased(held, vf) {",
 		Package: "vfpool",
 		Test:    "TestVFsThatAreNoStraysAreLeftAlone/one_with_a_lease",
 	},
