@@ -76,7 +76,7 @@ func serve(ctx context.Context, script controller.Script, what, path string) err
 	debug.SetMemoryLimit(memory)
 	switch what {
 	case "reserve":
-		return script.Prolog(ctx)
+		return script.Prolog(ctx, nil) // without a fabric manager no job has multicast addresses
 	case "release":
 		self, err := os.Executable()
 		if err != nil {

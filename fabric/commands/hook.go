@@ -106,6 +106,6 @@ func newSweep(controller Controller) *cobra.Command {
 		RunE:   func(c *cobra.Command, _ []string) error { return controller.Sweep(c, o.config, untilQuiet) },
 	}
 	o.add(c)
-	c.Flags().BoolVar(&untilQuiet, "until-quiet", false, "go on until ended jobs wait for nobody, or for ten minutes")
+	c.Flags().BoolVar(&untilQuiet, "until-quiet", false, "go on until ended jobs wait for nobody, or for ten minutes, and while jobs have multicast addresses")
 	return c
 }

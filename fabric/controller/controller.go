@@ -36,6 +36,10 @@ type FabricManager interface {
 	Release(ctx context.Context, session string) error
 	// List returns all sessions, of other clusters, too.
 	List(ctx context.Context) ([]string, error)
+	// Steps returns the names of the job's steps that have multicast addresses in the session.
+	Steps(ctx context.Context, session string) ([]string, error)
+	// ReleaseStep takes a step's multicast addresses, and leaves the session.
+	ReleaseStep(ctx context.Context, session, step string) error
 	// Stale returns those of the sessions that are of this cluster and of none of its jobs.
 	Stale(cluster string, listed []string, live []journal.ID) []string
 	// Missing returns those of the jobs whose session is not listed.

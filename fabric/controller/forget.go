@@ -42,6 +42,9 @@ func (c *Controller) sweepManagers(ctx context.Context) (news int, err error) {
 		if !isSilence(fabricErr) {
 			fabricErr = errors.Join(fabricErr, s.compareSessions(ctx, entries))
 		}
+		if !isSilence(fabricErr) {
+			fabricErr = errors.Join(fabricErr, s.releaseSteps(ctx, entries))
+		}
 		return left + released, errors.Join(subnetErr, fabricErr)
 	})
 }

@@ -22,13 +22,20 @@ type Script struct {
 	Managers func(*Controller) error
 }
 
-// Prolog gives the job its tags. If it cannot, the job's owner can read why.
-func (s Script) Prolog(ctx context.Context) error {
+// Prolog gives the job its tags. If it cannot, the job's owner can read why. sweep is the command
+// line of a process that gives back the multicast addresses of the job's steps; jobs without have
+// none.
+func (s Script) Prolog(ctx context.Context, sweep []string) error {
 	c, h, w, err := s.prepare(ctx)
 	if err != nil {
 		return s.Refuse(ctx, err)
 	}
-	_, err = c.Reserve(ctx, h, w)
+	r, err := c.Reserve(ctx, h, w)
+	if err == nil && told(r) {
+		if err := inBackground(sweep); err != nil {
+			c.warn("job %s: %v", r.Job, err) // its steps lack addresses at worst
+		}
+	}
 	return err
 }
 
@@ -97,7 +104,7 @@ func inBackground(line []string) error {
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	c.Dir = "/"
 	if err := c.Start(); err != nil {
-		return fmt.Errorf("ask for confirmations in the background: %w", err)
+		return fmt.Errorf("start what goes on in the background: %w", err)
 	}
 	return c.Process.Release()
 }

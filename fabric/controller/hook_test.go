@@ -13,12 +13,45 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// Whatever is wrong, slurmctld shows the job's owner only what stands in the job's record.
-func TestTheOwnerReadsWhyAJobDoesNotStart(t *testing.T) {
-	plain := map[string]string{
+// environmentOfProlog is that of PrologSlurmctld for job 7.
+func environmentOfProlog() map[string]string {
+	return map[string]string{
 		slurm.EnvCluster: "c", slurm.EnvJobID: "7", "SLURM_JOB_UID": "1000", "SLURM_JOB_RESTART_COUNT": "0",
 		"SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_PARTITION": "main", fabric.WishVariable: "vni:1",
 	}
+}
+
+func TestOnlyJobsWithMulticastAddressesHaveAProcessInTheBackground(t *testing.T) {
+	for name, nodes := range map[string]int{"enough nodes": 2, "too few nodes": 3} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			withCollectives(b)
+			b.Site.Collectives.MinNodes = nodes
+			b.change(func(w *world) { w.Jobs[7] = job{State: "CONFIGURING", Nodes: "n[1-2]"} })
+			for key, value := range environmentOfProlog() {
+				t.Setenv(key, value)
+			}
+			cfg := config.Default()
+			cfg.Slurm.Bin, cfg.Fabric = b.slurm, b.Site
+			cfg.Fabric.State = b.Dir
+			managers := func(c *Controller) error {
+				c.Fabric = b.Fabric
+				return nil
+			}
+			none := []string{filepath.Join(b.Dir, "none")} // a warning shows that it is to start
+			if err := (Script{Config: cfg, Warn: b.Warn, Managers: managers}).Prolog(t.Context(), none); err != nil {
+				t.Fatal(err)
+			}
+			if started := strings.Contains(strings.Join(b.warnings, " "), none[0]); started != (nodes == 2) {
+				t.Errorf("a process is to start: %v; %q", started, b.warnings)
+			}
+		})
+	}
+}
+
+// Whatever is wrong, slurmctld shows the job's owner only what stands in the job's record.
+func TestTheOwnerReadsWhyAJobDoesNotStart(t *testing.T) {
+	plain := environmentOfProlog()
 	tests := map[string]struct {
 		env      map[string]string
 		state    string // below the directory of the ledger
@@ -43,7 +76,7 @@ func TestTheOwnerReadsWhyAJobDoesNotStart(t *testing.T) {
 			cfg := config.Default()
 			cfg.Slurm.Bin, cfg.Fabric = b.slurm, b.Site
 			cfg.Fabric.State = filepath.Join(b.Dir, tt.state)
-			err := Script{Config: cfg, Warn: b.Warn, Managers: func(*Controller) error { return tt.managers }}.Prolog(context.Background())
+			err := Script{Config: cfg, Warn: b.Warn, Managers: func(*Controller) error { return tt.managers }}.Prolog(context.Background(), nil)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("error %v, want %q", err, tt.want)
 			}

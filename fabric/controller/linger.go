@@ -7,15 +7,17 @@ import (
 
 // The pauses between the sweeps after a job's end grow from the first to the last. After
 // lingering, what has not been confirmed waits for the next job's end, or for one that needs
-// the tags.
+// the tags. While jobs have multicast addresses, the pauses are stepsPause at most, as those of
+// Slurm's own plugin: a step may end without giving back its own.
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
+	stepsPause = 30 * time.Second
 	lingering  = 10 * time.Minute
 )
 
-// SweepUntilQuiet sweeps until ended jobs wait for nobody. If another process does so
-// already, it tells that one, and returns.
+// SweepUntilQuiet sweeps until ended jobs wait for nobody, and no job has multicast addresses. If
+// another process does so already, it tells that one, and returns.
 func (c *Controller) SweepUntilQuiet(ctx context.Context) error {
 	unlock, err := c.lockLinger(ctx)
 	if err != nil || unlock == nil {
@@ -43,16 +45,17 @@ func (c *Controller) lockLinger(ctx context.Context) (unlock func(), err error) 
 }
 
 // A linger is the process that goes on sweeping. Others knock at its lock when their jobs
-// have ended.
+// have ended, or begin with multicast addresses.
 type linger struct {
 	*Controller
 	begin time.Time     // when the last job ended
 	pause time.Duration // before the next sweep
 	heard time.Time     // the last knock that it has heard
+	steps bool          // jobs go on that have multicast addresses
 }
 
 func (c *Controller) linger() *linger {
-	return &linger{c, c.Now(), firstPause, locks(c.Dir).knocked(lingerLock)}
+	return &linger{Controller: c, begin: c.Now(), pause: firstPause, heard: locks(c.Dir).knocked(lingerLock)}
 }
 
 func (l *linger) run(ctx context.Context) error {
@@ -67,8 +70,13 @@ func (l *linger) run(ctx context.Context) error {
 		if news > 0 {
 			l.pause = firstPause
 		}
-		if quiet, err := l.quiet(ctx); quiet || err != nil || l.late() {
+		entries, err := l.look(ctx)
+		if err != nil {
 			return err
+		}
+		l.steps = l.Fabric != nil && len(inSession(entries)) > 0
+		if !l.steps && (!waiting(entries) || l.late()) {
+			return nil
 		}
 	}
 }
@@ -86,8 +94,15 @@ func (l *linger) wait(ctx context.Context) error {
 			return nil
 		}
 	}
-	l.pause = min(2*l.pause, lastPause)
+	l.pause = min(2*l.pause, l.longest())
 	return nil
+}
+
+func (l *linger) longest() time.Duration {
+	if l.steps {
+		return stepsPause
+	}
+	return lastPause
 }
 
 // newEnd reports whether another process has knocked.
@@ -102,10 +117,4 @@ func sleep(ctx context.Context, long time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// quiet reports whether no ended job waits for anybody.
-func (c *Controller) quiet(ctx context.Context) (bool, error) {
-	entries, err := c.Entries(ctx, 0)
-	return err == nil && !waiting(entries), err
 }

@@ -315,7 +315,9 @@ func (e ending) Join(ctx context.Context, _ fabric.Tag, _ []fabric.GUID) error {
 type manager struct {
 	sessions map[string]bool
 	down     error
-	asked    int // to release sessions, or to list them
+	asked    int                 // to release sessions, or to list them
+	steps    map[string][]string // that have multicast addresses, by session
+	looked   func()              // it has listed the steps of a session
 }
 
 func (*manager) Session(cluster string, job journal.ID) string { return cluster + "-" + job.String() }
@@ -344,6 +346,21 @@ func (m *manager) List(context.Context) (all []string, err error) {
 	return all, m.down
 }
 
+func (m *manager) Steps(_ context.Context, session string) ([]string, error) {
+	if m.looked != nil {
+		m.looked()
+	}
+	return slices.Clone(m.steps[session]), m.down
+}
+
+func (m *manager) ReleaseStep(_ context.Context, session, step string) error {
+	m.asked++
+	if m.down == nil {
+		m.steps[session] = slices.DeleteFunc(m.steps[session], func(s string) bool { return s == step })
+	}
+	return m.down
+}
+
 func (m *manager) Stale(cluster string, listed []string, live []journal.ID) (stale []string) {
 	for _, session := range listed {
 		if strings.HasPrefix(session, cluster+"-") && !slices.ContainsFunc(live, func(job journal.ID) bool { return m.Session(cluster, job) == session }) {
@@ -363,7 +380,7 @@ func (m *manager) Missing(listed []string, live []fabric.Reservation) (missing [
 }
 
 func withCollectives(b *bench) *manager {
-	m := &manager{sessions: map[string]bool{}}
+	m := &manager{sessions: map[string]bool{}, steps: map[string][]string{}}
 	b.Fabric = m
 	b.Site.Collectives = config.Collectives{URL: "https://fm", AddrsPerJob: 23, MinNodes: 2, Timeout: 1}
 	return m

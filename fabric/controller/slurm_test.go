@@ -45,6 +45,8 @@ type world struct {
 type job struct {
 	Restart                    uint32
 	State, Nodes, AdminComment string
+	HetJob                     uint32   // the leader of its heterogeneous job; 0 for other jobs
+	Steps                      []string // such as 0 and batch
 }
 
 type node struct {
@@ -153,6 +155,9 @@ func playSqueue() int {
 	if w.Down {
 		return unreachable()
 	}
+	if slices.Contains(os.Args, "--steps") {
+		return listSteps(w)
+	}
 	format := option("Format")
 	if asked, _ := strconv.Atoi(option("jobs")); asked != 0 {
 		if _, found := w.Jobs[uint32(asked)]; !found {
@@ -170,7 +175,20 @@ func playSqueue() int {
 			continue
 		}
 		_, mark, _ := strings.Cut(format, "admin_comment:0")
-		fmt.Printf("%d|%d|N/A|%d|%s|100|%s|%s%s\n", id, id, j.Restart, j.State, j.Nodes, j.AdminComment, mark)
+		het := "N/A"
+		if j.HetJob != 0 {
+			het = fmt.Sprint(j.HetJob)
+		}
+		fmt.Printf("%d|%d|%s|%d|%s|100|%s|%s%s\n", id, id, het, j.Restart, j.State, j.Nodes, j.AdminComment, mark)
+	}
+	return 0
+}
+
+func listSteps(w world) int {
+	for id, j := range w.Jobs {
+		for _, step := range j.Steps {
+			fmt.Printf("%20d|%128s\n", id, fmt.Sprintf("%d.%s", id, step))
+		}
 	}
 	return 0
 }

@@ -28,14 +28,15 @@ type fabricManager struct {
 
 	mutex    sync.Mutex
 	sessions map[string]bool
-	limits   map[string]float64 // mcastLimit by session
+	limits   map[string]float64          // mcastLimit by session
+	steps    map[string]map[string][]int // multicast addresses by session and step
 	requests []string
 	trouble  http.HandlerFunc // instead of an answer, if not nil
 }
 
 func play(t *testing.T) (*fabricManager, Options) {
 	t.Helper()
-	m := &fabricManager{token: "Bearer secret", sessions: map[string]bool{}, limits: map[string]float64{}}
+	m := &fabricManager{token: "Bearer secret", sessions: map[string]bool{}, limits: map[string]float64{}, steps: map[string]map[string][]int{}}
 	m.Server = httptest.NewUnstartedServer(m)
 	m.Config.ErrorLog = log.New(io.Discard, "", 0)
 	m.StartTLS()
@@ -84,7 +85,9 @@ func (m *fabricManager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !known:
 		answer(w, http.StatusNotFound, map[string]any{"detail": "no such job"})
 	case r.Method == http.MethodGet:
-		answer(w, http.StatusOK, map[string]any{"sessionToken": "token-" + name})
+		answer(w, http.StatusOK, map[string]any{"sessionToken": "token-" + name, "jobSteps": m.steps[name]})
+	case r.Method == http.MethodPatch:
+		m.patch(w, r, name)
 	case r.Method == http.MethodDelete:
 		delete(m.sessions, name)
 		w.WriteHeader(http.StatusNoContent)
@@ -118,6 +121,71 @@ func (m *fabricManager) make(w http.ResponseWriter, r *http.Request) {
 	}
 	m.sessions[body.JobID], m.limits[body.JobID] = true, body.McastLimit
 	answer(w, http.StatusCreated, map[string]any{"sessionToken": "token-" + body.JobID})
+}
+
+// patch removes the steps whose value is null, and knows nothing else.
+func (m *fabricManager) patch(w http.ResponseWriter, r *http.Request, session string) {
+	var body struct{ JobSteps map[string]any }
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.JobSteps) == 0 {
+		answer(w, http.StatusBadRequest, map[string]any{"detail": "no steps"})
+		return
+	}
+	for step, value := range body.JobSteps {
+		if value == nil {
+			delete(m.steps[session], step)
+		}
+	}
+	answer(w, http.StatusOK, map[string]any{"jobSteps": m.steps[session]})
+}
+
+func TestStepsOfASession(t *testing.T) {
+	m, o := play(t)
+	c := connect(t, o)
+	if _, err := c.Reserve(t.Context(), "deep-4217"); err != nil {
+		t.Fatal(err)
+	}
+	wantSteps(t, c)
+	m.steps["deep-4217"] = map[string][]int{"0": {1, 2}, "3": {3}, "tree.1": {4}}
+	wantSteps(t, c, "0", "3", "tree.1")
+	for range 2 { // the second finds that it has none
+		if err := c.ReleaseStep(t.Context(), "deep-4217", "3"); err != nil {
+			t.Error(err)
+		}
+	}
+	wantSteps(t, c, "0", "tree.1")
+	delete(m.sessions, "deep-4217") // the job has ended meanwhile
+	wantSteps(t, c)
+	if err := c.ReleaseStep(t.Context(), "deep-4217", "0"); err != nil {
+		t.Error(err)
+	}
+}
+
+func wantSteps(t *testing.T, c *Client, want ...string) {
+	t.Helper()
+	got, err := c.Steps(t.Context(), "deep-4217")
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("error %v, steps differ (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestStepsThatFail(t *testing.T) {
+	m, o := play(t)
+	o.Timeout = 200 * time.Millisecond
+	c := connect(t, o)
+	for what, trouble := range map[string]http.HandlerFunc{
+		"the fabric manager answers 500 Internal Server Error: no":       say(500, `{"detail":"no"}`),
+		"the fabric manager " + m.URL + " has not answered within 200ms": hang,
+	} {
+		m.mutex.Lock()
+		m.trouble = trouble
+		m.mutex.Unlock()
+		if got, err := c.Steps(t.Context(), "deep-1"); got != nil || err == nil || err.Error() != "ask which steps have multicast addresses of deep-1: "+what {
+			t.Errorf("%v, error = %v", got, err)
+		}
+		if err := c.ReleaseStep(t.Context(), "deep-1", "3"); err == nil || err.Error() != "release the multicast addresses of step 3 in deep-1: "+what {
+			t.Errorf("error = %v", err)
+		}
+	}
 }
 
 func TestASession(t *testing.T) {
@@ -222,9 +290,11 @@ func TestWhomTheTokenIsNotShownTo(t *testing.T) {
 	}
 }
 
-// hang never answers. It ends when the client has gone. If it then just returned, that would be
-// an answer, which a client on a busy machine may still get.
+// hang never answers. It ends when the client has gone, which the server notices once it has read
+// the request's body. If it then just returned, that would be an answer, which a client on a busy
+// machine may still get.
 func hang(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
 	select {
 	case <-r.Context().Done():
 	case <-time.After(time.Minute):

@@ -2,9 +2,12 @@ package manager
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/slurm-v/slurm-v/fabric"
@@ -77,6 +80,32 @@ func (c *Client) Release(ctx context.Context, session string) error {
 	defer cancel()
 	if err := c.do(ctx, http.MethodDelete, sessionPath(session), nil, nil); err != nil && !gone(err) {
 		return fmt.Errorf("release the multicast addresses of %s: %w", session, err)
+	}
+	return nil
+}
+
+// Steps returns the names of the job's steps that have multicast addresses in a session; none if
+// the session is gone. Slurm's plugin knows them by the field jobSteps of the session.
+func (c *Client) Steps(ctx context.Context, session string) (steps []string, err error) {
+	ctx, cancel := c.withTimeout(ctx)
+	defer cancel()
+	var found struct {
+		Steps map[string]json.RawMessage `json:"jobSteps"`
+	}
+	if err := c.do(ctx, http.MethodGet, sessionPath(session), nil, &found); err != nil && !gone(err) {
+		return nil, fmt.Errorf("ask which steps have multicast addresses of %s: %w", session, err)
+	}
+	return slices.Sorted(maps.Keys(found.Steps)), nil
+}
+
+// ReleaseStep removes the multicast trees of a step that has ended without doing so. The others of
+// the session stay. A session that is gone is no error.
+func (c *Client) ReleaseStep(ctx context.Context, session, step string) error {
+	ctx, cancel := c.withTimeout(ctx)
+	defer cancel()
+	none := map[string]any{"jobSteps": map[string]any{step: nil}}
+	if err := c.do(ctx, http.MethodPatch, sessionPath(session), none, nil); err != nil && !gone(err) {
+		return fmt.Errorf("release the multicast addresses of step %s in %s: %w", step, session, err)
 	}
 	return nil
 }

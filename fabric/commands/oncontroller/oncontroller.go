@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,7 +33,11 @@ func (Commands) Reserve(c *cobra.Command, path string) error {
 	if err != nil {
 		return script.Refuse(c.Context(), err)
 	}
-	return script.Prolog(c.Context())
+	sweep, err := sweepLine(path)
+	if err != nil {
+		return script.Refuse(c.Context(), err)
+	}
+	return script.Prolog(c.Context(), sweep)
 }
 
 // Release is EpilogSlurmctld.
@@ -44,11 +49,17 @@ func (Commands) Release(c *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
+	sweep, err := sweepLine(path)
 	if err != nil {
 		return err
 	}
-	return script.Epilog(c.Context(), []string{self, "fabric", "sweep", "--config", path, "--until-quiet"})
+	return script.Epilog(c.Context(), sweep)
+}
+
+// sweepLine is the command line of the process that goes on in the background.
+func sweepLine(path string) ([]string, error) {
+	self, err := os.Executable()
+	return []string{self, "fabric", "sweep", "--config", path, "--until-quiet"}, err
 }
 
 // script is what slurmctld runs. Nobody reads what that prints, so syslog has it, too.
@@ -74,16 +85,10 @@ func open(c *cobra.Command, path string) (*controller.Controller, error) {
 	return ctl, remote.Set(ctl)
 }
 
-// Sweep looks for confirmations, once or until ended jobs wait for nobody.
+// Sweep looks for what can be released, once or until nothing is left to wait for.
 func (Commands) Sweep(c *cobra.Command, path string, untilQuiet bool) error {
 	if untilQuiet {
-		script, err := script(c, path)
-		if err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), time.Hour)
-		defer cancel()
-		return script.Sweep(ctx)
+		return sweepOn(c, path, time.Hour)
 	}
 	ctl, err := open(c, path)
 	if err != nil {
@@ -91,6 +96,26 @@ func (Commands) Sweep(c *cobra.Command, path string, untilQuiet bool) error {
 	}
 	_, err = ctl.Sweep(c.Context())
 	return err
+}
+
+// sweepOn sweeps until all is quiet. After so long it begins anew, with the program and the
+// configuration that there are then: a job with multicast addresses may run for weeks.
+func sweepOn(c *cobra.Command, path string, long time.Duration) error {
+	script, err := script(c, path)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), long)
+	defer cancel()
+	err = script.Sweep(ctx)
+	if c.Context().Err() != nil || ctx.Err() == nil {
+		return err
+	}
+	line, err := sweepLine(path)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("go on with %s: %w", line[0], syscall.Exec(line[0], line, os.Environ()))
 }
 
 // Force gives up tags that nobody confirms. Each job is JOB or JOB.RESTART, or unknown for [ledger.Unknown].
