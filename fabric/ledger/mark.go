@@ -118,8 +118,10 @@ func (l *Ledger) doubt(m machine) (number uint64, err error) {
 	return number, errors.Join(err, m.setInstance(""))
 }
 
-// writeTags makes the file with the bits of the ledger, and without a mark.
+// writeTags makes the file with the bits of the ledger, and without a mark. It is part of a ledger's
+// first change.
 func (l *Ledger) writeTags(f facts) error {
+	removeNew(l.path)
 	all, err := f.notFree()
 	if err != nil {
 		return err

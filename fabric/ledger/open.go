@@ -102,10 +102,15 @@ func foreign(err error) error {
 	return err
 }
 
-// create makes an empty ledger at path, whole, unless another process is faster.
+// newSuffix is of files that are not ledgers yet. A process that is killed while it makes one leaves it
+// behind, until the first change of the ledger.
+const newSuffix = ".*.new"
+
+// create makes an empty ledger at path, whole, unless another process is faster. That one may then
+// have removed the file of this one.
 func create(path string) error {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, filepath.Base(path)+".*.new")
+	f, err := os.CreateTemp(dir, filepath.Base(path)+newSuffix)
 	if err != nil {
 		return err
 	}
@@ -113,10 +118,23 @@ func create(path string) error {
 	if err := initialize(f); err != nil {
 		return err
 	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Link(f.Name(), path); err != nil && !there(path) {
 		return err
 	}
 	return durable.SyncDir(dir)
+}
+
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// removeNew removes what was to become the ledger, which is there.
+func removeNew(path string) {
+	left, _ := filepath.Glob(path + newSuffix)
+	for _, file := range left {
+		_ = os.Remove(file)
+	}
 }
 
 // initialize makes an empty file a ledger, and closes it.

@@ -273,3 +273,13 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// A process was killed while it made the ledger, or before it could remove the file that it made it of.
+func TestWhatWasToBecomeTheLedgerDoesNotStay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	noError(t, os.WriteFile(path+".123.new", []byte("half"), 0o600))
+	noError(t, readAll(t.Context(), path))
+	if left, err := filepath.Glob(path + "*"); err != nil || len(left) != 2 { // the ledger and its mark
+		t.Errorf("%v, %v", left, err)
+	}
+}

@@ -284,6 +284,15 @@ var fabricLedgerMutants = []Mutant{
 		Test:    "TestMulticastAddressesKeepTheEntry",
 	},
 	{
+		Name:    "ledger-leaves-no-half-ledger",
+		Defence: "A process that is killed while it makes the ledger leaves no file behind for ever.",
+		File:    "fabric/ledger/mark.go",
+		Old:     "\tremoveNew(l.path)\n",
+		New:     "",
+		Package: "fabric/ledger",
+		Test:    "TestWhatWasToBecomeTheLedgerDoesNotStay",
+	},
+	{
 		Name:    "ledger-old-copy-is-noticed",
 		Defence: "An old copy that is put back while slurmctld runs is compared with the jobs before it gives a tag.",
 		File:    "fabric/ledger/mark.go",
