@@ -63,7 +63,7 @@ func (l *lab) set(t *testing.T, pkey fabric.Tag, members ...fabric.GUID) (note s
 // Confirm returns when all these ports are full members of the partition.
 func (l *lab) Confirm(ctx context.Context, pkey fabric.Tag, guids []fabric.GUID) error {
 	for {
-		now, err := l.members(ctx, pkey, guids)
+		now, err := l.Members(ctx, pkey, guids)
 		left := slices.DeleteFunc(slices.Clone(guids), func(g fabric.GUID) bool { return now[g] == Full })
 		if err == nil && len(left) == 0 {
 			return nil
@@ -99,7 +99,7 @@ func mustNotConfirm(t *testing.T, c confirm, want string, guids ...fabric.GUID) 
 
 func (l *lab) checkMembers(t *testing.T, pkey fabric.Tag, want Membership, guids ...fabric.GUID) {
 	t.Helper()
-	got, err := l.members(t.Context(), pkey, guids)
+	got, err := l.Members(t.Context(), pkey, guids)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestPortsThatComeAndGo(t *testing.T) {
 func (l *lab) checkAbsent(t *testing.T, g fabric.GUID) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		got, err := l.members(t.Context(), 0x1004, []fabric.GUID{g})
+		got, err := l.Members(t.Context(), 0x1004, []fabric.GUID{g})
 		if err == nil && got[g] == Absent {
 			return
 		}

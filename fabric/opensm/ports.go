@@ -39,9 +39,9 @@ const (
 // a physical port, which answers instead.
 var ErrVirtual = errors.New("the port is virtual")
 
-// members returns what the table of each port says of the P_Key; with an error, those of the
+// Members returns what the table of each port says of the P_Key; with an error, those of the
 // ports before it.
-func (p Ports) members(ctx context.Context, pkey fabric.Tag, guids []fabric.GUID) (map[fabric.GUID]Membership, error) {
+func (p Ports) Members(ctx context.Context, pkey fabric.Tag, guids []fabric.GUID) (map[fabric.GUID]Membership, error) {
 	found := map[fabric.GUID]Membership{}
 	for _, g := range guids {
 		table, err := p.table(ctx, g)
@@ -65,7 +65,7 @@ func (p Ports) ConfirmGone(ctx context.Context, pkey fabric.Tag, guids []fabric.
 	}
 	left := slices.Clone(guids)
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		now, err := p.members(ctx, pkey, left)
+		now, err := p.Members(ctx, pkey, left)
 		left = slices.DeleteFunc(left, func(g fabric.GUID) bool { return now[g] == None || now[g] == Absent })
 		if err != nil && (errors.Is(err, ErrVirtual) || ctx.Err() != nil) {
 			return fail(left, err)
