@@ -134,22 +134,22 @@ func (c *crash) controller() *Controller {
 	return ctl
 }
 
-// starts lets slurmctld know that a job begins, and ends that it is over.
-func (c *crash) starts(job uint32) { c.write(fmt.Sprintf("world/jobs/%d", job), "0 RUNNING n[1-2]\n") }
+// starts lets slurmctld know that job 7 begins, and ends that it is over.
+func (c *crash) starts() { c.write("world/jobs/7", "0 RUNNING n[1-2]\n") }
 
-func (c *crash) ends(job uint32) { c.check(os.Remove(c.path(fmt.Sprintf("world/jobs/%d", job)))) }
+func (c *crash) ends() { c.check(os.Remove(c.path("world/jobs/7"))) }
 
-func (c *crash) reserve(job uint32) {
+func (c *crash) reserve() {
 	c.Helper()
 	w, err := fabric.ParseWish("pkey:1,vni:1,vms:1,vfs:1")
 	c.check(err)
-	_, err = c.controller().Reserve(c.Context(), hook(run(job, 0)), w)
+	_, err = c.controller().Reserve(c.Context(), hook(run(7, 0)), w)
 	c.check(err)
 }
 
-func (c *crash) release(job uint32) {
+func (c *crash) release() {
 	c.Helper()
-	c.check(c.controller().Release(c.Context(), hook(run(job, 0))))
+	c.check(c.controller().Release(c.Context(), hook(run(7, 0))))
 }
 
 func (c *crash) sweep() {
@@ -168,15 +168,15 @@ func (c *crash) confirm(node string) {
 	c.write("world/nodes/"+node, letter.PutBlock("", text)+"\n")
 }
 
-// told returns the tags that a job's nodes have read in its record, by kind.
-func (c *crash) told(job uint32) map[fabric.Kind][]fabric.Tag {
+// told returns the tags that the job's nodes have read in its record, by kind.
+func (c *crash) told() map[fabric.Kind][]fabric.Tag {
 	c.Helper()
 	key, err := letter.Load(c.cfg.Fabric.Key)
 	c.check(err)
-	text, err := os.ReadFile(c.path(fmt.Sprintf("world/comments/%d", job)))
+	text, err := os.ReadFile(c.path("world/comments/7"))
 	var r fabric.Reservation
 	if err == nil {
-		err = letter.Find(key, letter.ReservationSubject("c", id(job, 0)), string(text), &r)
+		err = letter.Find(key, letter.ReservationSubject("c", id(7, 0)), string(text), &r)
 	}
 	if err != nil {
 		return nil // it has none
@@ -203,7 +203,7 @@ func (c *crash) free() (free map[fabric.Kind]int, taken map[fabric.Kind][]fabric
 func (c *crash) mustHold(when string) {
 	c.Helper()
 	_, taken := c.free()
-	for kind, tags := range c.told(7) {
+	for kind, tags := range c.told() {
 		for _, tag := range tags {
 			if !slices.Contains(taken[kind], tag) {
 				c.Errorf("%s: the nodes of job 7 have %s %d, and another job can get it", when, kind, tag)
@@ -217,9 +217,9 @@ func (c *crash) mustHold(when string) {
 func (c *crash) mustBeWhole(when string) {
 	c.Helper()
 	if _, err := os.Stat(c.path("world/jobs/7")); err == nil {
-		c.ends(7)
+		c.ends()
 	}
-	c.release(7)
+	c.release()
 	c.sweep()
 	if _, err := os.Stat(c.path("world/nodes/n2")); err != nil {
 		c.mustHold(when + ", after the job's end")
@@ -251,38 +251,38 @@ func TestScriptsThatAreKilledAtAnyStep(t *testing.T) {
 		after  func(*crash, string) // with new processes
 	}{
 		"reserve, and slurmctld calls it again": {
-			before: func(c *crash) { c.starts(7) },
+			before: func(c *crash) { c.starts() },
 			script: "reserve",
 			after: func(c *crash, when string) {
-				told := c.told(7)
-				c.reserve(7)
-				if again := c.told(7); told != nil && !maps.EqualFunc(told, again, slices.Equal) {
+				told := c.told()
+				c.reserve()
+				if again := c.told(); told != nil && !maps.EqualFunc(told, again, slices.Equal) {
 					c.Errorf("%s: job 7 is told %v, and then %v", when, told, again)
 				}
 				c.mustHold(when)
 			},
 		},
 		"reserve, and the job is over": {
-			before: func(c *crash) { c.starts(7) },
+			before: func(c *crash) { c.starts() },
 			script: "reserve",
 			after:  func(c *crash, _ string) {},
 		},
 		"release": {
-			before: func(c *crash) { c.starts(7); c.reserve(7); c.ends(7) },
+			before: func(c *crash) { c.starts(); c.reserve(); c.ends() },
 			script: "release",
 			after:  func(c *crash, when string) { c.mustHold(when) },
 		},
 		"sweep, when one node has confirmed": {
-			before: func(c *crash) { c.starts(7); c.reserve(7); c.ends(7); c.release(7); c.confirm("n1") },
+			before: func(c *crash) { c.starts(); c.reserve(); c.ends(); c.release(); c.confirm("n1") },
 			script: "sweep",
 			after:  func(c *crash, when string) { c.mustHold(when) },
 		},
 		"sweep, when all have confirmed": {
 			before: func(c *crash) {
-				c.starts(7)
-				c.reserve(7)
-				c.ends(7)
-				c.release(7)
+				c.starts()
+				c.reserve()
+				c.ends()
+				c.release()
 				c.confirm("n1")
 				c.confirm("n2")
 			},
@@ -290,7 +290,7 @@ func TestScriptsThatAreKilledAtAnyStep(t *testing.T) {
 			after:  func(c *crash, _ string) {},
 		},
 		"sweep, when slurmctld has lost the job": {
-			before: func(c *crash) { c.starts(7); c.reserve(7); c.ends(7) },
+			before: func(c *crash) { c.starts(); c.reserve(); c.ends() },
 			script: "sweep",
 			after:  func(c *crash, when string) { c.mustHold(when) },
 		},
