@@ -13,6 +13,7 @@ import (
 // A Whole is an image of one file that is sent elsewhere, as often as it takes.
 type Whole struct {
 	Format string
+	Size   int64 // in bytes, as it was checked
 
 	beginning []byte // of the file, as it was checked
 	file      *os.File
@@ -75,6 +76,6 @@ func (w *Whole) check(path string) error {
 	case head.backing != "":
 		return &Error{Path: path, Reason: "is based on another file; make it one file with: qemu-img convert -O qcow2"}
 	}
-	w.Format, w.beginning = head.format, beginning
+	w.Format, w.Size, w.beginning = head.format, info.Size(), beginning
 	return nil
 }

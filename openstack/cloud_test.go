@@ -286,7 +286,8 @@ func TestFailures(t *testing.T) {
 		"network": {func(r *Request) { r.Network = "none" }, `there is no network "none"`},
 		"flavor":  {func(r *Request) { r.Flavor = "none" }, `there is no flavor "none" (backend.flavor)`},
 		"start": {func(r *Request) { // what libvirt refuses
-			r.Image = Image{File: strings.NewReader(strings.Repeat("\x00", 1<<16)), Format: "raw", Options: map[string]string{"hw_machine_type": "none-of-qemu"}}
+			r.Image = imageOf(strings.Repeat("\x00", 1<<16))
+			r.Image.Options = map[string]string{"hw_machine_type": "none-of-qemu"}
 		}, "'none-of-qemu' is not valid/supported machine type"},
 	} {
 		t.Run(name, func(t *testing.T) {

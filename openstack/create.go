@@ -44,7 +44,9 @@ type VF struct {
 // An Image is what the VMs boot from: an image of the cloud's, or a file of the node's.
 type Image struct {
 	Name    string            // in glance; "" is the file
+	Path    string            // of the file, for messages
 	File    io.ReaderAt       // read again if an upload breaks off
+	Size    int64             // of the file, in bytes; what is behind is not sent
 	Format  string            // of the file, such as qcow2
 	Options map[string]string // properties of the file's image
 }

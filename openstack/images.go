@@ -2,13 +2,9 @@ package openstack
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"math"
 	"slices"
 
-	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imagedata"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 )
 
@@ -16,7 +12,7 @@ import (
 func (g glance) getImage(ctx context.Context, m Mark, i Image) (id string, err error) {
 	if i.Name == "" {
 		id, err = g.upload(ctx, m, i)
-		return id, explain("upload the image", err)
+		return id, explain("upload "+i.Path+" to glance", err)
 	}
 	err = try(ctx, func() error {
 		found, err := g.usable(ctx, images.ListOpts{Name: i.Name, Sort: "created_at:desc"})
@@ -46,7 +42,7 @@ func (g glance) upload(ctx context.Context, m Mark, i Image) (id string, err err
 	if id, err = g.createImage(ctx, m, i); err != nil {
 		return "", err
 	}
-	lost := g.send(ctx, id, i.File)
+	lost := g.send(ctx, id, i)
 	if !isAway(lost) {
 		return id, lost
 	}
@@ -55,7 +51,7 @@ func (g glance) upload(ctx context.Context, m Mark, i Image) (id string, err err
 			return err
 		}
 		if id, err = g.createImage(ctx, m, i); err == nil {
-			lost = g.send(ctx, id, i.File)
+			lost = g.send(ctx, id, i)
 			err = lost
 		}
 		return err
@@ -107,26 +103,6 @@ func (g glance) findUpload(ctx context.Context, m Mark) (string, error) {
 	}
 	return its[0].ID, nil
 }
-
-// send gives an image its data.
-func (g glance) send(ctx context.Context, id string, file io.ReaderAt) error {
-	err := imagedata.Upload(ctx, g.api, id, bodyOf(file)).ExtractErr()
-	if errors.Is(err, errReadOnce) { // gophercloud has a new token now
-		err = imagedata.Upload(ctx, g.api, id, bodyOf(file)).ExtractErr()
-	}
-	return err
-}
-
-// A body is a file on its way. It is read once: net/http may go on reading it after the cloud has answered, so no other
-// request can have it.
-type body struct{ io.Reader }
-
-func bodyOf(file io.ReaderAt) body { return body{io.NewSectionReader(file, 0, math.MaxInt64)} }
-
-var errReadOnce = errors.New("the cloud wants the image once more")
-
-// Seek refuses to go back. gophercloud does when a token has expired, and would send what is left without it.
-func (body) Seek(int64, int) (int64, error) { return 0, errReadOnce }
 
 // usable returns the images that are public or the site's project's. An administrator sees those
 // of every project, and anybody could call an image like one of the site's.

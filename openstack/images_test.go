@@ -72,7 +72,19 @@ func (f *faultyGlance) put(r *http.Request) (*http.Response, error) {
 			return nil, errReset
 		}
 	}
-	data, err := io.ReadAll(r.Body)
+	switch f.fault {
+	case "stands still":
+		if f.puts == 1 {
+			return nil, standStill(r)
+		}
+	case "stands still each time":
+		return nil, standStill(r)
+	}
+	pause := time.Duration(0)
+	if f.fault == "loaded" {
+		pause = uploadPatience - 2*time.Second
+	}
+	data, err := readSlowly(r.Body, pause)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +103,34 @@ func (f *faultyGlance) put(r *http.Request) (*http.Response, error) {
 	return reply(204, nil)
 }
 
+// standStill takes a MiB, and then a byte now and then until the request is given up.
+func standStill(r *http.Request) error {
+	_, _ = io.CopyN(io.Discard, r.Body, 1<<20)
+	for range 360 {
+		if r.Context().Err() != nil {
+			return r.Context().Err()
+		}
+		_, _ = io.CopyN(io.Discard, r.Body, 1)
+		time.Sleep(10 * time.Second)
+	}
+	return errors.New("nobody has given up for an hour")
+}
+
+// readSlowly pauses after each MiB.
+func readSlowly(from io.Reader, pause time.Duration) (data []byte, err error) {
+	for {
+		part, err := io.ReadAll(io.LimitReader(from, 1<<20))
+		if data = append(data, part...); err != nil || len(part) == 0 {
+			return data, err
+		}
+		time.Sleep(pause)
+	}
+}
+
+func imageOf(data string) Image {
+	return Image{Path: "/images/own.raw", File: strings.NewReader(data), Size: int64(len(data)), Format: "raw"}
+}
+
 // An upload survives what glance survives. There is one image in the end, with all of the file.
 func TestUploads(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -106,13 +146,18 @@ func TestUploads(t *testing.T) {
 		"glance takes long to store it":  {"slow", 1, 1, ""},
 		"the token expires":              {"token", 1, 2, ""},
 		"glance is full":                 {"full", 1, 1, "HTTP status 413"},
+		"glance is slow":                 {"loaded", 1, 1, ""},
+		"glance stands still":            {"stands still", 2, 2, ""},
+		"glance always stands still": {"stands still each time", 3, 3,
+			"OpenStack: upload /images/own.raw to glance: glance took nearly nothing for 1m0s (after 1 of 3 MiB)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				whole := strings.Repeat("an image", 3<<17)
 				f := &faultyGlance{fault: tt.fault, data: map[string]string{}}
 				g := glance{serviceOf(f)}
 				g.api.ReauthFunc = func(context.Context) error { return nil }
-				id, err := g.getImage(t.Context(), "m", Image{File: strings.NewReader("an image"), Format: "raw"})
+				id, err := g.getImage(t.Context(), "m", imageOf(whole))
 				if f.posts != tt.posts || f.puts != tt.puts || len(f.images) != 1 {
 					t.Errorf("%d images made, %d times sent; there are %v", f.posts, f.puts, f.images)
 				}
@@ -122,10 +167,33 @@ func TestUploads(t *testing.T) {
 					}
 					return
 				}
-				if err != nil || id != f.images[0]["id"] || f.images[0]["status"] != "active" || f.data[id] != "an image" {
-					t.Errorf("image %q, %v; there are %v with %q", id, err, f.images, f.data)
+				if err != nil || id != f.images[0]["id"] || f.images[0]["status"] != "active" || f.data[id] != whole {
+					t.Errorf("image %q, %v; there are %v with %d bytes", id, err, f.images, len(f.data[id]))
 				}
 			})
 		})
 	}
+}
+
+// stuckFile is on a file server that answers no more.
+type stuckFile struct{ answers chan struct{} }
+
+func (s stuckFile) ReadAt([]byte, int64) (int, error) {
+	<-s.answers
+	return 0, io.EOF
+}
+
+// If it is the file that stands still, nobody looks for the fault in glance.
+func TestAnUploadOfAFileThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := stuckFile{make(chan struct{})}
+		defer close(file.answers)
+		data := newBody(Image{File: file, Size: 8})
+		ctx, stop := context.WithCancelCause(t.Context())
+		go func() { _, _ = io.ReadAll(data) }()
+		data.watch(ctx, stop)
+		if err := data.explain(context.Cause(ctx)); err == nil || err.Error() != "the file could not be read for 1m0s (after 0 of 1 MiB)" {
+			t.Error(err)
+		}
+	})
 }

@@ -159,21 +159,13 @@ func (c *cloud) ask(ctx context.Context, image images.Info) error {
 	if err := errors.Join(c.journal.Intend(recordServers, c.Plan.Job.ID.String(), nil), c.expect()); err != nil {
 		return err
 	}
-	r, err := c.wanted(ctx, image)
+	var there *openstack.Cloud
+	var r openstack.Request
+	err := c.soonEnough(ctx, func(ctx context.Context) (err error) {
+		there, r, err = c.askNova(ctx, image)
+		return err
+	})
 	if err != nil {
-		return err
-	}
-	there, err := openstack.Open(ctx, settings(c.Plan.Backend))
-	if err != nil {
-		return err
-	}
-	if err := c.checkRates(ctx, there.HasRates, &r); err != nil {
-		return err
-	}
-	if err := removeEarlier(ctx, there, c.Plan.Job.ID.Job); err != nil {
-		return fmt.Errorf("remove what earlier runs of the job left in OpenStack: %w", err)
-	}
-	if err := c.create(ctx, there, r, image); err != nil {
 		return err
 	}
 	close(c.asked)
@@ -182,6 +174,37 @@ func (c *cloud) ask(ctx context.Context, image images.Info) error {
 		return err
 	}
 	return c.journal.Done(recordServers, c.Plan.Job.ID.String())
+}
+
+// soonEnough ends what comes before nova is asked for the servers within the site's limit. The other nodes wait as long for
+// it, and do not see what takes the time.
+func (c *cloud) soonEnough(ctx context.Context, ask func(context.Context) error) error {
+	ctx, cancel := withPatience(ctx, c.Plan.ReadyLimit)
+	defer cancel()
+	err := ask(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return fmt.Errorf("OpenStack was not ready to make the VMs within %v (limits.ready_timeout): %w", c.Plan.ReadyLimit, err)
+	}
+	return err
+}
+
+// askNova asks nova for the servers of all nodes.
+func (c *cloud) askNova(ctx context.Context, image images.Info) (*openstack.Cloud, openstack.Request, error) {
+	r, err := c.wanted(ctx, image)
+	if err != nil {
+		return nil, r, err
+	}
+	there, err := openstack.Open(ctx, settings(c.Plan.Backend))
+	if err != nil {
+		return nil, r, err
+	}
+	if err := c.checkRates(ctx, there.HasRates, &r); err != nil {
+		return nil, r, err
+	}
+	if err := removeEarlier(ctx, there, c.Plan.Job.ID.Job); err != nil {
+		return nil, r, fmt.Errorf("remove what earlier runs of the job left in OpenStack: %w", err)
+	}
+	return there, r, c.create(ctx, there, r, image)
 }
 
 // awaitAll waits until all servers of the job run, also those of other nodes, which do not see when they were asked for.
@@ -239,7 +262,7 @@ func (c *cloud) create(ctx context.Context, there *openstack.Cloud, r openstack.
 	}
 	defer file.Close()
 	c.sayImage("uploading it to OpenStack, for this job; the administrator can upload it once for all")
-	r.Image = openstack.Image{File: file, Format: file.Format, Options: options}
+	r.Image = openstack.Image{Path: c.Plan.Image, File: file, Size: file.Size, Format: file.Format, Options: options}
 	return there.Create(ctx, r)
 }
 

@@ -162,6 +162,28 @@ func TestOnlyNovasTimeCounts(t *testing.T) {
 	}
 }
 
+// An upload that never ends, or a cloud that is never ready, ends the job before the other nodes give up, which do not know why.
+func TestNovaIsAskedSoonEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := inTheCloud(t)
+		began := time.Now()
+		err := c.soonEnough(t.Context(), func(ctx context.Context) error {
+			<-ctx.Done()
+			return errors.New("upload: after 5 of 9 MiB")
+		})
+		if took := time.Since(began); took != time.Hour {
+			t.Errorf("it took %v", took)
+		}
+		if want := "OpenStack was not ready to make the VMs within 1h0m0s (limits.ready_timeout): upload: after 5 of 9 MiB"; err == nil || err.Error() != want {
+			t.Error(err)
+		}
+		refused := errors.New("nova says no")
+		if err := c.soonEnough(t.Context(), func(context.Context) error { return refused }); !errors.Is(err, refused) {
+			t.Error(err)
+		}
+	})
+}
+
 // The first node ends the job if a server of any node does not run in time.
 func TestTheFirstNodeWaitsForTheServersOfAllNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
