@@ -31,7 +31,8 @@ import (
 //	scripts/openstack run go test ./openstack -record
 //
 // where scripts/openstack has started such a cloud. Names of jobs' flavors were without the
-// project when the answers were recorded; it was put into requests and answers alike.
+// project when the answers were recorded; it was put into requests and answers alike. What an upload asks nova first
+// was added to the answers (TestFailures/start).
 var record = flag.Bool("record", false, "talk to the cloud of OS_CLIENT_CONFIG_FILE, and keep its answers")
 
 // withCloud runs a test against the cloud's recorded answers, in which no time passes.

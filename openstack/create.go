@@ -119,11 +119,15 @@ type networksOf struct {
 	policies map[Rates]string
 }
 
-// prepare makes or finds what the servers share, all at once.
+// prepare makes or finds what the servers share, all at once. An upload comes last: it takes minutes, and is in vain if
+// anything else is wrong.
 func (c *Cloud) prepare(ctx context.Context, m Mark, r Request) (image, flavor string, networks networksOf, err error) {
 	var each errgroup.Group
 	each.Go(func() (err error) {
-		image, err = c.glance.getImage(ctx, m, r.Image)
+		if r.Image.Name == "" {
+			return c.nova.checkRoom(ctx, r)
+		}
+		image, err = c.glance.findImage(ctx, r.Image.Name)
 		return err
 	})
 	each.Go(func() (err error) {
@@ -144,7 +148,11 @@ func (c *Cloud) prepare(ctx context.Context, m Mark, r Request) (image, flavor s
 		networks.policies, err = c.neutron.getPolicies(ctx, m, r)
 		return err
 	})
-	return image, flavor, networks, each.Wait()
+	if err := each.Wait(); err != nil || r.Image.Name != "" {
+		return image, flavor, networks, err
+	}
+	image, err = c.glance.upload(ctx, m, r.Image)
+	return image, flavor, networks, err
 }
 
 // A Mark is what everything of a job carries in the cloud: metadata and a tag of servers, a tag

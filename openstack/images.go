@@ -8,20 +8,16 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 )
 
-// getImage returns the id of an image of the cloud's, the newest active one of its name, or uploads the file.
-func (g glance) getImage(ctx context.Context, m Mark, i Image) (id string, err error) {
-	if i.Name == "" {
-		id, err = g.upload(ctx, m, i)
-		return id, explain("upload "+i.Path+" to glance", err)
-	}
+// findImage returns the id of an image of the cloud's, the newest active one of its name.
+func (g glance) findImage(ctx context.Context, name string) (id string, err error) {
 	err = try(ctx, func() error {
-		found, err := g.usable(ctx, images.ListOpts{Name: i.Name, Sort: "created_at:desc"})
+		found, err := g.usable(ctx, images.ListOpts{Name: name, Sort: "created_at:desc"})
 		if err == nil {
-			id, err = newestActive(found, i.Name)
+			id, err = newestActive(found, name)
 		}
 		return err
 	})
-	return id, explain("find image "+i.Name, err)
+	return id, explain("find image "+name, err)
 }
 
 // newestActive chooses of images of one name, the newest of which comes first.
@@ -36,9 +32,15 @@ func newestActive(all []images.Image, name string) (id string, err error) {
 	return all[active].ID, nil
 }
 
-// upload makes an image of a file. If the upload breaks off, it is begun anew. The patience for that begins then, since
-// a large image may have been on its way for longer.
+// upload makes an image of a file.
 func (g glance) upload(ctx context.Context, m Mark, i Image) (id string, err error) {
+	id, err = g.uploadAgain(ctx, m, i)
+	return id, explain("upload "+i.Path+" to glance", err)
+}
+
+// uploadAgain is an upload that is repeated. If it breaks off, it is begun anew. The patience for that begins then, since
+// a large image may have been on its way for longer.
+func (g glance) uploadAgain(ctx context.Context, m Mark, i Image) (id string, err error) {
 	if id, err = g.createImage(ctx, m, i); err != nil {
 		return "", err
 	}

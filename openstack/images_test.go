@@ -157,7 +157,7 @@ func TestUploads(t *testing.T) {
 				f := &faultyGlance{fault: tt.fault, data: map[string]string{}}
 				g := glance{serviceOf(f)}
 				g.api.ReauthFunc = func(context.Context) error { return nil }
-				id, err := g.getImage(t.Context(), "m", imageOf(whole))
+				id, err := g.upload(t.Context(), "m", imageOf(whole))
 				if f.posts != tt.posts || f.puts != tt.puts || len(f.images) != 1 {
 					t.Errorf("%d images made, %d times sent; there are %v", f.posts, f.puts, f.images)
 				}

@@ -41,7 +41,7 @@ func TestOtherProjectsAreLeftAlone(t *testing.T) {
 			map[string]any{"id": "ours", "description": "m", "project_id": "site"},
 		}},
 	}
-	if id, err := (glance{serviceOf(there)}).getImage(t.Context(), "m", Image{Name: "demo"}); id != "ours" {
+	if id, err := (glance{serviceOf(there)}).findImage(t.Context(), "demo"); id != "ours" {
 		t.Errorf("image %s, %v", id, err)
 	}
 	if id, err := (neutron{serviceOf(there)}).findNetwork(t.Context(), "guests"); id != "shared" {
