@@ -151,12 +151,12 @@ func (c *Cloud) prepare(ctx context.Context, m Mark, r Request) (image, flavor s
 	if err := each.Wait(); err != nil || r.Image.Name != "" {
 		return image, flavor, networks, err
 	}
-	image, err = c.glance.upload(ctx, m, r.Image)
+	image, err = c.glance.obtain(ctx, m, r.Image)
 	return image, flavor, networks, err
 }
 
 // A Mark is what everything of a job carries in the cloud: metadata and a tag of servers, a tag
-// of images, the description of ports and QoS policies, and with the project the name of a flavor. It has neither comma nor slash,
+// of the images that it holds, the description of ports and QoS policies, and with the project the name of a flavor. It has neither comma nor slash,
 // which nova's tags must not have.
 type Mark string
 
@@ -164,6 +164,10 @@ type Mark string
 const markKey = "slurm-v"
 
 func (m Mark) job() string { return string(m[strings.LastIndexByte(string(m), ':')+1:]) }
+
+func (m Mark) label() string {
+	return strings.TrimSuffix(strings.TrimPrefix(string(m), markOfAll+":"), ":"+m.job())
+}
 
 const markOfAll = "slurm-v"
 

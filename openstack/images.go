@@ -32,39 +32,39 @@ func newestActive(all []images.Image, name string) (id string, err error) {
 	return all[active].ID, nil
 }
 
-// upload makes an image of a file.
-func (g glance) upload(ctx context.Context, m Mark, i Image) (id string, err error) {
-	id, err = g.uploadAgain(ctx, m, i)
-	return id, explain("upload "+i.Path+" to glance", err)
+// upload makes an image of a file, and returns the digest of what it has sent; "" if it does not know.
+func (g glance) upload(ctx context.Context, m Mark, i Image) (id, sum string, err error) {
+	id, sum, err = g.uploadAgain(ctx, m, i)
+	return id, sum, explain("upload "+i.Path+" to glance", err)
 }
 
 // uploadAgain is an upload that is repeated. If it breaks off, it is begun anew. The patience for that begins then, since
 // a large image may have been on its way for longer.
-func (g glance) uploadAgain(ctx context.Context, m Mark, i Image) (id string, err error) {
+func (g glance) uploadAgain(ctx context.Context, m Mark, i Image) (id, sum string, err error) {
 	if id, err = g.createImage(ctx, m, i); err != nil {
-		return "", err
+		return "", "", err
 	}
-	lost := g.send(ctx, id, i)
+	sum, lost := g.send(ctx, id, i)
 	if !isAway(lost) {
-		return id, lost
+		return id, sum, lost
 	}
 	err = try(ctx, func() error {
 		if id, err = g.uploaded(ctx, m, lost); err != nil || id != "" {
 			return err
 		}
 		if id, err = g.createImage(ctx, m, i); err == nil {
-			lost = g.send(ctx, id, i)
+			sum, lost = g.send(ctx, id, i)
 			err = lost
 		}
 		return err
 	})
-	return id, err
+	return id, sum, err
 }
 
 // uploaded returns the image of an upload whose answer was lost, if glance has all of it, and removes it otherwise: a
 // glance that was killed takes it for ever to be coming. One that glance was too slow to store is waited for.
 func (g glance) uploaded(ctx context.Context, m Mark, lost error) (id string, err error) {
-	its, err := g.imagesOf(ctx, m)
+	its, err := g.uploadsOf(ctx, m)
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +76,8 @@ func (g glance) uploaded(ctx context.Context, m Mark, lost error) (id string, er
 	if isLate(lost) {
 		return "", lost
 	}
-	return "", g.deleteImages(ctx, m)
+	return "", removeAll(ctx, func() ([]images.Image, error) { return its, nil },
+		func(i images.Image) error { return images.Delete(ctx, g.api, i.ID).ExtractErr() })
 }
 
 // createImage makes an image without data.
@@ -99,7 +100,7 @@ func (g glance) postImage(ctx context.Context, m Mark, i Image) (string, error) 
 }
 
 func (g glance) findUpload(ctx context.Context, m Mark) (string, error) {
-	its, err := g.imagesOf(ctx, m)
+	its, err := g.uploadsOf(ctx, m)
 	if err != nil || len(its) == 0 {
 		return "", err
 	}
@@ -129,13 +130,20 @@ func (g glance) images(ctx context.Context, which images.ListOpts) ([]images.Ima
 	return images.ExtractImages(pages)
 }
 
+// uploadsOf returns what the job has uploaded itself: the name is that of who did, and does not change.
+func (g glance) uploadsOf(ctx context.Context, m Mark) ([]images.Image, error) {
+	its, err := g.imagesOf(ctx, m)
+	return slices.DeleteFunc(its, func(i images.Image) bool { return i.Name != string(m) }), err
+}
+
+// imagesOf returns what the job holds.
 func (g glance) imagesOf(ctx context.Context, m Mark) ([]images.Image, error) {
 	return g.own(ctx, images.ListOpts{Tags: []string{string(m)}})
 }
 
 func (g glance) deleteImages(ctx context.Context, m Mark) error {
 	return removeAll(ctx, func() ([]images.Image, error) { return g.imagesOf(ctx, m) },
-		func(i images.Image) error { return images.Delete(ctx, g.api, i.ID).ExtractErr() })
+		func(i images.Image) error { return g.release(ctx, m, i) })
 }
 
 func (g glance) markedImages(ctx context.Context) (marks []string, err error) {

@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,23 +23,35 @@ type faultyGlance struct {
 	images      []map[string]any
 	data        map[string]string // by image
 	posts, puts int
-	stored      time.Time // when a slow glance has all of the image
+	stored      time.Time                 // when a slow glance has all of the image
+	before      func(*http.Request) error // of each request
+
+	mu sync.Mutex
 }
 
 func (f *faultyGlance) RoundTrip(r *http.Request) (answer *http.Response, err error) {
-	switch r.Method {
-	case http.MethodPost:
-		answer, err = f.post()
-	case http.MethodPut:
-		answer, err = f.put(r)
-	case http.MethodDelete:
-		f.images = slices.DeleteFunc(f.images, func(i map[string]any) bool { return i["id"] == path.Base(r.URL.Path) })
-		answer, err = reply(204, nil)
-	default:
-		if !f.stored.IsZero() && time.Now().After(f.stored) {
-			f.images[0]["status"] = "active"
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.before != nil {
+		if err := f.before(r); err != nil {
+			return nil, err
 		}
-		answer, err = reply(200, map[string]any{"images": f.images})
+	}
+	at := strings.Split(strings.TrimPrefix(r.URL.Path, "/images"), "/") // "", image, "tags", tag
+	switch {
+	case len(at) == 4:
+		answer, err = f.tag(r.Method, at[1], at[3])
+	case r.Method == http.MethodPost:
+		answer, err = f.post(r)
+	case r.Method == http.MethodPut:
+		answer, err = f.put(r)
+	case r.Method == http.MethodDelete:
+		f.images = slices.DeleteFunc(f.images, func(i map[string]any) bool { return i["id"] == at[1] })
+		answer, err = reply(204, nil)
+	case len(at) == 2:
+		answer, err = f.get(at[1])
+	default:
+		answer, err = f.list(r)
 	}
 	if answer != nil {
 		answer.Request = r
@@ -45,11 +59,67 @@ func (f *faultyGlance) RoundTrip(r *http.Request) (answer *http.Response, err er
 	return answer, err
 }
 
+func (f *faultyGlance) image(id string) map[string]any {
+	for _, i := range f.images {
+		if i["id"] == id {
+			return i
+		}
+	}
+	return nil
+}
+
+func (f *faultyGlance) get(id string) (*http.Response, error) {
+	if i := f.image(id); i != nil {
+		return reply(200, i)
+	}
+	return reply(404, nil)
+}
+
+func (f *faultyGlance) list(r *http.Request) (*http.Response, error) {
+	if !f.stored.IsZero() && time.Now().After(f.stored) {
+		f.images[0]["status"] = "active"
+	}
+	found, tag, status := []map[string]any{}, r.URL.Query().Get("tag"), r.URL.Query().Get("status")
+	for _, i := range f.images {
+		if (tag == "" || slices.Contains(i["tags"].([]string), tag)) && (status == "" || i["status"] == status) {
+			found = append(found, i)
+		}
+	}
+	return reply(200, map[string]any{"images": found})
+}
+
+func (f *faultyGlance) tag(method, id, tag string) (*http.Response, error) {
+	i := f.image(id)
+	if i == nil {
+		return reply(404, nil)
+	}
+	tags := i["tags"].([]string)
+	left := slices.DeleteFunc(slices.Clone(tags), func(t string) bool { return t == tag })
+	switch {
+	case method == http.MethodPut && f.fault == "full of tags" && isHolder(tag):
+		return reply(413, nil)
+	case method == http.MethodPut:
+		i["tags"] = append(left, tag)
+	case len(left) == len(tags):
+		return reply(404, nil)
+	default:
+		i["tags"] = left
+	}
+	return reply(204, nil)
+}
+
 var errReset = &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
 
-func (f *faultyGlance) post() (*http.Response, error) {
+func (f *faultyGlance) post(r *http.Request) (*http.Response, error) {
 	f.posts++
-	image := map[string]any{"id": strconv.Itoa(f.posts), "owner": "site", "status": "queued", "tags": []string{"m"}}
+	var wants struct {
+		Name string
+		Tags []string
+	}
+	if err := json.NewDecoder(r.Body).Decode(&wants); err != nil {
+		return nil, err
+	}
+	image := map[string]any{"id": strconv.Itoa(f.posts), "owner": "site", "status": "queued", "name": wants.Name, "tags": wants.Tags}
 	f.images = append(f.images, image)
 	if f.fault == "lost image" && f.posts == 1 {
 		return nil, errReset
@@ -137,19 +207,20 @@ func TestUploads(t *testing.T) {
 		fault       string
 		posts, puts int
 		want        string // "" is no error
+		unsure      bool   // about what glance has got
 	}{
-		"all is well":                    {"", 1, 1, ""},
-		"the answer about it is lost":    {"lost image", 1, 1, ""},
-		"glance is being started":        {"away", 2, 2, ""},
-		"glance is killed while it goes": {"killed", 2, 2, ""},
-		"the last answer is lost":        {"lost data", 1, 1, ""},
-		"glance takes long to store it":  {"slow", 1, 1, ""},
-		"the token expires":              {"token", 1, 2, ""},
-		"glance is full":                 {"full", 1, 1, "HTTP status 413"},
-		"glance is slow":                 {"loaded", 1, 1, ""},
-		"glance stands still":            {"stands still", 2, 2, ""},
+		"all is well":                    {"", 1, 1, "", false},
+		"the answer about it is lost":    {"lost image", 1, 1, "", false},
+		"glance is being started":        {"away", 2, 2, "", false},
+		"glance is killed while it goes": {"killed", 2, 2, "", false},
+		"the last answer is lost":        {"lost data", 1, 1, "", true},
+		"glance takes long to store it":  {"slow", 1, 1, "", true},
+		"the token expires":              {"token", 1, 2, "", false},
+		"glance is full":                 {"full", 1, 1, "HTTP status 413", false},
+		"glance is slow":                 {"loaded", 1, 1, "", false},
+		"glance stands still":            {"stands still", 2, 2, "", false},
 		"glance always stands still": {"stands still each time", 3, 3,
-			"OpenStack: upload /images/own.raw to glance: glance took nearly nothing for 1m0s (after 1 of 3 MiB)"},
+			"OpenStack: upload /images/own.raw to glance: glance took nearly nothing for 1m0s (after 1 of 3 MiB)", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -157,7 +228,7 @@ func TestUploads(t *testing.T) {
 				f := &faultyGlance{fault: tt.fault, data: map[string]string{}}
 				g := glance{serviceOf(f)}
 				g.api.ReauthFunc = func(context.Context) error { return nil }
-				id, err := g.upload(t.Context(), "m", imageOf(whole))
+				id, sum, err := g.upload(t.Context(), "m", imageOf(whole))
 				if f.posts != tt.posts || f.puts != tt.puts || len(f.images) != 1 {
 					t.Errorf("%d images made, %d times sent; there are %v", f.posts, f.puts, f.images)
 				}
@@ -166,6 +237,9 @@ func TestUploads(t *testing.T) {
 						t.Error(err)
 					}
 					return
+				}
+				if known, _ := digestOf(t.Context(), imageOf(whole)); sum != known && (sum != "" || !tt.unsure) {
+					t.Errorf("the digest of what was sent is %q", sum)
 				}
 				if err != nil || id != f.images[0]["id"] || f.images[0]["status"] != "active" || f.data[id] != whole {
 					t.Errorf("image %q, %v; there are %v with %d bytes", id, err, f.images, len(f.data[id]))

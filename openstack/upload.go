@@ -2,9 +2,13 @@ package openstack
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,25 +22,28 @@ const (
 	mib            = 1 << 20
 )
 
-// send gives an image its data.
-func (g glance) send(ctx context.Context, id string, i Image) error {
-	err := g.sendOnce(ctx, id, i)
+// send gives an image its data, and returns their digest.
+func (g glance) send(ctx context.Context, id string, i Image) (sum string, err error) {
+	sum, err = g.sendOnce(ctx, id, i)
 	if errors.Is(err, errReadOnce) { // gophercloud has a new token now
-		err = g.sendOnce(ctx, id, i)
+		sum, err = g.sendOnce(ctx, id, i)
 	}
-	return err
+	return sum, err
 }
 
-func (g glance) sendOnce(ctx context.Context, id string, i Image) error {
+func (g glance) sendOnce(ctx context.Context, id string, i Image) (sum string, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	data := newBody(i)
 	go data.watch(ctx, stop)
-	err := imagedata.Upload(ctx, g.api, id, data).ExtractErr()
-	if stalled := (stalledError{}); err != nil && errors.As(context.Cause(ctx), &stalled) {
+	err = imagedata.Upload(ctx, g.api, id, data).ExtractErr()
+	if err == nil {
+		return data.digest(), nil
+	}
+	if stalled := (stalledError{}); errors.As(context.Cause(ctx), &stalled) {
 		err = stalled
 	}
-	return data.explain(err)
+	return "", data.explain(err)
 }
 
 // A body is a file on its way. It is read once: net/http may go on reading it after the cloud has answered, so no other
@@ -47,17 +54,35 @@ type body struct {
 	taken atomic.Int64 // by the connection to glance, which has some MiB on the way
 	reads atomic.Bool  // now, from the file
 	ended atomic.Bool  // all of it is taken
+
+	mu  sync.Mutex
+	sum hash.Hash
 }
 
-func newBody(i Image) *body { return &body{file: io.NewSectionReader(i.File, 0, i.Size), size: i.Size} }
+func newBody(i Image) *body {
+	return &body{file: io.NewSectionReader(i.File, 0, i.Size), size: i.Size, sum: sha256.New()}
+}
 
 func (b *body) Read(into []byte) (int, error) {
 	b.reads.Store(true)
 	n, err := b.file.Read(into)
 	b.reads.Store(false)
+	b.mu.Lock()
+	b.sum.Write(into[:n])
+	b.mu.Unlock()
 	b.taken.Add(int64(n))
 	b.ended.Store(err != nil)
 	return n, err
+}
+
+// digest is that of the whole file; "" if it was not read to its end.
+func (b *body) digest() string {
+	if !b.ended.Load() || b.taken.Load() != b.size {
+		return ""
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return hex.EncodeToString(b.sum.Sum(nil))
 }
 
 var errReadOnce = errors.New("the cloud wants the image once more")

@@ -2,6 +2,7 @@ package vmlaunch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -47,18 +48,21 @@ func CloudHasPassword(cfg config.Config) bool { return openstack.HasPassword(set
 type marked interface {
 	Jobs(context.Context) ([]string, error)
 	Delete(ctx context.Context, job string) error
+	DeleteUnheldImages(context.Context) error
 }
 
 func cleanJobs(ctx context.Context, there marked, active func(context.Context) ([]slurm.RunID, error)) (cleaned []journal.ID, err error) {
 	jobs, err := there.Jobs(ctx) // before Slurm is asked: a job that starts now is not among them
-	if err != nil || len(jobs) == 0 {
-		return nil, err
-	}
-	running, err := active(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return deleteJobs(ctx, there, endedJobs(jobs, running))
+	if len(jobs) > 0 {
+		var running []slurm.RunID
+		if running, err = active(ctx); err == nil {
+			cleaned, err = deleteJobs(ctx, there, endedJobs(jobs, running))
+		}
+	}
+	return cleaned, errors.Join(err, there.DeleteUnheldImages(ctx))
 }
 
 // endedJobs returns those that do not run, in whatever run of theirs.

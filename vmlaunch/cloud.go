@@ -261,7 +261,7 @@ func (c *cloud) create(ctx context.Context, there *openstack.Cloud, r openstack.
 		return err
 	}
 	defer file.Close()
-	c.sayImage("uploading it to OpenStack, for this job; the administrator can upload it once for all")
+	c.sayImage("OpenStack gets it by an upload, unless another job has the same one there; the administrator can upload it once for all")
 	r.Image = openstack.Image{Path: c.Plan.Image, File: file, Size: file.Size, Format: file.Format, Options: options}
 	return there.Create(ctx, r)
 }

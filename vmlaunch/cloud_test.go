@@ -355,6 +355,12 @@ type fakeMarks struct {
 
 	mu      sync.Mutex
 	deleted []string
+	unheld  int // times that images without a job were deleted
+}
+
+func (f *fakeMarks) DeleteUnheldImages(context.Context) error {
+	f.unheld++
+	return nil
 }
 
 func (f *fakeMarks) Jobs(context.Context) ([]string, error) { return f.jobs, nil }
@@ -392,6 +398,10 @@ func TestCleanOfTheCloud(t *testing.T) {
 		f.deleted = nil
 		if _, err := cleanJobs(t.Context(), f, silent); err == nil || f.deleted != nil {
 			t.Errorf("Slurm does not answer: %v, %v", f.deleted, err)
+		}
+		f.jobs, f.unheld = nil, 0
+		if _, err := cleanJobs(t.Context(), f, silent); err != nil || f.unheld != 1 {
+			t.Errorf("images without a job are deleted %d times: %v", f.unheld, err)
 		}
 	})
 }
