@@ -159,17 +159,22 @@ func (g glance) addTag(ctx context.Context, id, tag string) error {
 
 func (g glance) putTag(ctx context.Context, id, tag string) error {
 	response, err := g.api.Put(ctx, g.tagURL(id, tag), nil, nil, &gophercloud.RequestOpts{OkCodes: []int{http.StatusNoContent}})
-	_, _, err = gophercloud.ParseResponse(response, err)
+	if response != nil {
+		_ = response.Body.Close()
+	}
 	return err
 }
 
 // deleteTag is done, too, if the tag is not there.
 func (g glance) deleteTag(ctx context.Context, id, tag string) error {
 	response, err := g.api.Delete(ctx, g.tagURL(id, tag), nil)
-	if _, _, err = gophercloud.ParseResponse(response, err); !isGone(err) {
-		return err
+	if response != nil {
+		_ = response.Body.Close()
 	}
-	return nil
+	if isGone(err) {
+		return nil
+	}
+	return err
 }
 
 func (g glance) tagURL(id, tag string) string { return g.api.ServiceURL("images", id, "tags", tag) }
