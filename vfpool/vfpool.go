@@ -20,10 +20,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/concurrently"
 	"github.com/slurm-v/slurm-v/internal/owner"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/vfpool/device"
@@ -248,16 +250,8 @@ func (p *Pool) Release(ctx context.Context, job journal.ID) error {
 	if err != nil {
 		return err
 	}
-	var each errgroup.Group
-	failed := make([]error, len(records))
-	for i, r := range records {
-		if r.Job != job {
-			continue
-		}
-		each.Go(func() error { failed[i] = p.giveBack(ctx, r); return nil })
-	}
-	_ = each.Wait()
-	return errors.Join(failed...)
+	records = slices.DeleteFunc(records, func(r lease.Lease) bool { return r.Job != job })
+	return errors.Join(concurrently.Each(records, len(records), func(r lease.Lease) error { return p.giveBack(ctx, r) })...)
 }
 
 // Left says, as an error, which VFs are leased to the job, to any of its runs; nil for none.

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/concurrently"
 	"github.com/slurm-v/slurm-v/journal"
 )
 
@@ -65,16 +64,7 @@ func needsNova(state string, id journal.ID) bool {
 
 // eachJob does something for each job, for so many at once, and returns those for which it is done.
 func eachJob(jobs []journal.ID, atOnce int, do func(journal.ID) error) (done []journal.ID, err error) {
-	failed := make([]error, len(jobs))
-	var each errgroup.Group
-	each.SetLimit(atOnce)
-	for i, id := range jobs {
-		each.Go(func() error {
-			failed[i] = do(id)
-			return nil
-		})
-	}
-	_ = each.Wait()
+	failed := concurrently.Each(jobs, atOnce, do)
 	for i, id := range jobs {
 		if failed[i] == nil {
 			done = append(done, id)

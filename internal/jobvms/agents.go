@@ -9,8 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/slurm-v/slurm-v/internal/concurrently"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/slurm"
 	"github.com/slurm-v/slurm-v/vmstep"
@@ -61,18 +60,14 @@ func numbers(jobs []slurm.StepJob) (ids []string) {
 // askEach returns for each job what its agents say, or an error.
 func askEach(ctx context.Context, jobs []slurm.StepJob) ([]Job, []error) {
 	all := make([]Job, len(jobs))
-	errs := make([]error, len(jobs))
-	var group errgroup.Group
-	group.SetLimit(8)
+	asked := make([]*Job, len(jobs))
 	for i, job := range jobs {
-		group.Go(func() error {
-			all[i].StepJob = job
-			all[i].Nodes, errs[i] = Ask(ctx, job)
-			return nil
-		})
+		all[i].StepJob, asked[i] = job, &all[i]
 	}
-	_ = group.Wait()
-	return all, errs
+	return all, concurrently.Each(asked, 8, func(j *Job) (err error) {
+		j.Nodes, err = Ask(ctx, j.StepJob)
+		return err
+	})
 }
 
 // Ask asks every node of a job for its VMs.

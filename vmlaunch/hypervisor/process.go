@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/slurm-v/slurm-v/internal/concurrently"
 	"github.com/slurm-v/slurm-v/internal/process"
 )
 
@@ -113,17 +113,12 @@ func Kill(ctx context.Context, uuids []string, ended func(uuid string) error) er
 	if err != nil {
 		return err
 	}
-	failed := make([]error, len(uuids))
-	var each sync.WaitGroup
-	for i, uuid := range uuids {
-		each.Go(func() {
-			if failed[i] = killDomain(ctx, uuid, running[uuid]); failed[i] == nil {
-				failed[i] = ended(uuid)
-			}
-		})
-	}
-	each.Wait()
-	return errors.Join(failed...)
+	return errors.Join(concurrently.Each(uuids, len(uuids), func(uuid string) error {
+		if err := killDomain(ctx, uuid, running[uuid]); err != nil {
+			return err
+		}
+		return ended(uuid)
+	})...)
 }
 
 func killDomain(ctx context.Context, uuid string, pids []int) (err error) {
