@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/environ"
 )
 
 // pmixServers are the PMIx servers in this VM: processes that serve the ranks of one run each; see
@@ -38,17 +40,7 @@ type pmixRun struct {
 
 func runOf(cmd *Command) pmixRun {
 	env := []string(cmd.Env)
-	return pmixRun{cmd.UID, ValueOf(env, "SLURM_JOB_ID"), ValueOf(env, "SLURM_STEP_ID")}
-}
-
-// ValueOf returns the value of an environment's variable; "" if it has none.
-func ValueOf(env []string, name string) string {
-	for _, v := range env {
-		if value, found := strings.CutPrefix(v, name+"="); found {
-			return value
-		}
-	}
-	return ""
+	return pmixRun{cmd.UID, environ.Value(env, "SLURM_JOB_ID"), environ.Value(env, "SLURM_STEP_ID")}
 }
 
 // A pmixServer is the server of one run.
@@ -171,7 +163,7 @@ func (server *pmixServer) spawn(l startup) error {
 func (server *pmixServer) send(cmd *Command, pmi, process *os.File) error {
 	var message []byte
 	for _, name := range []string{"PMI_RANK", "PMI_SIZE"} {
-		text := ValueOf(cmd.Env, name)
+		text := environ.Value(cmd.Env, name)
 		number, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
 			return fmt.Errorf("--mpi=pmix: Slurm has not told the program its rank: %s=%q", name, text)
@@ -339,6 +331,6 @@ func awaitServer(path string, env []string) ([]string, error) {
 func without(env, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return slices.ContainsFunc(others, func(o string) bool { return strings.HasPrefix(o, name+"=") })
+		return environ.Has(others, name)
 	})
 }

@@ -17,6 +17,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/environ"
 )
 
 // programName is the name of a process until it becomes the program.
@@ -175,11 +177,8 @@ func lookPath(name string, env []string) (string, error) {
 		return name, nil
 	}
 	path := "/usr/local/bin:/usr/bin:/bin"
-	for _, v := range env {
-		if p, ok := strings.CutPrefix(v, "PATH="); ok {
-			path = p
-			break
-		}
+	if environ.Has(env, "PATH") {
+		path = environ.Value(env, "PATH")
 	}
 	err := error(unix.ENOENT)
 	for _, dir := range filepath.SplitList(path) {

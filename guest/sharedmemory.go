@@ -2,11 +2,12 @@ package guest
 
 import (
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/environ"
 )
 
 // sharedMemoryEnv returns what only the guest knows of a program whose MPI may use the memory
@@ -14,11 +15,11 @@ import (
 // interfaces. UCX must not use lo: it takes the VMs of a node for one machine then. The way out leads to no other VM.
 func sharedMemoryEnv(env []string) []string {
 	var socket unix.Stat_t
-	if !HasVariable(env, "SLURMV_MPI_SHM") || unix.Fstat(pmiFD, &socket) != nil {
+	if !environ.Has(env, "SLURMV_MPI_SHM") || unix.Fstat(pmiFD, &socket) != nil {
 		return nil
 	}
 	added := []string{"SLURMV_PMI_SOCKET=" + strconv.FormatUint(socket.Ino, 10)}
-	if list := ucxDevices("/sys/class"); !HasVariable(env, "UCX_NET_DEVICES") && len(list) > 0 {
+	if list := ucxDevices("/sys/class"); !environ.Has(env, "UCX_NET_DEVICES") && len(list) > 0 {
 		added = append(added, "UCX_NET_DEVICES="+strings.Join(list, ","))
 	}
 	return added
@@ -27,15 +28,10 @@ func sharedMemoryEnv(env []string) []string {
 // keepPMI leaves a program whose MPI may use that memory a descriptor of PMI, which its PMIx server
 // speaks. The library in the program's process tells the relay there what MPI does.
 func keepPMI(env []string) []string {
-	if !HasVariable(env, "SLURMV_MPI_SHM") || unix.Dup3(serversPMI, pmiFD, 0) != nil {
+	if !environ.Has(env, "SLURMV_MPI_SHM") || unix.Dup3(serversPMI, pmiFD, 0) != nil {
 		return env
 	}
 	return append(append(env, "SLURMV_PMI_FD="+strconv.Itoa(pmiFD)), sharedMemoryEnv(env)...)
-}
-
-// HasVariable reports whether an environment has a variable of that name.
-func HasVariable(env []string, name string) bool {
-	return slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, name+"=") })
 }
 
 // ucxDevices are the interfaces other than lo and the way out, and the ports of RDMA cards, in UCX's words:

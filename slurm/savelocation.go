@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/slurm-v/slurm-v/internal/environ"
 )
 
 // StateSaveLocation returns the directory in which slurmctld keeps its state. It reads
 // slurm.conf itself if it finds the directory there, because asking slurmctld takes longer.
 func (c Client) StateSaveLocation(ctx context.Context) (string, error) {
-	path := c.variable("SLURM_CONF")
+	path := environ.Value(c.Env, "SLURM_CONF")
 	if path == "" {
 		path = defaultConf
 	}
@@ -45,14 +47,4 @@ func saveLocation(text string) (dir string) {
 		return "" // more on the line, or a pattern: scontrol knows
 	}
 	return dir
-}
-
-// variable returns a variable of the commands' environment.
-func (c Client) variable(name string) string {
-	for _, entry := range c.Env {
-		if value, found := strings.CutPrefix(entry, name+"="); found {
-			return value
-		}
-	}
-	return ""
 }

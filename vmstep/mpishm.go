@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/internal/environ"
 )
 
 // How a run's MPI uses the memory that the VMs of a node share.
@@ -73,7 +74,7 @@ func (m MPIMemory) Env(env []string) []string {
 	}
 	for _, entry := range slices.Concat(ucx, openMPI) {
 		name, _, _ := strings.Cut(entry, "=")
-		if !guest.HasVariable(env, name) {
+		if !environ.Has(env, name) {
 			added = append(added, entry)
 		}
 	}

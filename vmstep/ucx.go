@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/internal/environ"
 )
 
 // sysV are the names by which a UCX_TLS has UCX's transport sysv: its own, and those of groups of transports.
@@ -15,7 +15,7 @@ var sysV = []string{"sysv", `\sysv`, "mm", "sm", "shm"}
 // checkUCX returns an error if the user's variables let UCX use between two VMs what works in one only: UCX
 // takes them for one machine.
 func checkUCX(env []string) error {
-	transports, devices := guest.ValueOf(env, "UCX_TLS"), guest.ValueOf(env, "UCX_NET_DEVICES")
+	transports, devices := environ.Value(env, "UCX_TLS"), environ.Value(env, "UCX_NET_DEVICES")
 	if allows(transports, sysV...) {
 		return fmt.Errorf("UCX_TLS=%s lets UCX use System V's memory, which another VM has not: set UCX_TLS=%s, or leave it unset",
 			transports, withoutSysV(transports))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/cxi"
+	"github.com/slurm-v/slurm-v/internal/environ"
 )
 
 // The variables about a job's tags, beside those of package cxi.
@@ -123,8 +124,7 @@ func (t Tags) defaults() (entries []string) {
 // without returns the names that given does not set.
 func (t Tags) without(given []string) (absent []string) {
 	for _, name := range names {
-		set := slices.ContainsFunc(given, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
-		if !set && (name != envStep || t.Reservation.Collectives == nil) {
+		if !environ.Has(given, name) && (name != envStep || t.Reservation.Collectives == nil) {
 			absent = append(absent, name)
 		}
 	}
@@ -140,7 +140,7 @@ type GuestCard struct {
 // ForGuest returns the environment of a program in a VM with these Slingshot devices, made
 // from env, which the program would have without tags.
 func (t Tags) ForGuest(env []string, cards []GuestCard) []string {
-	step := valueOf(env, "SLURM_STEP_ID")
+	step := environ.Value(env, "SLURM_STEP_ID")
 	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains(names, name)
@@ -150,7 +150,7 @@ func (t Tags) ForGuest(env []string, cards []GuestCard) []string {
 		env = append(env, envStep+"="+step)
 	}
 	for _, entry := range t.defaults() {
-		if name, _, _ := strings.Cut(entry, "="); valueOf(env, name) == "" {
+		if name, _, _ := strings.Cut(entry, "="); environ.Value(env, name) == "" {
 			env = append(env, entry)
 		}
 	}
@@ -169,13 +169,4 @@ func (t Tags) inGuest(cards []GuestCard) (services []cxi.Placed) {
 		}
 	}
 	return services
-}
-
-func valueOf(env []string, name string) string {
-	for _, entry := range env {
-		if value, found := strings.CutPrefix(entry, name+"="); found {
-			return value
-		}
-	}
-	return ""
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slurm-v/slurm-v/internal/environ"
 )
 
 // ticksPerSecond is USER_HZ, the unit of start times in /proc.
@@ -86,13 +88,8 @@ func (s slurmd) variable(name string) string {
 	if s.dir == "" {
 		return "" // no daemon
 	}
-	environ, _ := os.ReadFile(filepath.Join(s.dir, "environ"))
-	for entry := range strings.SplitSeq(string(environ), "\x00") {
-		if value, found := strings.CutPrefix(entry, name+"="); found {
-			return value
-		}
-	}
-	return ""
+	env, _ := os.ReadFile(filepath.Join(s.dir, "environ"))
+	return environ.Value(strings.Split(string(env), "\x00"), name)
 }
 
 // startTime returns when a process started: the boot's time plus its start in ticks.

@@ -374,7 +374,7 @@ var mpiMutants = []Mutant{
 		Name:    "runs-have-servers-of-their-own",
 		Defence: "Two runs in a VM do not share a PMIx server.",
 		File:    "guest/pmix.go",
-		Old:     `ValueOf(env, "SLURM_STEP_ID")}`,
+		Old:     `environ.Value(env, "SLURM_STEP_ID")}`,
 		New:     `""}`,
 		Package: "guest",
 		Test:    "TestServersEnd",

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/internal/environ"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/vmstep"
 	"github.com/slurm-v/slurm-v/vmstep/relay"
@@ -86,7 +87,7 @@ func TestDeviceSizeIsWhatMPILeaves(t *testing.T) {
 			if parts := strings.Split(valueOf(c.Env, "SLURMV_MPI_SHM"), ":"); tt.shared {
 				want = parts[len(parts)-1]
 			}
-			if got := valueOf(c.Env, "SLURMV_IVSHMEM_SIZE"); got != want || guest.HasVariable(c.Env, "SLURMV_MPI_SHM") != tt.shared {
+			if got := valueOf(c.Env, "SLURMV_IVSHMEM_SIZE"); got != want || environ.Has(c.Env, "SLURMV_MPI_SHM") != tt.shared {
 				t.Errorf("the program is told of %q bytes, want %s: %q", got, want, c.Env)
 			}
 		})
