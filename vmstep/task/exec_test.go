@@ -110,7 +110,7 @@ func TestNobodyToShareMemoryWith(t *testing.T) {
 			t.Setenv("SLURM_STEP_TASKS_PER_NODE", tt.tasks)
 			reply := nodeagent.Reply{IVShmemSize: 64 << 20, VM: &nodeagent.VM{}, Node: &nodeagent.NodeVMs{VMs: make([]nodeagent.VM, tt.vms)}}
 			for shared, want := range map[string]string{vmstep.MPISharedOn: tt.want, vmstep.MPISharedAuto: ""} {
-				memory, err := Exec{Claim: "0.5", MPIShared: shared}.mpiMemory(reply, true, nil)
+				memory, _, err := Exec{Claim: "0.5", MPIShared: shared}.mpiMemory(reply, true, nil)
 				if text := errorText(err); text != want || (memory != nil) != (tt.want == "") {
 					t.Errorf("--mpi-shm=%s: memory %v, error %q, want %q", shared, memory, text, want)
 				}

@@ -28,7 +28,7 @@ func (e Exec) giveMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply)
 // device are left for the program itself. All tasks of a run come to the same result, since MPI must see the same
 // neighbours everywhere.
 func (e Exec) shareMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply) (own int64, err error) {
-	memory, err := e.mpiMemory(reply, r.PMI != nil, c.Env)
+	memory, refuse, err := e.mpiMemory(reply, r.PMI != nil, c.Env)
 	if err != nil || memory == nil {
 		return reply.IVShmemSize, err
 	}
@@ -37,35 +37,35 @@ func (e Exec) shareMemory(r *relay.Task, c *guest.Command, reply nodeagent.Reply
 		return 0, err
 	}
 	r.Shared = &relay.SharedMemory{
-		Node: reply.Node.Node, VMs: min(len(reply.Node.VMs), here.LocalTasks), Refuse: memory.Check(c.Env),
+		Node: reply.Node.Node, VMs: min(len(reply.Node.VMs), here.LocalTasks), Refuse: refuse,
 		Speaks: here.LocalID == 0 && here.LocalTasks > 1, Quiet: e.Quiet,
 	}
 	r.Shared.PMI.Must = e.MPIShared == vmstep.MPISharedOn
-	if r.Shared.Refuse != nil {
+	if refuse != nil {
 		return reply.IVShmemSize, nil
 	}
 	c.Env = append(c.Env, memory.Env(c.Env)...)
 	return memory.ForPrograms(), nil
 }
 
-// mpiMemory returns the memory of the run's device, or nil if its ranks have nobody to share it
-// with.
-func (e Exec) mpiMemory(reply nodeagent.Reply, withPMI bool, env []string) (*vmstep.MPIMemory, error) {
+// mpiMemory returns the memory of the run's device and why MPI cannot have it, or no memory if its ranks have nobody to
+// share it with.
+func (e Exec) mpiMemory(reply nodeagent.Reply, withPMI bool, env []string) (memory *vmstep.MPIMemory, refuse, err error) {
 	if e.MPIShared == vmstep.MPISharedOff || e.Claim == "" || !withPMI {
-		return nil, nil
+		return nil, nil, nil
 	}
-	memory, err := e.memoryOf(reply)
+	m, err := e.memoryOf(reply)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	why := cmp.Or(nobodyToShareWith(memory.Ranks, len(reply.Node.VMs)), memory.Check(env))
-	if why != nil && e.MPIShared == vmstep.MPISharedOn {
-		return nil, fmt.Errorf("--mpi-shm=on: %w", why)
+	refuse = cmp.Or(nobodyToShareWith(m.Ranks, len(reply.Node.VMs)), m.Check(env))
+	if refuse != nil && e.MPIShared == vmstep.MPISharedOn {
+		return nil, nil, fmt.Errorf("--mpi-shm=on: %w", refuse)
 	}
-	if errors.Is(why, errNobody) {
-		return nil, nil
+	if errors.Is(refuse, errNobody) {
+		return nil, nil, nil
 	}
-	return &memory, nil
+	return &m, refuse, nil
 }
 
 // errNobody matches the errors that say why ranks have nobody to share memory with.
