@@ -23,8 +23,11 @@ import (
 
 // mappings are the MPI libraries that programs and their descendants have mapped.
 type mappings struct {
+	online string              // the kernel's list of CPUs that are online
+	open   func(cpu int) *ring // nil if the kernel does not tell of the CPU
+
 	mu        sync.Mutex
-	rings     map[int]*ring  // by CPU
+	rings     map[int]*ring  // by CPU; none while there is no program
 	gaps      bool           // the kernel has not told of all
 	untold    []mapEvent     // those of an instant that other rings may not have shown completely
 	programs  map[int]member // by process
@@ -37,23 +40,40 @@ type member struct {
 	threads int // at least 1. Of the first process it is not used: that one had some when it was added
 }
 
-var ownMappings = mappings{rings: map[int]*ring{}, programs: map[int]member{}, libraries: map[int]string{}}
+var ownMappings = newMappings("/sys/devices/system/cpu/online", openRing)
+
+func newMappings(online string, open func(cpu int) *ring) *mappings {
+	return &mappings{
+		online: online, open: open,
+		rings: map[int]*ring{}, programs: map[int]member{}, libraries: map[int]string{},
+	}
+}
 
 // add follows the program that a process is about to become.
 func (m *mappings) add(pid int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, cpu := range cpulist.Read("/sys/devices/system/cpu/online") {
-		if m.rings[cpu] == nil {
-			m.open(cpu)
-		}
-	}
+	m.listen()
 	m.catchUp() // to the fork by the agent, which would make it nobody's
 	m.programs[pid] = member{pid, 1}
 }
 
-func (m *mappings) open(cpu int) {
-	r := openRing(cpu)
+// listen opens the rings of CPUs that have come online. What programs did there before is lost, and so is what they do on
+// a CPU that was offline meanwhile, which ended its ring.
+func (m *mappings) listen() {
+	online := cpulist.Read(m.online)
+	if len(m.programs) > 0 && !slices.Equal(online, slices.Sorted(maps.Keys(m.rings))) {
+		m.gaps = true
+	}
+	for _, cpu := range online {
+		if m.rings[cpu] == nil {
+			m.listenTo(cpu)
+		}
+	}
+}
+
+func (m *mappings) listenTo(cpu int) {
+	r := m.open(cpu)
 	if r == nil {
 		m.gaps = true
 		return
@@ -62,10 +82,22 @@ func (m *mappings) open(cpu int) {
 	go r.whenHalfFull(func() { m.library(0) }) // which reads the rings
 }
 
+// stop closes the rings. What other processes of the VM do is no program's, and would fill them.
+func (m *mappings) stop() {
+	for _, r := range m.rings {
+		r.close()
+	}
+	clear(m.rings)
+	m.gaps, m.untold = false, nil
+}
+
 // library returns the MPI library that the program has mapped, or "". all says that there was no other.
 func (m *mappings) library(pid int) (library string, all bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if len(m.programs) > 0 {
+		m.listen()
+	}
 	m.catchUp()
 	return m.libraries[pid], !m.gaps && len(m.rings) > 0
 }
@@ -75,6 +107,9 @@ func (m *mappings) remove(pid int) {
 	defer m.mu.Unlock()
 	delete(m.libraries, pid)
 	maps.DeleteFunc(m.programs, func(_ int, of member) bool { return of.program == pid })
+	if len(m.programs) == 0 {
+		m.stop()
+	}
 }
 
 // catchUp follows what has happened until now. What happens while the rings are read waits for the next time, because
@@ -208,6 +243,11 @@ func openRing(cpu int) *ring {
 	return &ring{os.NewFile(uintptr(fd), "perf_event"), memory}
 }
 
+func (r *ring) close() {
+	_ = unix.Munmap(r.memory)
+	_ = r.file.Close() // which ends whenHalfFull
+}
+
 // read returns the records since the last call, and makes room for others.
 func (r *ring) read() []byte {
 	about := (*unix.PerfEventMmapPage)(unsafe.Pointer(&r.memory[0]))
@@ -220,7 +260,7 @@ func (r *ring) read() []byte {
 	return records
 }
 
-// whenHalfFull calls read each time the ring is half full.
+// whenHalfFull calls read each time the ring is half full, until it is closed.
 func (r *ring) whenHalfFull(read func()) {
 	conn, err := r.file.SyscallConn()
 	for err == nil {
@@ -229,6 +269,8 @@ func (r *ring) whenHalfFull(read func()) {
 			defer func() { waited = true }()
 			return waited
 		})
-		read()
+		if err == nil {
+			read()
+		}
 	}
 }

@@ -2,10 +2,13 @@ package guest
 
 import (
 	"bufio"
+	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -155,6 +158,56 @@ func TestAThreadThatBecomesAProgramStaysInItsProgram(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A ring takes memory, and the records of all processes of the VM.
+func TestRingsAreOpenWhileProgramsRun(t *testing.T) {
+	online := filepath.Join(t.TempDir(), "online")
+	var opened []*ring
+	m := newMappings(online, func(int) *ring {
+		r := ringWithoutKernel(t)
+		opened = append(opened, r)
+		return r
+	})
+	for _, step := range []struct {
+		what   string
+		do     func()
+		online string
+		cpus   []int
+		all    bool
+	}{
+		{"two programs start", func() { m.add(7); m.add(8) }, "0", []int{0}, true},
+		{"one has ended", func() { m.remove(7) }, "0", []int{0}, true},
+		{"a CPU has come online", func() {}, "0-1", []int{0, 1}, false},
+		{"both have ended", func() { m.remove(8) }, "0-1", nil, false},
+		{"another one starts", func() { m.add(9) }, "0-1", []int{0, 1}, true},
+		{"a CPU has gone offline", func() {}, "0", []int{0, 1}, false},
+		{"and is there again", func() {}, "0-1", []int{0, 1}, false},
+	} {
+		if err := os.WriteFile(online, []byte(step.online+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		step.do()
+		_, all := m.library(9)
+		if cpus := slices.Sorted(maps.Keys(m.rings)); !slices.Equal(cpus, step.cpus) || all != step.all {
+			t.Errorf("%s: the rings are those of CPUs %v, want %v; all mappings are known: %v", step.what, cpus, step.cpus, all)
+		}
+	}
+	for i, r := range opened[:2] {
+		if _, err := r.file.Stat(); err == nil {
+			t.Errorf("ring %d is not closed", i)
+		}
+	}
+}
+
+// ringWithoutKernel returns a ring into which nobody writes.
+func ringWithoutKernel(t *testing.T) *ring {
+	file, other, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = errors.Join(file.Close(), other.Close()) })
+	return &ring{file, make([]byte, os.Getpagesize()+ringBytes)}
 }
 
 func TestARingThatWasFullHasGaps(t *testing.T) {
