@@ -145,6 +145,35 @@ func TestTheRemovedPackageOfNodesLeavesNothing(t *testing.T) {
 	}
 }
 
+// While jobs have VMs on the node, its package is not removed. It may be upgraded.
+func TestThePackageOfNodesStaysWhileJobsHaveVMs(t *testing.T) {
+	_, rpm, _ := strings.Cut(packaging(t, "slurm-v.spec"), "\n%preun node\n")
+	rpm, _, _ = strings.Cut(rpm, "\n%postun node\n")
+	for name, of := range map[string]struct{ script, remove, upgrade string }{
+		"deb": {packaging(t, "debian/slurm-v-node.prerm"), "remove", "upgrade"}, "rpm": {rpm, "0", "1"},
+	} {
+		state := t.TempDir()
+		try := func(what string) (string, error) {
+			c := exec.Command("sh", "-c", strings.ReplaceAll(of.script, "/var/lib/slurmv", state), "sh", what)
+			out, err := c.CombinedOutput()
+			return string(out), err
+		}
+		if out, err := try(of.remove); err != nil || out != "" {
+			t.Errorf("%s without jobs: %v, %s", name, err, out)
+		}
+		record := filepath.Join(state, "n1/jobs/7.0")
+		if err := os.MkdirAll(record, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := try(of.remove); err == nil || !strings.Contains(out, "run slurmv clean") || !strings.HasSuffix(out, "\n"+record+"\n") {
+			t.Errorf("%s with a job: %v, %s", name, err, out)
+		}
+		if out, err := try(of.upgrade); err != nil || out != "" {
+			t.Errorf("%s is not upgraded: %v, %s", name, err, out)
+		}
+	}
+}
+
 // removeFrom runs a script on a node whose directories are below one of its own. It returns what the script did to mounts
 // and filters, and which of the directories it has left.
 func removeFrom(t *testing.T, script, argument string) (did, left string) {
