@@ -358,11 +358,12 @@ func (c *cloud) explainAbsence(ctx context.Context) error {
 	if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return context.Cause(ctx)
 	}
-	const not = "node %s has not seen nova start the VM within %v (%s); if nova did, backend.libvirt is not its libvirtd there, or backend.clouds_file has other credentials than on the job's first node"
+	const not = "node %s has not seen nova start the VM within %v %s; if nova did, backend.libvirt is not its libvirtd there"
 	if c.Plan.Job.Rank == 0 {
-		return fmt.Errorf("nova did not start the VM on node %s within %v after it was asked (--vm-ready-timeout)", c.Plan.Job.Node, c.Plan.Job.Spec.ReadyTimeout)
+		return fmt.Errorf(not, c.Plan.Job.Node, c.Plan.Job.Spec.ReadyTimeout, "after it was asked (--vm-ready-timeout)")
 	}
-	return fmt.Errorf(not, c.Plan.Job.Node, c.Plan.ReadyLimit+c.Plan.Job.Spec.ReadyTimeout, "limits.ready_timeout and --vm-ready-timeout")
+	return fmt.Errorf(not+", or backend.clouds_file has other credentials than on the job's first node",
+		c.Plan.Job.Node, c.Plan.ReadyLimit+c.Plan.Job.Spec.ReadyTimeout, "(limits.ready_timeout and --vm-ready-timeout)")
 }
 
 // adopt takes over a VM that nova has started. With its UUID in the journal, the job's end on

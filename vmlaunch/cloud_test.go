@@ -139,7 +139,7 @@ func TestOnlyNovasTimeCounts(t *testing.T) {
 		ends  time.Duration
 		words string
 	}{
-		"the first node":                  {0, uploading + ready, "nova did not start the VM on node n1 within 5m0s after it was asked (--vm-ready-timeout)"},
+		"the first node":                  {0, uploading + ready, "node n1 has not seen nova start the VM within 5m0s after it was asked (--vm-ready-timeout); if nova did, backend.libvirt is not its libvirtd there"},
 		"another, which sees no such VMs": {1, time.Hour + ready, "node n1 has not seen nova start the VM within 1h5m0s (limits.ready_timeout and --vm-ready-timeout); "},
 	} {
 		t.Run(name, func(t *testing.T) {
