@@ -11,7 +11,8 @@
  * either order a rank has passed the barrier then, so nobody waits for its messages any more.
  * What a rank has not sent yet goes out meanwhile, by a thread.
  *
- * UCX is not called by two threads at once: from then on MPICH's calls take a lock.
+ * That thread and MPICH do not ask UCX for news at the same time: from then on
+ * ucp_worker_progress takes a lock. MPICH waits for the barrier then and asks UCX for nothing else.
  *
  * It lets a rank that waits sleep, if the guest is emulated. MPICH asks UCX for
  * news without a pause. Many emulated VMs share the host's few processors, so the
