@@ -31,8 +31,8 @@ import (
 //	scripts/openstack run go test ./openstack -record
 //
 // where scripts/openstack has started such a cloud. Names of jobs' flavors were without the
-// project when the answers were recorded; it was put into requests and answers alike. What an upload asks nova first
-// was added to the answers (TestFailures/start).
+// project when the answers were recorded; it was put into requests and answers alike. What nova is asked before
+// anything is made was added to the answers.
 var record = flag.Bool("record", false, "talk to the cloud of OS_CLIENT_CONFIG_FILE, and keep its answers")
 
 // withCloud runs a test against the cloud's recorded answers, in which no time passes.
@@ -281,7 +281,7 @@ func TestFailures(t *testing.T) {
 		change func(*Request)
 		want   string
 	}{
-		"host":    {func(r *Request) { r.Servers[0].Host = "n9" }, "Compute host n9 could not be found."},
+		"host":    {func(r *Request) { r.Servers[0].Host = "n9" }, "nova has no compute host n9"},
 		"full":    {func(r *Request) { r.MemoryMiB = 1 << 20 }, "No valid host was found."},
 		"image":   {func(r *Request) { r.Image.Name = "none" }, `there is no image "none"`},
 		"network": {func(r *Request) { r.Network = "none" }, `there is no network "none"`},

@@ -119,9 +119,12 @@ type networksOf struct {
 	policies map[Rates]string
 }
 
-// prepare makes or finds what the servers share, all at once. An upload comes last: it takes minutes, and is in vain if
-// anything else is wrong.
+// prepare makes or finds what the servers share, all at once, if nova has the job's hosts. An upload comes last: it takes
+// minutes, and is in vain if anything else is wrong.
 func (c *Cloud) prepare(ctx context.Context, m Mark, r Request) (image, flavor string, networks networksOf, err error) {
+	if err := c.nova.checkHosts(ctx, r); err != nil {
+		return "", "", networks, err
+	}
 	var each errgroup.Group
 	each.Go(func() (err error) {
 		if r.Image.Name == "" {

@@ -4,24 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/services"
 )
 
-// checkRoom refuses, before an image is uploaded, what nova would refuse afterwards: hosts that take no servers, and
-// servers for which the project has no quota.
-func (n nova) checkRoom(ctx context.Context, r Request) error {
-	return explain("ask nova for the VMs of job "+r.Job, try(ctx, func() error {
+// checkHosts refuses hosts that take no servers. That comes before anything is made, with whatever image: a job must not have
+// nodes with OpenStack and nodes without.
+func (n nova) checkHosts(ctx context.Context, r Request) error {
+	return explain("ask nova for the hosts of job "+r.Job, try(ctx, func() error {
 		hosts, err := n.computeHosts(ctx)
 		if err != nil {
 			return err
 		}
+		return checkHosts(hosts, r.Servers)
+	}))
+}
+
+// checkRoom refuses, before an image is uploaded, servers for which nova would say afterwards that the project has no quota.
+func (n nova) checkRoom(ctx context.Context, r Request) error {
+	return explain("ask nova for the VMs of job "+r.Job, try(ctx, func() error {
 		quota, err := limits.Get(ctx, n.api, nil).Extract()
 		if err != nil {
 			return err
 		}
-		return errors.Join(checkHosts(hosts, r.Servers), checkQuota(quota.Absolute, r))
+		return checkQuota(quota.Absolute, r)
 	}))
 }
 
@@ -40,25 +49,48 @@ func (n nova) computeHosts(ctx context.Context) (map[string]services.Service, er
 }
 
 func checkHosts(hosts map[string]services.Service, servers []Server) (err error) {
-	checked := map[string]bool{}
-	for _, s := range servers {
-		if !checked[s.Host] {
-			checked[s.Host] = true
-			err = errors.Join(err, checkHost(hosts, s.Host))
+	var known, missing []string
+	for _, name := range hostsOf(servers) {
+		if host, has := hosts[name]; has {
+			known = append(known, name)
+			err = errors.Join(err, checkHost(host))
+		} else {
+			missing = append(missing, name)
 		}
+	}
+	if len(missing) > 0 {
+		return missingHosts(known, missing)
 	}
 	return err
 }
 
-func checkHost(hosts map[string]services.Service, name string) error {
-	host, known := hosts[name]
+// hostsOf names each host of the servers once, in their order.
+func hostsOf(servers []Server) (hosts []string) {
+	for _, s := range servers {
+		if !slices.Contains(hosts, s.Host) {
+			hosts = append(hosts, s.Host)
+		}
+	}
+	return hosts
+}
+
+// missingHosts is the error about nodes that nova does not know. If it knows the others, the job is most likely one with nodes
+// of both kinds.
+func missingHosts(known, missing []string) error {
+	const names = "nova-compute must have Slurm's name of the node (host in nova.conf)"
+	if len(known) == 0 {
+		return fmt.Errorf("nova has no compute host %s: %s", strings.Join(missing, ", "), names)
+	}
+	return fmt.Errorf("nova has the job's nodes %s as compute hosts, and not %s: choose nodes of one kind by --partition, --constraint or --exclude; "+
+		"if all have OpenStack, %s", strings.Join(known, ", "), strings.Join(missing, ", "), names)
+}
+
+func checkHost(host services.Service) error {
 	switch {
-	case !known:
-		return fmt.Errorf("nova has no compute host %s: nova-compute must have Slurm's name of the node (host in nova.conf)", name)
 	case host.Status != "enabled":
-		return fmt.Errorf("compute host %s is disabled in nova (%s)", name, host.DisabledReason)
+		return fmt.Errorf("compute host %s is disabled in nova (%s)", host.Host, host.DisabledReason)
 	case host.State != "up":
-		return fmt.Errorf("nova-compute on host %s is %s", name, host.State)
+		return fmt.Errorf("nova-compute on host %s is %s", host.Host, host.State)
 	}
 	return nil
 }

@@ -2,7 +2,9 @@ package openstack
 
 import (
 	"maps"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -32,7 +34,7 @@ func TestAnUploadIsNotInVain(t *testing.T) {
 		"the flavor":      {func(r *Request) { r.Flavor = "none" }, `there is no flavor "none"`},
 		"the flavor size": {func(r *Request) { r.MemoryMiB = 512 }, "all VMs of this site have 2 vCPUs"},
 		"the network":     {func(r *Request) { r.Network = "none" }, `there is no network "none"`},
-		"a host":          {func(r *Request) { r.Servers[1].Host = "n9" }, "nova has no compute host n9"},
+		"a host":          {func(r *Request) { r.Servers[1].Host = "n9" }, "nova has the job's nodes n1 as compute hosts, and not n9: choose nodes of one kind by --partition, --constraint or --exclude; "},
 		"a host's state":  {func(r *Request) { r.Servers[1].Host = "n2" }, "nova-compute on host n2 is down"},
 		"a host's status": {func(r *Request) { r.Servers[1].Host = "n3" }, "compute host n3 is disabled in nova (memory is exchanged)"},
 		"the quota": {func(r *Request) { r.Servers = append(r.Servers, server("n1")) },
@@ -58,4 +60,44 @@ func TestAnUploadIsNotInVain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A job with nodes that nova does not have ends before anything is made for it, also if the cloud has its image.
+func TestNodesOfBothKinds(t *testing.T) {
+	const names = "nova-compute must have Slurm's name of the node (host in nova.conf)"
+	for name, tt := range map[string]struct{ hosts, want string }{
+		"one kind":      {"n1 n1", ""},
+		"another order": {"n7 n1 n8 n1 n8", "nova has the job's nodes n1 as compute hosts, and not n7, n8: choose nodes of one kind by --partition, --constraint or --exclude; if all have OpenStack, " + names},
+		"no host":       {"n7 n8", "nova has no compute host n7, n8: " + names},
+		"a host's down": {"n1 n2", "nova-compute on host n2 is down"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := &countedPosts{to: novaWithRoom()}
+			c := &Cloud{label: "test", nova: nova{serviceOf(made)}, neutron: neutron{serviceOf(made)}, glance: glance{serviceOf(made)}}
+			r := Request{Job: "7.0", Image: Image{Name: "demo"}, VCPUs: 2, MemoryMiB: 1024, Network: "guests", VFNetwork: "guests"}
+			for host := range strings.FieldsSeq(tt.hosts) {
+				r.Servers = append(r.Servers, Server{Name: "vm", Host: host, VFs: []VF{{Rates: Rates{MaxMbps: 10}}}})
+			}
+			err := c.Create(t.Context(), r)
+			if want := "OpenStack: ask nova for the hosts of job 7.0: " + tt.want; tt.want != "" && (err == nil || err.Error() != want || made.posts.Load() != 0) {
+				t.Errorf("%d things made: %v", made.posts.Load(), err)
+			}
+			if tt.want == "" && made.posts.Load() == 0 {
+				t.Errorf("a job with good hosts got nothing, so that others get nothing shows nothing: %v", err)
+			}
+		})
+	}
+}
+
+// countedPosts counts what is asked to be made.
+type countedPosts struct {
+	to    http.RoundTripper
+	posts atomic.Int32
+}
+
+func (c *countedPosts) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPost {
+		c.posts.Add(1)
+	}
+	return c.to.RoundTrip(r)
 }
