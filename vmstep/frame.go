@@ -14,6 +14,7 @@ import (
 
 // The kinds of frames and the values they carry.
 const (
+	KindBackend  = "backend"  // agent to keeper, before it makes anything: Backend
 	KindProgress = "progress" // agent to keeper: Progress
 	KindVMs      = "vms"      // hold to keeper: nodeagent.NodeVMs
 	KindMap      = "map"      // keeper to hold: []nodeagent.NodeVMs

@@ -41,6 +41,9 @@ func playSrun(act string) int {
 		fmt.Fprintln(f, "srun", act)
 		f.Close()
 	}
+	for node, kind := range map[string]string{"n1": "libvirt", "n2": kindOfSecond(act)} {
+		WriteFrame(os.Stderr, node, KindBackend, Backend{Type: kind})
+	}
 	switch act {
 	case "refused":
 		fmt.Fprintln(os.Stderr, "slurmstepd-n1: error: slurmv: node n1: no image")
@@ -52,6 +55,8 @@ func playSrun(act string) int {
 		return 1
 	case "silent":
 		return 3
+	case "two kinds":
+		<-make(chan int) // until it is terminated
 	case "twice":
 		say("n1", KindVMs, nodeVMs("n1", 0, 0))
 		say("n2", KindVMs, nodeVMs("n2", 1, 0))
@@ -75,6 +80,14 @@ func playSrun(act string) int {
 	}
 	awaitEOF() // the keeper's end
 	return 0
+}
+
+// kindOfSecond is the back-end of the second node.
+func kindOfSecond(act string) string {
+	if act == "two kinds" {
+		return "openstack"
+	}
+	return "libvirt"
 }
 
 func awaitLine(kind string) {
@@ -236,6 +249,7 @@ func TestOutcomes(t *testing.T) {
 		"elsewhere":  "",
 		"refused":    "the VMs could not be started: node n1: no image",
 		"hold fails": "the VMs could not be started: node n2: the agent is gone",
+		"two kinds":  "the VMs could not be started: VMs are made by libvirt on n1 and by openstack on n2: choose nodes of one kind by --partition, --constraint or --exclude",
 		"silent":     "the VMs could not be started: srun of the VM step ended: exit status 3",
 		"twice":      "the VMs could not be started: the nodes report contradictory VMs: vm0 of node n1 and vm0 of node n2 both have number 0",
 	}

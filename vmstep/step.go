@@ -25,7 +25,8 @@ type step struct {
 	mu       sync.Mutex // srun's two streams are read at the same time
 	assembly *Assembly
 	ready    map[string]bool
-	failure  *Failure // the first one that was reported in a message
+	backends map[string]string // of nodes
+	failure  *Failure          // the first one that was reported in a message
 	lines    []string
 	stdin    io.WriteCloser
 	srun     int // pid
@@ -34,7 +35,7 @@ type step struct {
 
 func newStep(nodes int, rec *history) *step {
 	return &step{nodes: nodes, began: time.Now(), rec: rec,
-		assembly: NewAssembly(nodes), ready: map[string]bool{}, kill: func() {}}
+		assembly: NewAssembly(nodes), ready: map[string]bool{}, backends: map[string]string{}, kill: func() {}}
 }
 
 // run starts srun, waits for its end and records how it ended. The step's stdin
@@ -108,6 +109,8 @@ func (s *step) message(m Message) {
 
 func (s *step) take(m Message) error {
 	switch m.Kind {
+	case KindBackend:
+		return s.takeBackend(m)
 	case KindProgress:
 		var p Progress
 		if err := m.Decode(&p); err != nil {

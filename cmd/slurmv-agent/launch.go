@@ -85,6 +85,7 @@ func launch(ctx context.Context, path string, status *status) (*vmlaunch.VMs, er
 }
 
 func launchForPlugin(ctx context.Context, cfg config.Config, job plan.Job, status *status) (*vmlaunch.VMs, error) {
+	_ = vmstep.WriteFrame(frameWriter{status}, job.Node, vmstep.KindBackend, vmstep.Backend{Type: string(cfg.Backend.Type)})
 	client := administrator(cfg)
 	if err := entitle.AddVFs(ctx, client, cfg, &job); err != nil {
 		return nil, fmt.Errorf("node %s: %w", job.Node, err)

@@ -59,9 +59,14 @@ func TestLaunchAsksSlurmAsSlurmdDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := plan.Job{ID: journal.ID{Job: 7}, Node: "n1", Spec: jobspec.Spec{SRIOV: jobspec.SRIOV{VFs: make([]jobspec.VF, 1)}}}
-	_, err := launchForPlugin(t.Context(), cfg, job, nil)
-	if err == nil || !strings.Contains(err.Error(), "squeue reads /x/slurm.conf") {
-		t.Errorf("error = %v", err)
+	messages, _ := told(t, func(s *status) {
+		_, err := launchForPlugin(t.Context(), cfg, job, s)
+		if err == nil || !strings.Contains(err.Error(), "squeue reads /x/slurm.conf") {
+			t.Errorf("error = %v", err)
+		}
+	})
+	if len(messages) != 1 || messages[0].Kind != vmstep.KindBackend || string(messages[0].Body) != `{"type":"libvirt"}` {
+		t.Errorf("before it asks Slurm, the keeper gets %v", messages)
 	}
 }
 
@@ -81,17 +86,17 @@ func TestAFailureIsToldToTheKeeperAndToTheLog(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("SLURMV_NODE", tt.node)
-			frames, log := told(t, func(s *status) { s.failed(tt.err) })
-			if diff := cmp.Diff(tt.want, frames); diff != "" || log != tt.log {
+			messages, log := told(t, func(s *status) { s.failed(tt.err) })
+			if diff := cmp.Diff(tt.want, failures(t, messages)); diff != "" || log != tt.log {
 				t.Errorf("the log has %q, the keeper gets (-want +got):\n%s", log, diff)
 			}
 		})
 	}
 }
 
-// told returns what the plugin is told on the status pipe: failures for the keeper, and
+// told returns what the plugin is told on the status pipe: messages for the keeper, and
 // an error for the log.
-func told(t *testing.T, tell func(*status)) (failures []vmstep.Failure, log string) {
+func told(t *testing.T, tell func(*status)) (messages []vmstep.Message, log string) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -105,13 +110,7 @@ func told(t *testing.T, tell func(*status)) (failures []vmstep.Failure, log stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	frames := vmstep.Frames{Message: func(m vmstep.Message) {
-		var f vmstep.Failure
-		if err := m.Decode(&f); err != nil || m.Kind != vmstep.KindFailed {
-			t.Errorf("a message %s: %v", m.Kind, err)
-		}
-		failures = append(failures, f)
-	}}
+	frames := vmstep.Frames{Message: func(m vmstep.Message) { messages = append(messages, m) }}
 	for line := range strings.Lines(string(text)) {
 		switch word, rest, _ := strings.Cut(line, " "); word {
 		case "say":
@@ -120,5 +119,17 @@ func told(t *testing.T, tell func(*status)) (failures []vmstep.Failure, log stri
 			log = strings.TrimSpace(rest)
 		}
 	}
-	return failures, log
+	return messages, log
+}
+
+func failures(t *testing.T, messages []vmstep.Message) (failures []vmstep.Failure) {
+	t.Helper()
+	for _, m := range messages {
+		var f vmstep.Failure
+		if err := m.Decode(&f); err != nil || m.Kind != vmstep.KindFailed {
+			t.Errorf("a message %s: %v", m.Kind, err)
+		}
+		failures = append(failures, f)
+	}
+	return failures
 }
