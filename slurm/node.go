@@ -25,12 +25,34 @@ func (c Client) NodeAddrs(ctx context.Context, nodes []string) (map[string]strin
 	return nodeAddrs(text), err
 }
 
-// CountNodes returns how many nodes Slurm has.
+// CountNodes returns how many nodes the partitions have. Their list is short. To a question about all nodes, slurmctld sends
+// its table of nodes, which is megabytes in a large cluster.
 func CountNodes(ctx context.Context, c Client) (int, error) {
-	text, err := c.Run(ctx, "sinfo", slices.Concat(visible, []string{"--Node", "--format=%N"})...)
-	names := strings.Fields(text) // a node once for each of its partitions
-	slices.Sort(names)
-	return len(slices.Compact(names)), err
+	text, err := c.Run(ctx, "scontrol", "--all", "--local", "--oneliner", "show", "partition")
+	if err != nil {
+		return 0, err
+	}
+	return countNodes(text)
+}
+
+var partitionNodes = regexp.MustCompile(`(?m)^PartitionName=.*?\bNodes=(\S+)`)
+
+// countNodes reads the lines of scontrol show partition. A node counts once, whatever partitions it is in.
+func countNodes(text string) (int, error) {
+	nodes := map[string]bool{}
+	for _, found := range partitionNodes.FindAllStringSubmatch(text, -1) {
+		if found[1] == "(null)" {
+			continue
+		}
+		names, err := Expand(found[1])
+		if err != nil {
+			return 0, err
+		}
+		for _, name := range names {
+			nodes[name] = true
+		}
+	}
+	return len(nodes), nil
 }
 
 var nodeAddr = regexp.MustCompile(`(?m)^NodeName=(\S+) .*?\bNodeAddr=(\S+)`)

@@ -55,11 +55,21 @@ func TestNodesThatAreOutOfUseForOthers(t *testing.T) {
 	}
 }
 
-// A node may be in several partitions.
+// A node may be in several partitions, and a partition without nodes.
 func TestCountNodes(t *testing.T) {
-	c := Client{Bin: commands(t, map[string]string{"sinfo": `[ "$*" = "--noheader --all --local --Node --format=%N" ] && printf 'n1\nn2\nn1\nn10\n'`})}
-	if got, err := CountNodes(t.Context(), c); got != 3 || err != nil {
+	const before = " AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A DefaultTime=NONE MaxNodes=UNLIMITED MinNodes=0 "
+	const after = " PriorityJobFactor=1 PriorityTier=1 RootOnly=NO OverSubscribe=NO State=UP TotalCPUs=12 TotalNodes=3 SelectTypeParameters=NONE\n"
+	text := ""
+	for partition, nodes := range map[string]string{"p": "n[1-3]", "hid": "n[2,10],m1", "none": "(null)"} {
+		text += "PartitionName=" + partition + before + "Nodes=" + nodes + after
+	}
+	c := Client{Bin: commands(t, map[string]string{"scontrol": `[ "$*" = "--all --local --oneliner show partition" ] && cat <<'END'
+` + text + `END`})}
+	if got, err := CountNodes(t.Context(), c); got != 5 || err != nil {
 		t.Errorf("%d nodes, %v", got, err)
+	}
+	if got, err := CountNodes(t.Context(), Client{Bin: commands(t, map[string]string{"scontrol": "exit 1"})}); err == nil {
+		t.Errorf("slurmctld does not answer, and there are %d nodes", got)
 	}
 }
 
