@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/slurm-v/slurm-v/internal/concurrently"
 )
 
 // Delete removes everything of a job from the cloud, and returns when it is gone. It may be
@@ -31,24 +31,10 @@ func removeAll[T any](ctx context.Context, list func() ([]T, error), remove func
 		its, err = list()
 		return err
 	})
-	return errors.Join(err, withEach(its, func(one T) error {
+	failed := concurrently.Each(its, requestsAtOnce, func(one T) error {
 		return gone(ctx, func() error { return remove(one) })
-	}))
-}
-
-// withEach does something with each thing, some at once. An error keeps no other from being done.
-func withEach[T any](things []T, do func(T) error) error {
-	failed := make([]error, len(things))
-	var each errgroup.Group
-	each.SetLimit(requestsAtOnce)
-	for i, one := range things {
-		each.Go(func() error {
-			failed[i] = do(one)
-			return nil
-		})
-	}
-	_ = each.Wait()
-	return errors.Join(failed...)
+	})
+	return errors.Join(err, errors.Join(failed...))
 }
 
 // gone removes something that another process may remove, too.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+
+	"github.com/slurm-v/slurm-v/internal/concurrently"
 )
 
 // wanted is one server with the ids of what it is made of.
@@ -180,7 +182,7 @@ func (n nova) askToDelete(ctx context.Context, left []servers.Server, asked map[
 			due = append(due, s)
 		}
 	}
-	_ = withEach(due, func(s servers.Server) error {
+	concurrently.Each(due, requestsAtOnce, func(s servers.Server) error {
 		err := gone(ctx, func() error { return servers.Delete(ctx, n.api, s.ID).ExtractErr() })
 		*asked[s.ID] = deletion{asked: time.Now(), refused: err}
 		return nil
