@@ -2,6 +2,7 @@ package openstack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -128,7 +129,7 @@ func (c *Cloud) prepare(ctx context.Context, m Mark, r Request) (image, flavor s
 	var each errgroup.Group
 	each.Go(func() (err error) {
 		if r.Image.Name == "" {
-			return c.nova.checkRoom(ctx, r)
+			return errors.Join(c.nova.checkRoom(ctx, r), c.neutron.checkRoom(ctx, r))
 		}
 		image, err = c.glance.findImage(ctx, r.Image.Name)
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/services"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/quotas"
 )
 
 // checkHosts refuses hosts that take no servers. That comes before anything is made, with whatever image: a job must not have
@@ -26,11 +27,11 @@ func (n nova) checkHosts(ctx context.Context, r Request) error {
 // checkRoom refuses, before an image is uploaded, servers for which nova would say afterwards that the project has no quota.
 func (n nova) checkRoom(ctx context.Context, r Request) error {
 	return explain("ask nova for the VMs of job "+r.Job, try(ctx, func() error {
-		quota, err := limits.Get(ctx, n.api, nil).Extract()
+		has, err := limits.Get(ctx, n.api, nil).Extract()
 		if err != nil {
 			return err
 		}
-		return checkQuota(quota.Absolute, r)
+		return checkQuota(has.Absolute, r)
 	}))
 }
 
@@ -95,20 +96,43 @@ func checkHost(host services.Service) error {
 	return nil
 }
 
-// checkQuota compares what the servers need with what the project has left. A limit below 0 is none.
-func checkQuota(has limits.Absolute, r Request) (err error) {
+// checkQuota compares what the servers need with what the project has left in nova.
+func checkQuota(has limits.Absolute, r Request) error {
 	vms := len(r.Servers)
-	for _, of := range []struct {
-		what              string
-		most, used, wants int
-	}{
-		{"servers", has.MaxTotalInstances, has.TotalInstancesUsed, vms},
-		{"vCPUs", has.MaxTotalCores, has.TotalCoresUsed, vms * r.VCPUs},
-		{"MiB of memory", has.MaxTotalRAMSize, has.TotalRAMUsed, vms * int(r.MemoryMiB)},
-	} {
-		if of.most >= 0 && of.used+of.wants > of.most {
-			err = errors.Join(err, fmt.Errorf("the project's quota is %d %s, of which %d are used, and the job needs %d", of.most, of.what, of.used, of.wants))
+	return errors.Join(
+		quota{has.MaxTotalInstances, has.TotalInstancesUsed}.check(vms, "servers"),
+		quota{has.MaxTotalCores, has.TotalCoresUsed}.check(vms*r.VCPUs, "vCPUs"),
+		quota{has.MaxTotalRAMSize, has.TotalRAMUsed}.check(vms*int(r.MemoryMiB), "MiB of memory"))
+}
+
+// checkRoom refuses, before an image is uploaded, servers for whose ports the project has no quota.
+func (n neutron) checkRoom(ctx context.Context, r Request) error {
+	return explain("ask neutron for the ports of job "+r.Job, try(ctx, func() error {
+		has, err := quotas.GetDetail(ctx, n.api, n.project).Extract()
+		switch {
+		case isGone(err):
+			return nil // it does not tell what is used, and refuses ports itself
+		case err != nil:
+			return err
 		}
+		return quota{has.Port.Limit, has.Port.Used + has.Port.Reserved}.check(countPorts(r.Servers), "ports")
+	}))
+}
+
+// countPorts counts the servers' NICs and virtual functions.
+func countPorts(servers []Server) (ports int) {
+	for _, s := range servers {
+		ports += 1 + len(s.VFs)
 	}
-	return err
+	return ports
+}
+
+// A quota is what a project may have of something, and has. A limit below 0 is none.
+type quota struct{ most, used int }
+
+func (q quota) check(wants int, what string) error {
+	if q.most < 0 || q.used+wants <= q.most {
+		return nil
+	}
+	return fmt.Errorf("the project's quota is %d %s, of which %d are used, and the job needs %d", q.most, what, q.used, wants)
 }

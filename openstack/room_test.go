@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// novaWithRoom is a nova with two hosts, of which one is down, and room for four more servers.
+// novaWithRoom is a nova with three hosts, of which one is down and one disabled, and room for four more servers, and a
+// neutron with room for nine more ports.
 func novaWithRoom() answers {
 	host := func(name, state, status string) map[string]any {
 		return map[string]any{"id": name, "binary": "nova-compute", "host": name, "state": state, "status": status, "disabled_reason": "memory is exchanged"}
@@ -18,6 +19,9 @@ func novaWithRoom() answers {
 		"limits": {"limits": map[string]any{"absolute": map[string]any{
 			"maxTotalInstances": 10, "totalInstancesUsed": 6, "maxTotalCores": 20, "totalCoresUsed": 12, "maxTotalRAMSize": -1, "totalRAMUsed": 99,
 		}}},
+		"quotas/site/details.json": {"quota": map[string]any{
+			"network": map[string]any{"limit": 0, "used": 0, "reserved": 0}, "port": map[string]any{"limit": 20, "used": 10, "reserved": 1},
+		}},
 		"flavors/detail": {"flavors": []any{map[string]any{"id": "7", "name": "vm", "vcpus": 2, "ram": 1024, "disk": 0}}},
 	}
 }
@@ -26,6 +30,7 @@ func novaWithRoom() answers {
 func TestAnUploadIsNotInVain(t *testing.T) {
 	server := func(host string) Server { return Server{Name: "vm", Host: host} }
 	good := Request{Job: "7.0", Flavor: "vm", VCPUs: 2, MemoryMiB: 1024, Network: "guests", Servers: []Server{server("n1"), server("n1"), server("n1"), server("n1")}}
+	tells := true // neutron, what the project may have and has
 	for name, tt := range map[string]struct {
 		change func(*Request)
 		want   string // "" is nothing wrong
@@ -39,8 +44,13 @@ func TestAnUploadIsNotInVain(t *testing.T) {
 		"a host's status": {func(r *Request) { r.Servers[1].Host = "n3" }, "compute host n3 is disabled in nova (memory is exchanged)"},
 		"the quota": {func(r *Request) { r.Servers = append(r.Servers, server("n1")) },
 			"the project's quota is 10 servers, of which 6 are used, and the job needs 5\nthe project's quota is 20 vCPUs, of which 12 are used, and the job needs 10"},
+		"as many ports as there are": {func(r *Request) { r.VFNetwork, r.Servers[0].VFs = "guests", make([]VF, 5) }, ""},
+		"the quota of ports": {func(r *Request) { r.VFNetwork, r.Servers[0].VFs = "guests", make([]VF, 6) },
+			"ask neutron for the ports of job 7.0: the project's quota is 20 ports, of which 11 are used, and the job needs 10"},
+		"a neutron that tells no quota": {func(r *Request) { r.VFNetwork, r.Servers[0].VFs, tells = "guests", make([]VF, 6), false }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			tells = true
 			r, images := good, &faultyGlance{data: map[string]string{}}
 			r.Servers, r.Image = append([]Server{}, good.Servers...), imageOf("an image")
 			tt.change(&r)
@@ -49,6 +59,9 @@ func TestAnUploadIsNotInVain(t *testing.T) {
 				networks["networks"] = []any{map[string]any{"id": "5", "name": "guests", "project_id": "site"}}
 			}
 			there := novaWithRoom()
+			if !tells {
+				delete(there, "quotas/site/details.json")
+			}
 			maps.Copy(there, answers{"networks": networks})
 			c := &Cloud{label: "test", nova: nova{serviceOf(there)}, neutron: neutron{serviceOf(there)}, glance: glance{serviceOf(images)}}
 			_, _, _, err := c.prepare(t.Context(), c.mark(r.Job), r)
