@@ -101,16 +101,17 @@ func (s Settings) read() (auth gophercloud.AuthOptions, endpoints gophercloud.En
 	return auth, endpoints, tls, err
 }
 
-// answerPatience bounds how long the cloud may take to begin its answer to one request.
+// answerPatience bounds how long the cloud may take to begin its answer to one request, and how long the answer may stand
+// still then.
 const answerPatience = time.Minute
 
 func (s Settings) httpClient(tls *tls.Config) http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig, transport.ResponseHeaderTimeout = tls, answerPatience
 	if s.wire != nil {
-		return http.Client{Transport: s.wire(transport)}
+		return http.Client{Transport: patient{s.wire(transport)}}
 	}
-	return http.Client{Transport: transport}
+	return http.Client{Transport: patient{transport}}
 }
 
 func newCloud(label string, provider *gophercloud.ProviderClient, endpoints gophercloud.EndpointOpts) (*Cloud, error) {

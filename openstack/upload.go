@@ -133,8 +133,9 @@ func (b *body) explain(err error) error {
 	return fmt.Errorf("%w (after %d of %d MiB)", err, b.taken.Load()/mib, (b.size+mib-1)/mib)
 }
 
-// A stalledError is the end of an upload that stood still. Like any answer that is lost, it is a [net.Error]. glance has
-// not got everything, so it is not one for which it was too slow (isLate).
+// A stalledError is the end of an upload or an answer that stood still. Like any answer that is lost, it is a [net.Error].
+// glance has not got all of an upload, and a service that answers has done its work, so it is not one for which they were
+// too slow (isLate).
 type stalledError struct{ slow string }
 
 func (e stalledError) Error() string {

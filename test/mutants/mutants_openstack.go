@@ -57,6 +57,15 @@ var openstackMutants = []Mutant{
 		Test:    "TestTheSitesFlavor",
 	},
 	{
+		Name:    "an-answer-that-stands-still-ends",
+		Defence: "A cloud that begins an answer and does not end it hangs no job, and no end of one.",
+		File:    "openstack/answer.go",
+		Old:     "func() { stop(stalledError",
+		New:     "func() { _ = error(stalledError",
+		Package: "openstack",
+		Test:    "TestAnAnswerThatStandsStill",
+	},
+	{
 		Name:    "an-upload-that-stands-still-ends",
 		Defence: "A glance that takes no more of an image does not hold a job until its time limit.",
 		File:    "openstack/upload.go",
