@@ -27,8 +27,8 @@ func Clean(ctx context.Context, cfg config.Config, node string, running func(con
 // HealthCheckProgram after a minute, and more is to be done in it.
 const cleanNovaPatience = 20 * time.Second
 
-// reclaimEnded reclaims the journals of jobs that do not run. Those that need nova come last and side by side: nova may let them
-// wait until the end, and each clean would end there.
+// reclaimEnded reclaims the journals of jobs that do not run. They go side by side: one that takes all the time keeps no other
+// from being reclaimed. Those that need nova come last: nova may let them wait until the end.
 func (s store) reclaimEnded(ctx context.Context, running func(context.Context) (map[journal.ID]bool, error)) (cleaned []journal.ID, err error) {
 	ids, err := journal.List(s.state)
 	if err != nil || len(ids) == 0 {
@@ -48,10 +48,21 @@ func (s store) reclaimEnded(ctx context.Context, running func(context.Context) (
 			here = append(here, id)
 		}
 	}
-	reclaim := func(id journal.ID) error { return s.reclaimSoon(ctx, id) }
-	cleaned, err = eachJob(here, 1, reclaim)
-	more, failed := eachJob(inCloud, jobsAtOnce, reclaim)
+	local, cancel := halfOf(ctx)
+	defer cancel()
+	cleaned, err = eachJob(here, jobsAtOnce, func(id journal.ID) error { return s.reclaimSoon(local, id) })
+	more, failed := eachJob(inCloud, jobsAtOnce, func(id journal.ID) error { return s.reclaimSoon(ctx, id) })
 	return append(cleaned, more...), errors.Join(err, failed)
+}
+
+// halfOf ends when half of the time has passed that ctx has left, if it ends: jobs that need nova have the rest.
+func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ends := ctx.Deadline()
+	if !ends {
+		return context.WithCancel(ctx)
+	}
+	left := time.Until(end) / 2
+	return context.WithTimeoutCause(ctx, left, fmt.Errorf("it is not done after %v", left.Round(time.Second)))
 }
 
 // needsNova reports whether the job has something that nova ends.
@@ -76,8 +87,12 @@ func eachJob(jobs []journal.ID, atOnce int, do func(journal.ID) error) (done []j
 // cleanPatience is how long a clean works on one job, as the epilog does.
 const cleanPatience = 2 * time.Minute
 
-// reclaimSoon is reclaimJob with an end: the other jobs of a clean wait for it.
+// reclaimSoon is reclaimJob with an end: the other jobs of a clean wait for it. If the clean has to end, it begins nothing
+// more: the journal is for the next one.
 func (s store) reclaimSoon(ctx context.Context, id journal.ID) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("job %s was not reached: %w", id, context.Cause(ctx))
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, cleanPatience, fmt.Errorf("it is not done after %v", cleanPatience))
 	defer cancel()
 	return s.reclaimJob(ctx, id)

@@ -25,6 +25,9 @@ job left something, it is resumed when it is clean.
 Then it removes what ended jobs of all nodes left in OpenStack, for 40 seconds at most. What
 it cannot remove there is a warning. If slurmd starts it, it draws lots for this with the other nodes.
 
+If slurmd starts it, it ends after 55 seconds, since slurmd kills health checks after a
+minute. It says which jobs it has not reached, and leaves them to the next one.
+
 EXIT STATUS
 ===========
 

@@ -26,14 +26,32 @@ type Node struct {
 }
 
 const (
-	busyPatience = 5 * time.Second  // for CXI services that are in use
-	filePatience = 10 * time.Second // for the files of ended jobs; Slurm ends a HealthCheckProgram after 60 s
+	busyPatience   = 5 * time.Second  // for CXI services that are in use
+	filePatience   = 10 * time.Second // for the files of ended jobs
+	healthPatience = 55 * time.Second // for all, in a health check: slurmd kills it after 60 s, and nobody reads then what is left
 )
 
 // All cleans the node, resumes it if Slurm-V drained it and nothing is left, and then cleans
-// the cloud. Files go last: they harm nobody.
+// the cloud. Files go last: they harm nobody. What a health check does not reach in time is for the next one.
 func (n Node) All(ctx context.Context) error {
+	ctx, cancel := inTime(ctx, "/proc")
+	defer cancel()
+	return n.all(ctx)
+}
+
+// inTime ends before slurmd kills this process, if it does.
+func inTime(ctx context.Context, proc string) (context.Context, context.CancelFunc) {
+	if !isHealthCheck(proc) {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, healthPatience, fmt.Errorf("a health check ends after %v, and the next one goes on", healthPatience))
+}
+
+func (n Node) all(ctx context.Context) error {
 	err := n.own(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
 	n.cloud(ctx)
 	vmlaunch.EmptyTrash(ctx, n.Config, n.Name, filePatience)
 	return err

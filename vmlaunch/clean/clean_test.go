@@ -1,6 +1,8 @@
 package clean
 
 import (
+	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -8,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
@@ -45,6 +48,40 @@ neutron = "guests"
 	told, _ := os.ReadFile(filepath.Join(dir, "told"))
 	if !strings.Contains(strings.ToLower(string(told)), "state=resume") {
 		t.Errorf("scontrol was told %q", told)
+	}
+}
+
+// A clean that has to end says that something is left. The next one finds it.
+func TestCleanThatIsNotDoneInTime(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "scontrol", 0o755, "#!/bin/sh\n")
+	write(t, dir, "squeue", 0o755, "#!/bin/sh\n")
+	cfg := config.Default()
+	cfg.Paths.State, cfg.Paths.Run = filepath.Join(dir, "state"), filepath.Join(dir, "run")
+	j, err := journal.Create(cfg.StateDir("n1"), journal.ID{Job: 7}, journal.Header{Node: "n1"})
+	if err := errors.Join(err, j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	node := Node{Config: cfg, Client: slurm.Client{Bin: dir}, Name: "n1", Out: &said, Words: io.Discard}
+	over, end := context.WithCancelCause(t.Context())
+	end(errors.New("a minute has passed"))
+	if err := node.all(over); err == nil || !strings.HasPrefix(err.Error(), "a minute has passed: ") || said.Len() > 0 {
+		t.Errorf("%q, %v", said.String(), err)
+	}
+	if err := node.All(t.Context()); err != nil || said.String() != "reclaimed job 7.0\n" {
+		t.Errorf("%q, %v", said.String(), err)
+	}
+}
+
+// slurmd kills a health check that takes long. Nobody kills a clean by hand.
+func TestAHealthCheckEnds(t *testing.T) {
+	for parent, want := range map[string]bool{"slurmd": true, "bash": false} {
+		ctx, cancel := inTime(t.Context(), startedBy(t, parent))
+		defer cancel()
+		if _, ends := ctx.Deadline(); ends != want {
+			t.Errorf("started by %s, it has an end: %v", parent, ends)
+		}
 	}
 }
 

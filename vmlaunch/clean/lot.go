@@ -18,11 +18,16 @@ func (n Node) asksCloud(ctx context.Context, proc string) (bool, error) {
 	if n.Config.Backend.Type != config.BackendOpenStack {
 		return false, nil
 	}
-	if !process.HasAncestor(proc, strconv.Itoa(os.Getpid()), "slurmd") {
+	if !isHealthCheck(proc) {
 		return true, nil
 	}
 	nodes, err := slurm.CountNodes(ctx, n.Client)
 	return err == nil && isDrawn(nodes), err
+}
+
+// isHealthCheck reports whether slurmd has started this process.
+func isHealthCheck(proc string) bool {
+	return process.HasAncestor(proc, strconv.Itoa(os.Getpid()), "slurmd")
 }
 
 // seldomest bounds how seldom a node is drawn: the nodes with OpenStack may be few of a large cluster's.
