@@ -51,12 +51,12 @@ static struct identity {
 } identities[DESCRIPTORS];
 
 struct mapping {
-	char *from, *to; /* NULL: none */
+	char *_Atomic from, *_Atomic to; /* NULL: none */
 	int file;
 	bool inherited;
 };
 static struct mapping mappings[MAPPINGS];
-static int mapped; /* no mapping is at or after this one */
+static atomic_int mapped; /* no mapping is at or after this one */
 static char *_Atomic lowest, *_Atomic highest;
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
 static pid_t self;
@@ -65,8 +65,24 @@ static uint64_t programs;
 /* The thread that forks has the table. Other libraries prepare for the fork, too, with locks about which we are asked. */
 static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
 
+/* Who only looks at mappings does not wait for the table, but for who changes one of them: it may have a lock for which the
+ * thread that forks waits, such as that of an allocator, and this one has the table. The number is odd during a change. */
+static atomic_uint changes;
+
 #define LOCK() (forking ? 0 : REAL(pthread_mutex_lock)(&table))
 #define UNLOCK() (forking ? 0 : REAL(pthread_mutex_unlock)(&table))
+
+static void begin_change(void)
+{
+	LOCK();
+	changes++;
+}
+
+static void end_change(void)
+{
+	changes++;
+	UNLOCK();
+}
 
 /* A child of vfork runs in its parent's memory until it becomes another program. What it
  * closes, its parent still has. */
@@ -425,7 +441,7 @@ int files_unlink(const char *path)
 
 /* ---- mappings ---- */
 
-/* All of these have the table's lock, but for files_touch. */
+/* Those that change mappings have the table's lock. */
 
 static struct mapping *unused(void)
 {
@@ -447,12 +463,27 @@ static void note(struct mapping *m, char *from, char *to, int file)
 		highest = to;
 }
 
-bool files_touch(const void *at, size_t length)
+/* Whether a part of [from, to) is mapped from a file of MPI's. */
+static bool is_mapped(const char *from, const char *to)
 {
-	const char *from = at;
+	unsigned before;
+	bool found;
 
-	return self && from + length > lowest && from < highest && !borrowed();
+	if (!self || to <= lowest || from >= highest)
+		return false;
+	do {
+		while ((before = changes) % 2)
+			raw(SYS_sched_yield);
+		found = false;
+		for (int m = 0; m < mapped && !found; m++)
+			found = mappings[m].from && from < mappings[m].to && mappings[m].from < to;
+	} while (changes != before);
+	return found;
 }
+
+bool files_touch(const void *at, size_t length) { return is_mapped(at, (const char *)at + length) && !borrowed(); }
+
+bool files_mapped(const volatile void *at) { return is_mapped((const char *)at, (const char *)at + 1); }
 
 /* Takes [from, to) out of a mapping, of which up to two pieces are left. */
 static void cut(struct mapping *m, char *from, char *to)
@@ -487,11 +518,11 @@ int files_unmap(void *at, size_t length)
 {
 	int result;
 
-	LOCK();
+	begin_change();
 	result = raw(SYS_munmap, at, length);
 	if (result == 0)
 		forget(at, length, NULL);
-	UNLOCK();
+	end_change();
 	return result;
 }
 
@@ -499,11 +530,11 @@ void *files_map_over(void *at, size_t length, int protection, int flags, int fd,
 {
 	void *got;
 
-	LOCK();
+	begin_change();
 	got = (void *)raw(SYS_mmap, at, length, protection, flags, fd, offset);
 	if (got != MAP_FAILED)
 		forget(at, length, NULL);
-	UNLOCK();
+	end_change();
 	return got;
 }
 
@@ -530,7 +561,7 @@ void *files_map(void *at, size_t length, int protection, int flags, int fd, off_
 		return MAP_FAILED;
 	}
 	f = region_stat(file);
-	LOCK();
+	begin_change();
 	m = unused();
 	if (m)
 		/* The kernel has filled these pages already, and has no others for them. */
@@ -541,26 +572,12 @@ void *files_map(void *at, size_t length, int protection, int flags, int fd, off_
 		note(m, got, (char *)got + (length + REGION_PAGE - 1) / REGION_PAGE * REGION_PAGE, file);
 		forget(got, length, m); /* with MAP_FIXED, others may have been there */
 	}
-	UNLOCK();
+	end_change();
 	if (got == MAP_FAILED)
 		region_drop(file);
 	else if (f.vm != settings()->vm)
 		report_peer(f.name);
 	return got;
-}
-
-bool files_mapped(const volatile void *address)
-{
-	char *at = (char *)address;
-	bool found = false;
-
-	if (!self || at < lowest || at >= highest)
-		return false;
-	LOCK();
-	for (int m = 0; m < mapped && !found; m++)
-		found = mappings[m].from && at >= mappings[m].from && at < mappings[m].to;
-	UNLOCK();
-	return found;
 }
 
 /* ---- the device itself ---- */

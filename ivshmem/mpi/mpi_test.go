@@ -162,6 +162,11 @@ func TestFunctionsThatAnImageLacks(t *testing.T) { behind(t, "testdata/nolibrt.c
 // A library that hears of forks, too, and was there before ours, does not wait for a lock that ours has around the fork.
 func TestForkWithLocksOfAnotherLibrary(t *testing.T) { behind(t, "testdata/forklocks.c", "forks") }
 
+// Nor does a thread that has the lock of such a library wait for one that forks, and waits for this lock.
+func TestForkWhileAnotherThreadAllocates(t *testing.T) {
+	behind(t, "testdata/forklocks.c", "forks-while-another-allocates")
+}
+
 // A file system in a library of the user's is asked about what is not MPI's.
 func TestFilesOfTheUsersLibrary(t *testing.T) { behind(t, "testdata/userfs.c", "users-files") }
 

@@ -7,6 +7,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -313,6 +314,47 @@ static void forks(void)
 		exit(0);
 	wait_for(1);
 	MUST(!munmap(at, 4096) && !close(fd));
+}
+
+/* A thread has the lock of the library, as an allocator has its own, and uses memory that lies between files of MPI's, while
+ * another thread forks and waits for that lock. */
+static char *between;
+static atomic_bool *fork_begins;
+
+static void *allocate(void *has_the_lock)
+{
+	MUST(!pthread_mutex_lock(of_library));
+	*(atomic_bool *)has_the_lock = true;
+	while (!*fork_begins)
+		sched_yield();
+	MUST(mmap(between, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == between && !munmap(between, 4096));
+	MUST(!pthread_mutex_unlock(of_library));
+	return NULL;
+}
+
+static void forks_while_another_allocates(void)
+{
+	char *at = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_mutex_t **lock = dlsym(RTLD_DEFAULT, "mutex_of_library");
+	atomic_bool locked = false;
+	pthread_t allocator;
+
+	alarm(20); /* it hangs or takes no time */
+	fork_begins = dlsym(RTLD_DEFAULT, "fork_begins");
+	MUST(at != MAP_FAILED && lock && fork_begins);
+	of_library = *lock = (pthread_mutex_t *)(at + 4096);
+	between = at + 2 * 4096;
+	int fd = shm_open("/ucx_shm_posix_forks", O_RDWR | O_CREAT, 0600);
+	MUST(fd >= 0 && !ftruncate(fd, 4096) && !shm_unlink("/ucx_shm_posix_forks"));
+	for (int page = 0; page < 4; page += 3)
+		MUST(mmap(at + page * 4096, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == at + page * 4096);
+	MUST(!pthread_create(&allocator, NULL, allocate, &locked));
+	while (!locked)
+		sched_yield();
+	if (!fork())
+		exit(0);
+	wait_for(1);
+	MUST(!pthread_join(allocator, NULL) && !close(fd));
 }
 
 /* A thread forks while another one opens the device, which lasts until a lease of it is given back. */
@@ -714,6 +756,8 @@ int main(int argc, char **argv)
 		children();
 	else if (!strcmp(part, "other_programs"))
 		other_programs();
+	else if (!strcmp(part, "forks-while-another-allocates"))
+		forks_while_another_allocates();
 	else if (!strcmp(part, "forks"))
 		forks();
 	else if (!strcmp(part, "forks-early"))
