@@ -35,7 +35,8 @@ OPTIONS
                                      SLURM_MPI_TYPE=pmix is the same
     --mpi=none                       the tasks are independent. Without this
                                      option a run fails if its MPI library does
-                                     not contact Slurm's PMI
+                                     not contact Slurm's PMI, or if only some
+                                     tasks call MPI_Init
     -Q, --quiet                      say nothing while the VMs start, while waiting
                                      for a device, or of what MPI does with it
     -h, --help                       show this text
@@ -67,19 +68,19 @@ A run that may share memory is started with srun's --kill-on-bad-exit=1, as one 
 --mpi=pmix: a rank that is killed on its node cannot tell the others. With --mpi-shm=off
 srun does not get this option; --kill-on-bad-exit=0 of your own lets the other ranks live.
 
-docs/mpi.md of Slurm-V says more: compilers, Intel MPI, what ends a run, what is fast.
+docs/mpi.md of Slurm-V says more: compilers, Intel MPI, an MPI that is not in the image,
+what ends a run, what is fast.
 
 EXAMPLES
 ========
 
-    slurm-v-run -n 16 ./graph500
+    slurm-v-run -n 16 ./graph500                        with MPICH, or without MPI
+    slurm-v-run --mpi=pmix -n 16 ./graph500             with Open MPI
+    slurm-v-run --launcher=ssh mpirun -n 16 ./graph500  with another MPI (--list-mpi)
 
     slurm-v-run --start       VMs boot while the script prepares its data
     cp -r /archive/input .
     slurm-v-run ./app input
-
-    slurm-v-run --mpi=pmix -n 16 ./graph500             with Open MPI
-    slurm-v-run --launcher=ssh mpirun -n 16 ./graph500  with another MPI (--list-mpi)
 
     slurm-v-run -n 8 ./graph500 &       two at once, with --ivshmem=2
     slurm-v-run -n 8 ./ft.B.8 &         each on a device of its own
