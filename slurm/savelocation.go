@@ -12,20 +12,25 @@ import (
 // StateSaveLocation returns the directory in which slurmctld keeps its state. It reads
 // slurm.conf itself if it finds the directory there, because asking slurmctld takes longer.
 func (c Client) StateSaveLocation(ctx context.Context) (string, error) {
-	path := environ.Value(c.Env, "SLURM_CONF")
-	if path == "" {
-		path = defaultConf
-	}
-	if text, err := os.ReadFile(path); err == nil {
-		if dir := saveLocation(string(text)); dir != "" {
-			return dir, nil
-		}
+	text, _ := confText(c.Env)
+	if dir := saveLocation(text); dir != "" {
+		return dir, nil
 	}
 	conf, err := c.Conf(ctx)
 	if err == nil && conf["StateSaveLocation"] == "" {
 		err = fmt.Errorf("scontrol show config has no StateSaveLocation: write the directory into state in [fabric] of slurmv.toml")
 	}
 	return conf["StateSaveLocation"], err
+}
+
+// confText reads slurm.conf, if it is here.
+func confText(env []string) (text string, found bool) {
+	path := environ.Value(env, "SLURM_CONF")
+	if path == "" {
+		path = defaultConf
+	}
+	read, err := os.ReadFile(path)
+	return string(read), err == nil
 }
 
 const defaultConf = "/etc/slurm/slurm.conf"

@@ -15,6 +15,7 @@ import (
 	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/ledger"
 	"github.com/slurm-v/slurm-v/fabric/letter"
+	"github.com/slurm-v/slurm-v/internal/filetest"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
 )
@@ -37,13 +38,18 @@ func newBench(t *testing.T) *bench {
 	if err := os.WriteFile(f.Key, []byte(letter.NewKey()+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	b.conf("ClusterName=c\n")
+	env := []string{"GORACE=atexit_sleep_ms=0", "SLURM_CONF=" + filepath.Join(b.slurm, "slurm.conf")}
 	b.Controller = &Controller{
-		Site: f, Limits: config.Default().Limits, Slurm: slurm.Comments{Client: slurm.Client{Bin: b.slurm, Env: []string{"GORACE=atexit_sleep_ms=0"}}}, Cluster: "c", Instance: "boot 1 1", Dir: dir,
+		Site: f, Limits: config.Default().Limits, Slurm: slurm.Comments{Client: slurm.Client{Bin: b.slurm, Env: env}}, Cluster: "c", Instance: "boot 1 1", Dir: dir,
 		Warn: func(s string) { b.warnings = append(b.warnings, s) },
 		Now:  func() time.Time { return b.now },
 	}
 	return b
 }
+
+// conf writes slurm.conf.
+func (b *bench) conf(text string) { filetest.Write(b.t, filepath.Join(b.slurm, "slurm.conf"), text) }
 
 func (b *bench) change(do func(*world)) world { return change(b.t, b.slurm, do) }
 
@@ -380,6 +386,32 @@ func TestSweepEndsJobsThatSlurmDoesNotHave(t *testing.T) {
 	b.sweep()
 	if e := b.entries(); e[0].Ended.IsZero() || !e[1].Ended.IsZero() {
 		t.Errorf("%+v", e)
+	}
+}
+
+// Slurm's own plugin for Slingshot gives VNIs to steps, and nobody but slurm.conf knows which.
+func TestVNIsOfSlurmsOwnPlugin(t *testing.T) {
+	for name, tt := range map[string]struct {
+		parameters, wish string
+		refused          bool
+	}{
+		"all of the pool": {"", "vni:1", true},
+		"the last one":    {"tcs=BEST_EFFORT,vnis=1029-4000", "vni:1", true},
+		"others":          {"vnis=1030-4000", "vni:1", false},
+		"no VNI wanted":   {"", "vlan:1,vms:1,vfs:1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.conf("ClusterName=c\nSwitchType=switch/hpe_slingshot\n")
+			b.change(func(w *world) {
+				w.Conf = "SwitchType = switch/hpe_slingshot\nSwitchParameters = " + tt.parameters + "\n"
+			})
+			_, err := b.start(run(7, 0), tt.wish)
+			refused := err != nil && strings.Contains(err.Error(), "gives steps the VNIs ") && strings.Contains(err.Error(), "set vnis= in SwitchParameters")
+			if refused != tt.refused || (err != nil) != tt.refused || tt.refused && len(b.entries()) > 0 {
+				t.Errorf("error %v; the ledger has %+v", err, b.entries())
+			}
+		})
 	}
 }
 

@@ -92,6 +92,8 @@ func newCrash(t *testing.T, program string) *crash {
 	c.check(os.Chmod(c.path("bin/scontrol"), 0o755))
 	c.write("key", letter.NewKey()+"\n")
 	c.check(os.Chmod(c.path("key"), 0o600))
+	c.write("slurm.conf", "ClusterName=c\n")
+	c.Setenv("SLURM_CONF", c.path("slurm.conf"))
 	c.write("slurmv.toml", strings.ReplaceAll(crashConfig, "DIR", dir))
 	var err error
 	c.cfg, err = config.Load(c.path("slurmv.toml"))

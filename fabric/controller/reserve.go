@@ -41,6 +41,9 @@ func (g giving) reserve(ctx context.Context, w fabric.Wish) (r fabric.Reservatio
 	if err != nil {
 		return r, g.failed(err)
 	}
+	if err := g.apartFromSwitch(ctx, q.Wants); err != nil {
+		return r, g.failed(err)
+	}
 	if r, err = g.commit(ctx, q); err != nil {
 		return r, hinted(err) // the ledger's words name the job
 	}
@@ -54,6 +57,27 @@ func (g giving) reserve(ctx context.Context, w fabric.Wish) (r fabric.Reservatio
 		return r, g.failed(err)
 	}
 	return r, nil
+}
+
+// apartFromSwitch refuses VNIs that Slurm's own plugin gives to steps, which the job would share.
+func (g giving) apartFromSwitch(ctx context.Context, wants []ledger.Want) error {
+	var pools []fabric.Pool
+	for _, want := range wants {
+		if want.Pool.Kind == fabric.VNI && want.Count > 0 {
+			pools = append(pools, want.Pool)
+		}
+	}
+	if len(pools) == 0 {
+		return nil
+	}
+	conf, err := g.Slurm.SwitchConf(ctx)
+	if err != nil {
+		return fmt.Errorf("ask which VNIs Slurm gives to steps: %w", err)
+	}
+	if err := fabric.ApartFromSwitch(pools, conf); err != nil {
+		return fmt.Errorf("%w: %s", err, fabric.SwitchAdvice)
+	}
+	return nil
 }
 
 func (g giving) failed(err error) error {

@@ -37,6 +37,7 @@ type world struct {
 	Nodes    map[string]node
 	Down     bool            // it does not answer
 	Deaf     bool            // it takes no change of a job
+	Conf     string          // its settings, as scontrol shows them
 	Notified []string        // JOB TEXT
 	Next     map[string]node // what nodes write once somebody has read their Comments
 	Calls    []string
@@ -199,6 +200,10 @@ func playScontrol() int {
 	w := open(dir)
 	if w.Down {
 		return unreachable()
+	}
+	if slices.Equal(os.Args[1:], []string{"show", "config"}) {
+		fmt.Print(w.Conf)
+		return 0
 	}
 	switch os.Args[1] {
 	case "update":

@@ -32,5 +32,5 @@ func (r records) noteNobody(ctx context.Context, tags bool, client slurm.Comment
 	if err := durable.MakeDirs(r.dir, 0o711); err != nil {
 		return err
 	}
-	return durable.WriteFile(path, []byte(forNobody(boot, conf["SwitchType"] == "switch/hpe_slingshot")))
+	return durable.WriteFile(path, []byte(forNobody(boot, conf.HasSlingshotSwitch())))
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/fabric"
 	"github.com/slurm-v/slurm-v/fabric/cxi"
 	"github.com/slurm-v/slurm-v/fabric/letter"
 	"github.com/slurm-v/slurm-v/fabric/opensm"
@@ -115,35 +116,14 @@ func (i *inspection) switchVNIs() Result {
 	if i.settingsErr != nil {
 		return skipped(name, "Slurm's settings are not known", "")
 	}
-	own, used := slurmVNIs(i.settings)
+	own, used := i.settings.SwitchVNIs()
 	if !used {
 		return ok(name, "Slurm gives steps none: SwitchType="+orNone(i.settings["SwitchType"]))
 	}
-	for _, p := range i.cfg.Fabric.Pools() {
-		for _, r := range p.Pool {
-			if p.Kind == config.TagVNI && r.First <= own.Last && own.First <= r.Last {
-				return wrong(name, fmt.Sprintf("switch/hpe_slingshot gives steps the VNIs %d-%d, and pool %s has %s", own.First, own.Last, p.Name, p.Pool),
-					"set vnis= in SwitchParameters of slurm.conf, or the pool, so that they are apart")
-			}
-		}
+	if err := fabric.ApartFromSwitch(fabric.Pools(i.cfg.Fabric), i.settings); err != nil {
+		return wrong(name, err.Error(), fabric.SwitchAdvice)
 	}
 	return ok(name, fmt.Sprintf("switch/hpe_slingshot has %d-%d, apart from the pools", own.First, own.Last))
-}
-
-// slurmVNIs returns the range of switch/hpe_slingshot: vnis= of SwitchParameters, or its
-// default (setup_nic.c and switch_hpe_slingshot.h of Slurm).
-func slurmVNIs(s slurm.Conf) (own config.TagRange, used bool) {
-	own = config.TagRange{First: 1024, Last: 65535}
-	if s["SwitchType"] != "switch/hpe_slingshot" {
-		return own, false
-	}
-	for _, word := range s.List("SwitchParameters") {
-		text, found := strings.CutPrefix(word, "vnis=")
-		if tags, err := config.ParseTags(text); found && err == nil && len(tags) > 0 {
-			own = config.TagRange{First: tags[0].First, Last: tags[len(tags)-1].Last}
-		}
-	}
-	return own, true
 }
 
 // fabricManager checks that Slurm's own plugin for Slingshot has no sessions at the fabric manager.
@@ -166,7 +146,7 @@ func (i *inspection) fabricManager() Result {
 // slurmCollectives reports whether switch/hpe_slingshot reserves multicast addresses for jobs.
 func slurmCollectives(s slurm.Conf) bool {
 	url := func(word string) bool { return strings.HasPrefix(word, "fm_url=") }
-	return s["SwitchType"] == "switch/hpe_slingshot" && slices.ContainsFunc(s.List("SwitchParameters"), url)
+	return s.HasSlingshotSwitch() && slices.ContainsFunc(s.List("SwitchParameters"), url)
 }
 
 // slingshot checks the library of the cards, and that their default service is off: with it

@@ -428,11 +428,20 @@ var fabricControllerMutants = []Mutant{
 	{
 		Name:    "fabric-check-vnis",
 		Defence: "slurmv check finds VNIs that Slurm's own plugin gives to steps.",
-		File:    "internal/check/fabric.go",
-		Old:     "r.First <= own.Last && own.First <= r.Last",
-		New:     "r.First < own.First && own.Last < r.Last",
+		File:    "fabric/switch.go",
+		Old:     "uint16(r.First) <= own.Last && own.First <= uint16(r.Last)",
+		New:     "uint16(r.First) < own.First && own.Last < uint16(r.Last)",
 		Package: "internal/check",
 		Test:    "TestFabric",
+	},
+	{
+		Name:    "fabric-vnis-of-slurms-plugin",
+		Defence: "No job gets a VNI that Slurm's own plugin gives to steps, also if nobody has run slurmv check.",
+		File:    "fabric/controller/reserve.go",
+		Old:     "if err := g.apartFromSwitch(ctx, q.Wants); err != nil {",
+		New:     "if err := g.apartFromSwitch(ctx, q.Wants); err != nil && false {",
+		Package: "fabric/controller",
+		Test:    "TestVNIsOfSlurmsOwnPlugin",
 	},
 	{
 		Name:    "fabric-check-collectives",
