@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -90,11 +91,12 @@ const printTags = `srun sh -c 'echo tags: $SLURMD_NODENAME $SLINGSHOT_VNIS $SLIN
 
 var tagsLine = regexp.MustCompile(`(?m)^tags: (n[12]) ([0-9]+,[0-9]+) (\S+) (\S+) (\S+)$`)
 
-// A job without VMs has VNIs: a service on each card of its nodes, which its programs are
-// told of, and nothing when it has ended. What users write into their environment, and into
+// A job without VMs has VNIs: a service on each card of its nodes, of which one has fewer cards. Its
+// programs are told of them, and nothing is left when it has ended. What users write into their environment, and into
 // the job's record as far as they can, changes nothing. Not beside others: a node is drained.
 func TestTagsOfJobsWithoutVMs(t *testing.T) {
 	giveCards(t)
+	setCards(t, "n2", "CARDS=3\n")
 	j := alice.submit(t, "--nodes=2 --ntasks=2 --vm-fabric=vni:2,low-latency", printTags+`
 SLURM_SPANK_SLURMV_FABRIC=vni:4 SLINGSHOT_VNIS=1,10 `+printTags+`
 scontrol update jobid=$SLURM_JOB_ID admincomment=forged 2>&1 | grep -o 'denied'
@@ -107,9 +109,9 @@ echo up; until [ -e seen ]; do sleep 0.5; done`)
 		t.Fatalf("%d programs have told their tags, want 4:\n%s", len(lines), j.output())
 	}
 	for _, l := range lines {
-		want := map[string]string{"n1": "11,11,12,11", "n2": "2,2,2,2"}[l[1]]
-		if l[2] != lines[0][2] || l[3] != "cxi0,cxi1,cxi2,cxi3" || l[4] != want || l[5] != "0x02" {
-			t.Errorf("%q: want the VNIs %s, the services %s and low latency", l[0], lines[0][2], want)
+		want := map[string]string{"n1": "cxi0,cxi1,cxi2,cxi3 11,11,12,11", "n2": "cxi0,cxi1,cxi2 2,2,2"}[l[1]]
+		if l[2] != lines[0][2] || l[3]+" "+l[4] != want || l[5] != "0x02" {
+			t.Errorf("%q: want the VNIs %s, the cards and services %s, and low latency", l[0], lines[0][2], want)
 		}
 	}
 	both := strings.ReplaceAll(lines[0][2], ",", ", ?")
@@ -121,6 +123,7 @@ echo up; until [ -e seen ]; do sleep 0.5; done`)
 	if row := vnis(t); row.Reserved != 2 {
 		t.Errorf("the controller has %+v, want 2 VNIs reserved", row)
 	}
+	shortCards(t)
 	setCards(t, "n1", firstServices+"BUSY=-1\nBUSY_CARD=1\n")
 	alice.must(t, "touch "+j.dir+"/seen")
 	j.completes()
@@ -131,6 +134,31 @@ echo up; until [ -e seen ]; do sleep 0.5; done`)
 		}
 	}
 	if !poll(func() bool { return vnis(t).Free == vnis(t).Size }) {
+		t.Errorf("the VNIs do not come back: %+v", vnis(t))
+	}
+}
+
+// withOneVNI runs a program that tells its services on n1.
+const withOneVNI = `cd ~ && salloc --nodes=1 --ntasks=1 --nodelist=n1 --vm-fabric=vni:1 srun sh -c 'echo "got <$SLINGSHOT_VNIS> <$SLINGSHOT_SVC_IDS>"'`
+
+// shortCards runs jobs on n1 while another one has all pools and most queues of the cards there. They get what is left,
+// and are told so. If a card gives nothing at all, the step fails, and says what is short.
+func shortCards(t *testing.T) {
+	t.Helper()
+	setCards(t, "n1", firstServices+"TXQS=3\nLE_POOLS=1\nTLE_POOLS=2\n")
+	o := bob.run(t, withOneVNI)
+	less := regexp.MustCompile(`slurm-v: node n1: job \d+\.0 with VNI \d+ reserves less of cxi3 than its cores call for: ` +
+		`\d TXQs of \d+, 0 LEs of \d+ \(all pools of LEs are taken\), 0 TLEs of \d+ \(all pools of TLEs are taken\)`)
+	if o.code != 0 || !less.MatchString(o.stderr) || !regexp.MustCompile(`got <\d+> <12,12,13,12>`).MatchString(o.stdout) {
+		t.Errorf("cards that have less: %+v", o)
+	}
+	setCards(t, "n1", firstServices+"ALLOC_ERRNO=28\n")
+	o = bob.run(t, withOneVNI)
+	contains(t, o.stderr, "on cxi0: the card has too few resources, even for less: 0 PTEs of ")
+	if o.code == 0 || strings.Contains(o.stdout, "got") {
+		t.Errorf("cards that have nothing: %+v", o)
+	}
+	if !poll(func() bool { row := vnis(t); return row.Free == row.Size-2 }) {
 		t.Errorf("the VNIs do not come back: %+v", vnis(t))
 	}
 }
@@ -292,6 +320,107 @@ SLURM_SPANK_SLURMV_FABRIC=vni:2 srun echo it ran || echo "ended with $?"`)
 	for _, j := range []*job{victim, forged} {
 		j.user.must(t, "touch "+j.dir+"/seen")
 		j.completes()
+	}
+}
+
+// editOnCtl gives the host of slurmctld, from which jobs are submitted, another file until the test ends: the cluster's
+// own as sed changes it.
+func editOnCtl(t *testing.T, file, edit string) {
+	t.Helper()
+	undo := "umount -l " + file + " 2>/dev/null || :"
+	edited := "/run/edited-" + filepath.Base(file)
+	root.must(t, undo+"\nsed '"+edit+"' "+file+" > "+edited+"\nchmod 644 "+edited+"\n! cmp -s "+edited+" "+file+" && mount --bind "+edited+" "+file)
+	t.Cleanup(func() { root.must(t, undo) })
+}
+
+// editVNIs edits the cluster's pool of VNIs, and the section [fabric] before it.
+func editVNIs(t *testing.T, pool, settings string) {
+	t.Helper()
+	editOnCtl(t, clusterDir()+"/etc/slurm-v/slurmv.toml", `s/^pool = "1024-1055"/pool = "`+pool+`"/; s/^cooling = 1$/&\n`+settings+`/`)
+}
+
+// If the pool has too few VNIs, jobs do not start, and say why; where the site wants that, they go on without. A pool that
+// changes under a job gives what it has now. Not beside others: their pool changes.
+func TestAPoolThatIsEmptyAndChanges(t *testing.T) {
+	giveCards(t)
+	const tooFew = `pool "vni": 1 VNI wanted, 0 of 2 free`
+	editVNIs(t, "1024-1025", "")
+	holder := alice.submit(t, "--nodes=1 --nodelist=n1 --vm-fabric=vni:2", tagHolder)
+	holder.vnisOf("")
+	o := bob.run(t, withOneVNI)
+	contains(t, o.stderr, tooFew)
+	if o.code == 0 || strings.Contains(o.stdout, "got") {
+		t.Errorf("a job without VNIs has started: %+v", o)
+	}
+	batch := bob.submit(t, "--nodes=1 --nodelist=n1 --requeue --vm-fabric=vni:1", "echo it started")
+	batch.eventually("is told why it does not start", func() bool {
+		return strings.Contains(bob.must(t, "scontrol show job "+batch.id), tooFew) && batch.state() == "PENDING"
+	})
+	bob.must(t, "scancel "+batch.id)
+	batch.await("CANCELLED")
+
+	editVNIs(t, "1025-1026", "")
+	if o := bob.run(t, withOneVNI); !strings.Contains(o.stdout, "got <1026>") {
+		t.Errorf("from a pool that has moved under a job: %+v", o)
+	}
+	if !poll(func() bool { return vnis(t).Free == 1 }) {
+		t.Errorf("the VNI of the new pool does not come back: %+v", vnis(t))
+	}
+	editVNIs(t, "1024-1025", `exhausted = "empty"`)
+	o = bob.run(t, withOneVNI)
+	contains(t, o.stdout, "got <> <>")
+	contains(t, o.stderr, "has no VNI: 1 VNI wanted, 0 of 2 free")
+
+	editVNIs(t, "1025-1026", "")
+	alice.must(t, "touch "+holder.dir+"/seen")
+	holder.completes()
+	if !poll(func() bool { return vnis(t).Free == 2 }) {
+		t.Errorf("the VNIs do not come back: %+v", vnis(t))
+	}
+}
+
+// Both components of a heterogeneous job have its VNIs, and both give them back. Where VNIs are licences, a job waits for them
+// as for all others, and slurmctld does not try to start it before. Not beside others: Slurm's configuration changes.
+func TestVNIsAreLicences(t *testing.T) {
+	giveCards(t)
+	editVNIs(t, "1024-1026", "licenses = true")
+	editOnCtl(t, "/etc/slurm/slurm.conf", "$ a Licenses=slurmv_vni:2")
+	root.must(t, "scontrol reconfigure")
+	t.Cleanup(func() { root.must(t, "umount -l /etc/slurm/slurm.conf && scontrol reconfigure") })
+	whole := alice.submit(t, "--nodes=1 --nodelist=n1 --vm-fabric=vni:2 : --nodes=1 --nodelist=n2", `
+for group in 0 1; do `+strings.Replace(printTags, "srun", "srun --het-group=$group", 1)+`; done
+echo up; until [ -e seen ]; do sleep 0.5; done`)
+	whole.awaitOutput("up\n")
+	waits := bob.submit(t, "--nodes=1 --nodelist=n2 --vm-fabric=vni:1", `srun sh -c 'echo "one: $SLINGSHOT_VNIS"'`)
+	waits.eventually("waits for its licence", func() bool { return bob.must(t, "squeue -h -o %r -j "+waits.id) == "Licenses" })
+	lines := tagsLine.FindAllStringSubmatch(whole.output(), -1)
+	if len(lines) != 2 {
+		t.Fatalf("%d components have told their tags, want 2:\n%s", len(lines), whole.output())
+	}
+	for i, node := range []string{"n1", "n2"} {
+		want := map[string]string{"n1": "11,11,12,11", "n2": "2,2,2,2"}[node]
+		if l := lines[i]; l[1] != node || l[2] != lines[0][2] || l[4] != want {
+			t.Errorf("component %d: %q, want the VNIs %s by the services %s of %s", i, l[0], lines[0][2], want, node)
+		}
+	}
+	if row := vnis(t); row.Reserved != 2 || row.Free != 1 {
+		t.Errorf("the controller has %+v, want 2 VNIs reserved and one free", row)
+	}
+	alice.must(t, "touch "+whole.dir+"/seen")
+	whole.completes()
+	if said := waits.completes(); !regexp.MustCompile(`one: 102[456]\n`).MatchString(said) {
+		t.Errorf("the job that has waited has %s", said)
+	}
+	if shown := bob.must(t, "scontrol show job "+waits.id); !strings.Contains(shown, "Restarts=0") {
+		t.Errorf("slurmctld has tried to start it before: %s", shown)
+	}
+	if !poll(func() bool { return vnis(t).Free == 3 }) {
+		t.Errorf("the VNIs do not come back: %+v", vnis(t))
+	}
+	for _, node := range []string{"n1", "n2"} {
+		if list := services(t, node); regexp.MustCompile(`\b102[456]\b`).MatchString(list) {
+			t.Errorf("%s still has services of jobs:\n%s", node, list)
+		}
 	}
 }
 
