@@ -23,16 +23,29 @@ fabric_key_text() {
 	head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n'
 }
 
-# config_put FILE [MODE [OWNER]]: stdin becomes <cluster>/etc/FILE.
+# config_put FILE [MODE [OWNER]]: stdin becomes <cluster>/etc/FILE, unless the site has its own.
 config_put() {
 	local file=$dir/etc/$1
-	cat >"$file.new"
+	of_site "$1" >"$file.new"
 	chmod "${2:-0644}" "$file.new"
 	chown "${3:-root}" "$file.new"
 	if cmp -s "$file.new" "$file"; then
 		rm "$file.new"
 	else
 		mv "$file.new" "$file"
+	fi
+}
+
+# of_site FILE: stdin, or what SLURMV_SITE has in its place. The site's slurm.conf has only what an administrator adds.
+of_site() {
+	local own=${SLURMV_SITE:-}/$1
+	if [[ -z ${SLURMV_SITE:-} || ! -e $own ]]; then
+		cat
+	elif [[ $1 == slurm/slurm.conf ]]; then
+		awk -F= 'NR == FNR { own[$1]; print; next } !($1 in own)' "$own" -
+	else
+		cat >/dev/null # whoever writes it must not be killed by SIGPIPE
+		cat "$own"
 	fi
 }
 
