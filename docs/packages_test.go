@@ -46,22 +46,24 @@ func TestPackagesAreOfACommit(t *testing.T) {
 	dir := clone(t, later)
 	commit := strings.TrimSpace(run(t, dir, "git", "describe", "--always"))
 	tests := map[string]struct {
-		kind, change string
-		want         []string
+		kind, change, of string
+		want             []string
 	}{
-		"deb": {"deb", "", []string{
+		"deb": {"deb", "", "", []string{
 			"(0.1.0+git" + date + "." + commit + "~deb",
 			"make build PREFIX=/usr SYSCONFDIR=/etc BUILD=build/debian COMMIT=" + commit + "\n",
 			"BUILD=build/debian COMMIT=" + commit + " DESTDIR=",
 		}},
-		"deb of uncommitted changes": {"deb", "more", []string{"." + commit + ".dirty~deb", "COMMIT=" + commit + "-dirty\n"}},
-		"rpm":                        {"rpm", "", []string{"\nslurm_v_release 1.git" + date + "." + commit + "\n", "\nslurm_v_commit " + commit + "\n"}},
-		"rpm of uncommitted changes": {"rpm", "more", []string{"." + commit + ".dirty\n", "\nslurm_v_commit " + commit + "-dirty\n"}},
+		"deb of uncommitted changes": {"deb", "more", "", []string{"." + commit + ".dirty~deb", "COMMIT=" + commit + "-dirty\n"}},
+		"rpm":                        {"rpm", "", "", []string{"\nslurm_v_release 1.git" + date + "." + commit + "\n", "\nslurm_v_commit " + commit + "\n"}},
+		"rpm of uncommitted changes": {"rpm", "more", "", []string{"." + commit + ".dirty\n", "\nslurm_v_commit " + commit + "-dirty\n"}},
+		"deb of a commit":            {"deb", "more", "HEAD", []string{"(0.1.0+git" + date + "." + commit + "~deb", "COMMIT=" + commit + "\n"}},
+		"rpm of a commit":            {"rpm", "more", "HEAD", []string{"\nslurm_v_release 1.git" + date + "." + commit + "\n", "\nslurm_v_commit " + commit + "\n"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			filetest.Write(t, filepath.Join(dir, "LICENSE"), "text"+tt.change)
-			said := run(t, dir, "bash", "scripts/package", tt.kind, t.TempDir())
+			said := run(t, dir, "bash", "scripts/package", tt.kind, t.TempDir(), tt.of)
 			for _, want := range tt.want {
 				if !strings.Contains(said, want) {
 					t.Errorf("%q is not in\n%s", want, said)
