@@ -140,6 +140,30 @@ func playUEFI(t *testing.T, dir string) {
 	fmt.Println("known:", known())
 }
 
+// A VM starts with the devices of RHEL's QEMU.
+func TestQEMUOfRHEL(t *testing.T) {
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		t.Skipf("install QEMU and libvirt's driver for it: %v", err)
+	}
+	script, err := os.ReadFile("../scripts/cluster.d/rhel-qemu")
+	must(t, err)
+	dir := play.OpenDir(t)
+	must(t, os.WriteFile(filepath.Join(dir, "rhel-qemu"), script, 0o755))
+	checkPart(t, "rhel "+dir, [][2]string{{"started", "<nil>"}, {"ended", "<nil>"}, {"with IVShmem it starts", "false"}})
+}
+
+// playRHEL starts a VM, and one with a device that RHEL's QEMU does not have.
+func playRHEL(t *testing.T, dir string) {
+	v, d := vmsWithLibvirt(t, dir)
+	m := v.Machines[0]
+	d.Devices.Emulator = filepath.Join(dir, "rhel-qemu")
+	m.Restoring() // its end is no loss
+	fmt.Println("started:", v.startDomain(m, d))
+	fmt.Println("ended:", v.endDomain(m))
+	d.QEMUCommandline.Args = append(d.QEMUCommandline.Args, libvirtxml.DomainQEMUCommandlineArg{Value: "-device"}, libvirtxml.DomainQEMUCommandlineArg{Value: "ivshmem-doorbell"})
+	fmt.Println("with IVShmem it starts:", v.startDomain(m, d) == nil)
+}
+
 // opens counts the descriptors of a process for the file at path.
 func opens(t *testing.T, proc, path string) (count int) {
 	t.Helper()
@@ -462,7 +486,7 @@ func playKnock(_ *testing.T, socket string) { fmt.Println("knock:", play.Hold(so
 // TestPlay is a process of [play.Start].
 func TestPlay(t *testing.T) {
 	play.Main(t, map[string]func(*testing.T, string){
-		"qemu": playQEMU, "uefi": playUEFI, "giveup": playGiveUp, "stays": playStays, "pages": playPages, "knock": playKnock,
+		"qemu": playQEMU, "uefi": playUEFI, "giveup": playGiveUp, "stays": playStays, "pages": playPages, "rhel": playRHEL, "knock": playKnock,
 		"links": playLinks, "described": playDescribed, "undescribed": playUndescribed,
 	})
 }

@@ -551,6 +551,35 @@ func TestThePackageWithThePluginForPMI2IsAdvised(t *testing.T) {
 // Epilog= takes the path of a program.
 var argumentsOfEpilog = regexp.MustCompile(`Epilog=(\S+ \S| with )`)
 
+// An administrator reads what each option comes to with the node's QEMU.
+func TestWhatTheDevicesOfQEMUAreFor(t *testing.T) {
+	const list = "name \"nvdimm\"\nname \"virtio-9p-pci\", bus PCI\nname \"ivshmem-plain\", bus PCI\n"
+	const path = "/usr/bin/qemu-system-x86_64 has "
+	for name, tt := range map[string]struct {
+		lacks []string
+		want  Result
+	}{
+		"Debian's": {nil, ok(devicesName, "IVShmem for --ivshmem, 9p for images without FUSE")},
+		"RHEL's": {[]string{"virtio-9p-pci", "ivshmem-plain"}, warning(devicesName, path+"NVDIMMs for --ivshmem, and no 9p: "+
+			"an image whose kernel has no FUSE cannot see directories of the node", "nothing, if all images have FUSE")},
+		"one with neither": {[]string{"nvdimm", "ivshmem-plain"}, warning(devicesName, path+"no IVShmem devices and no NVDIMMs: jobs with --ivshmem fail here",
+			"name another QEMU in [qemu] emulator if users want the option")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newNode(t)
+			m.programs[listDevices] = list
+			for _, device := range tt.lacks {
+				m.programs[listDevices] = strings.ReplaceAll(m.programs[listDevices], device, "x")
+			}
+			results := m.check()
+			i := slices.IndexFunc(results, func(r Result) bool { return r.Name == devicesName })
+			if diff := cmp.Diff(tt.want, results[i]); diff != "" {
+				t.Errorf("result differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestFailed(t *testing.T) {
 	if Failed([]Result{{Status: OK}, {Status: Warning}, {Status: Skipped}}) {
 		t.Error("a warning counts as a failure")

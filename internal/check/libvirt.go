@@ -132,14 +132,15 @@ func (i *inspection) devices(ctx context.Context, path string) Result {
 	}
 	missing := emulator.MissingIn(list)
 	shared, err := missing.SharedMemory(i.cfg.IVShmem.Device, i.probe.Uncached)
+	devices := map[config.IVShmemDevice]string{config.IVShmemPCI: "IVShmem", config.IVShmemNVDIMM: "NVDIMMs"}[shared] + " for --ivshmem"
 	switch {
 	case err != nil:
 		return warning(name, path+" has "+err.Error()+noIVShmem, "name another QEMU in [qemu] emulator if users want the option")
 	case missing.NineP:
-		return warning(name, path+" has no 9p: an image whose kernel has no FUSE cannot see directories of the node", "nothing, if all images have FUSE")
+		return warning(name, path+" has "+devices+", and no 9p: an image whose kernel has no FUSE cannot see directories of the node",
+			"nothing, if all images have FUSE")
 	}
-	devices := map[config.IVShmemDevice]string{config.IVShmemPCI: "IVShmem", config.IVShmemNVDIMM: "NVDIMMs"}
-	return ok(name, devices[shared]+" for --ivshmem, 9p for images without FUSE")
+	return ok(name, devices+", 9p for images without FUSE")
 }
 
 // uefi looks for the firmware of images that do not boot by BIOS. Other images need none.

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -131,6 +132,33 @@ func TestSharedMemory(t *testing.T) {
 		got, err := tt.missing.SharedMemory(tt.wish, tt.uncached)
 		if got != tt.want || (err != nil) != (tt.fails != "") || err != nil && !strings.HasPrefix(err.Error(), tt.fails) {
 			t.Errorf("%s: %s, %v", name, got, err)
+		}
+	}
+}
+
+// What stands for RHEL's QEMU in the scenarios (SLURMV_EMULATOR) has the devices of RHEL's alone, however they are asked for.
+func TestWhatStandsForRHELsQEMU(t *testing.T) {
+	if _, err := os.Stat(Places[0]); err != nil {
+		t.Skipf("install QEMU: %v", err)
+	}
+	script, err := os.ReadFile("../../scripts/cluster.d/rhel-qemu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(filetest.PassableDir(t), "qemu")
+	if err := os.WriteFile(path, script, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Ask(t.Context(), path); got != (Missing{NineP: true, IVShmem: true}) || err != nil {
+		t.Errorf("it says that it lacks %+v, %v", got, err)
+	}
+	for device, refused := range map[string]bool{
+		"ivshmem-plain,memdev=m": true, `{"driver":"virtio-9p-pci","id":"fs0"}`: true, "sga": true,
+		"virtio-blk-pci,drive=d": false, `{"driver":"virtio-net-pci","id":"net0"}`: false,
+	} {
+		out, err := exec.CommandContext(t.Context(), path, "-machine", "none", "-display", "none", "-device", device).CombinedOutput()
+		if err == nil || strings.Contains(string(out), "is not a valid device model name") != refused {
+			t.Errorf("%s: %v, %s", device, err, out)
 		}
 	}
 }
