@@ -68,7 +68,7 @@ func TestProve(t *testing.T) {
 	}
 	for step, want := range map[string]string{
 		"preflight": "passed", "start": "passed", "owner": "passed", "directory": "passed", "ranks": "passed", "streams": "passed",
-		"virtual functions": "passed", "shared memory": "passed", "cost": "passed", "loss": "passed", "cancel": "passed",
+		"topology": "passed", "huge pages": "skipped: not asked for; --vm-hugepages=2M does", "virtual functions": "passed", "shared memory": "passed", "cost": "passed", "loss": "passed", "cancel": "passed",
 		"time limit": "skipped: --quick leaves it out: Slurm's shortest limit is a minute", "leftovers": "passed",
 	} {
 		if got := p.result(step); got != want {
@@ -85,7 +85,7 @@ func TestProve(t *testing.T) {
 	if len(p.Costs) != 4 {
 		t.Errorf("%d costs", len(p.Costs))
 	}
-	contains(t, page, "<h1>Slurm-V works here: 12 steps passed, 1 skipped</h1>", "emulation (TCG)", "<svg")
+	contains(t, page, "<h1>Slurm-V works here: 13 steps passed, 2 skipped</h1>", "emulation (TCG)", "<svg")
 }
 
 // What does not work is named, and nothing is waited for that needs it.
@@ -99,6 +99,6 @@ func TestProveFails(t *testing.T) {
 	if got := p.result("ranks"); got != "skipped: the VMs did not start" {
 		t.Errorf("ranks: %s", got)
 	}
-	contains(t, o.stdout, "none-of-them is not in the site's catalogue", "Slurm-V does not work here as it should: 1 of 13 steps failed")
-	contains(t, page, "<h1>Slurm-V does not work here as it should: 1 of 13 steps failed</h1>")
+	contains(t, o.stdout, "none-of-them is not in the site's catalogue", "Slurm-V does not work here as it should: 1 of 15 steps failed")
+	contains(t, page, "<h1>Slurm-V does not work here as it should: 1 of 15 steps failed</h1>")
 }

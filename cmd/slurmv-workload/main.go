@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/slurm-v/slurm-v/internal/workload"
@@ -21,7 +22,7 @@ func main() {
 	os.Exit(status)
 }
 
-const usage = "usage: slurmv-workload look | meet | share | measure [flags] | machine | stay | streams"
+const usage = "usage: slurmv-workload look | meet | share | measure [flags] | machine | pages JOB | stay | streams"
 
 func run(words []string) (status int, err error) {
 	if len(words) == 0 {
@@ -47,6 +48,9 @@ func run(words []string) (status int, err error) {
 
 // printers print a line of JSON.
 var printers = map[string]func([]string) error{
+	"pages": func(words []string) error {
+		return printJSON(workload.ReadPages("/", strings.Join(words[1:], "")), nil)
+	},
 	"machine": func([]string) error { return printJSON(workload.ReadMachine("/")) },
 	"look":    func([]string) error { return printJSON(workload.LookAndWrite(os.Getenv)) },
 	"meet":    asRank, "share": asRank, "measure": asRank,

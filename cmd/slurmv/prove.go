@@ -93,6 +93,7 @@ func (o *proveOptions) flags(c *cobra.Command) {
 	f.StringVar(&o.memory, "memory-per-vm", "", "give each VM this `size` of memory; without this flag what the measurements need")
 	f.StringVar(&o.SRIOV, "sriov", "", "give each VM virtual `functions`, as sbatch does")
 	f.IntVar(&o.IVShmem, "ivshmem", -1, "give the VMs this `number` of shared-memory devices; without this flag one, where QEMU has them")
+	f.StringVar(&o.HugePages, "vm-hugepages", "", "give the VMs memory of huge pages of this `size`, as sbatch does")
 	f.StringVar(&o.Program, "program", "", "measure this `command`, too")
 	f.IntVar(&o.Rounds, "rounds", prove.LeastRounds, "measure this many `times` on each side")
 	f.IntVarP(&o.Minutes, "time", "t", 120, "give the jobs this many `minutes`, if the partition allows fewer or the program needs more")

@@ -205,6 +205,54 @@ func judgeStreams(o Outcome) judgement {
 	return saw("%d bytes in, as many out, a line of errors, exit status %d", len(words), c.status)
 }
 
+// judgeTopology expects the CPUs that were asked for, and a lie about hyper-threads in no VM: the guest's scheduler and MPI
+// libraries go by them.
+func judgeTopology(r Request, o Outcome, nodes []Node) judgement {
+	found, most := decoded[workload.Finding](o.Files["start.out"]), 0
+	for _, n := range nodes {
+		most = max(most, n.Topology.Threads)
+	}
+	seen := map[workload.Topology]int{}
+	for _, f := range found {
+		switch has := f.Topology; {
+		case has.CPUs != r.VCPUs:
+			return failedf("%s has %d CPUs of %d", f.VM, has.CPUs, r.VCPUs)
+		case has.Threads > max(most, 1):
+			return failedf("%s sees %d hyper-threads in a core, and its node has %d", f.VM, has.Threads, most)
+		default:
+			seen[has]++
+		}
+	}
+	var all judgement
+	for has, vms := range seen {
+		all.evidence = append(all.evidence, fmt.Sprintf("%s: %s", report.Count(vms, "VM"), arrangement(has)))
+	}
+	slices.Sort(all.evidence)
+	for i, n := range nodes {
+		all.evidence = append(all.evidence, fmt.Sprintf("node %d: %s", i+1, arrangement(n.Topology)))
+	}
+	return all
+}
+
+func arrangement(t workload.Topology) string {
+	return fmt.Sprintf("%s × %s × %s", report.Count(t.Sockets, "socket"), report.Count(t.Cores, "core"), report.Count(t.Threads, "thread"))
+}
+
+// judgePages expects the memory of all VMs of each node in huge pages.
+func judgePages(r Request, o Outcome) (all judgement) {
+	for i, text := range o.Files.ofNodes("pages", r.Nodes) {
+		var has workload.Pages
+		for _, p := range decoded[workload.Pages](text) {
+			has = p
+		}
+		if want := int64(r.VMs) * r.MemoryMiB; has.VMs != r.VMs || has.HugeMiB < want {
+			return failedf("node %d: %s of %d with %d MiB in huge pages, of %d", i+1, report.Count(has.VMs, "VM"), r.VMs, has.HugeMiB, want)
+		}
+		all.evidence = append(all.evidence, fmt.Sprintf("node %d: %d MiB of %s in huge pages", i+1, has.HugeMiB, report.Count(has.VMs, "VM")))
+	}
+	return all
+}
+
 func judgeVFs(o Outcome, want int) judgement {
 	found := decoded[workload.Finding](o.Files["start.out"])
 	for _, f := range found {

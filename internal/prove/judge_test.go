@@ -14,7 +14,7 @@ import (
 // asked is two nodes with two VMs each, and two rounds.
 func asked() Request {
 	return Request{
-		Nodes: 2, VMs: 2, VCPUs: 1, MemoryMiB: 512, SRIOV: "1", IVShmem: 1, Rounds: 2, Minutes: 120, On: []string{"n1", "n2"},
+		Nodes: 2, VMs: 2, VCPUs: 1, MemoryMiB: 512, SRIOV: "1", IVShmem: 1, HugePages: "2M", Rounds: 2, Minutes: 120, On: []string{"n1", "n2"},
 		Programs: Programs{Slurmv: "/usr/bin/slurmv", Run: "/usr/bin/slurm-v-run", Workload: "/usr/libexec/slurmv-workload"},
 	}
 }
@@ -36,14 +36,15 @@ func good() Evidence {
   {"name": "QEMU", "status": "ok", "seen": "/usr/bin/qemu: QEMU emulator version 7.2"},
   {"name": "SR-IOV", "status": "ok", "seen": "eth0: 8 of 8 VFs"}
 ]`
-		nodes[fmt.Sprintf("machine.%d", i)] = `{"cpu": "a CPU", "cpus": 8, "memory_mib": 8000, "kernel": "6.1"}` + "\n"
+		nodes[fmt.Sprintf("machine.%d", i)] = `{"cpu": "a CPU", "cpus": 8, "memory_mib": 8000, "kernel": "6.1", "topology": {"cpus": 8, "sockets": 1, "cores": 4, "threads": 2}}` + "\n"
+		vms[fmt.Sprintf("pages.%d", i)] = `{"vms": 2, "huge_mib": 1024}` + "\n"
 	}
 	for _, run := range []string{"start", "report", "held", "ranks", "share", "lose", "bare.1", "bare.2", "vms.1", "vms.2"} {
 		vms[run+".status"] = done
 	}
 	for rank := range 4 {
 		vm := fmt.Sprintf("vm%d", rank)
-		vms["start.out"] += fmt.Sprintf(`{"rank": %d, "vm": %q, "uid": 1000, "file": "written on a node", "vfs": 1}`+"\n", rank, vm)
+		vms["start.out"] += fmt.Sprintf(`{"rank": %d, "vm": %q, "uid": 1000, "file": "written on a node", "topology": {"cpus": 1, "sockets": 1, "cores": 1, "threads": 1}, "vfs": 1}`+"\n", rank, vm)
 		vms["ranks.out"] += fmt.Sprintf(`{"rank": %d, "vm": %q, "sum": 6, "mapping": "(vector,(0,4,1))"}`+"\n", rank, vm)
 		of := fmt.Sprintf("[%d, %d]", rank/2*2, rank/2*2+1)
 		vms["share.out"] += fmt.Sprintf(`{"rank": %d, "shared": {"zero": true, "peers": %s, "read": %[2]s}}`+"\n", rank, of)
@@ -117,10 +118,13 @@ func TestJudge(t *testing.T) {
 			e.file("ranks.status", "0 ", "1 ")
 			e.Outcomes[jobVMs].Files["ranks.err"] = "srun: error: n1: task 0: Exited with exit code 1\nslurmv-workload: rank 0: connect to rank 1: refused\n"
 		}, map[string]string{"ranks": "failed: slurmv-workload: rank 0: connect to rank 1: refused"}},
-		"output is changed":    {change("streams.out", "\n", "\r\n"), map[string]string{"streams": `failed: standard output is "WORDS ON STANDARD INPUT\r\n"`}},
-		"error output is lost": {change("streams.err", "24 bytes on standard input", ""), map[string]string{"streams": "failed: standard error is"}},
-		"the status is lost":   {change("streams.status", "23", "1"), map[string]string{"streams": "failed: the exit status is 1; the program's is 23"}},
-		"a VF is missing":      {change("start.out", `"vfs": 1`, `"vfs": 0`), map[string]string{"virtual functions": "failed: vm0 has 0 virtual functions of 1"}},
+		"output is changed":      {change("streams.out", "\n", "\r\n"), map[string]string{"streams": `failed: standard output is "WORDS ON STANDARD INPUT\r\n"`}},
+		"error output is lost":   {change("streams.err", "24 bytes on standard input", ""), map[string]string{"streams": "failed: standard error is"}},
+		"the status is lost":     {change("streams.status", "23", "1"), map[string]string{"streams": "failed: the exit status is 1; the program's is 23"}},
+		"a CPU is missing":       {change("start.out", `"cpus": 1`, `"cpus": 0`), map[string]string{"topology": "failed: vm0 has 0 CPUs of 1"}},
+		"too many hyper-threads": {change("start.out", `"threads": 1`, `"threads": 4`), map[string]string{"topology": "failed: vm0 sees 4 hyper-threads in a core, and its node has 2"}},
+		"ordinary pages":         {change("pages.1", `1024`, `512`), map[string]string{"huge pages": "failed: node 2: 2 VMs of 2 with 512 MiB in huge pages, of 1024"}},
+		"a VF is missing":        {change("start.out", `"vfs": 1`, `"vfs": 0`), map[string]string{"virtual functions": "failed: vm0 has 0 virtual functions of 1"}},
 		"memory of an earlier run": {change("share.out", "true", "false"), map[string]string{
 			"shared memory": "failed: rank 0 found something in the memory before anybody wrote"}},
 		"memory of another node": {change("share.out", `"read": [0, 1]`, `"read": [0, 1, 2]`), map[string]string{
@@ -189,11 +193,12 @@ func TestJudge(t *testing.T) {
 
 func TestStepsThatAreLeftOut(t *testing.T) {
 	e := good()
-	e.Request.SRIOV, e.Request.IVShmem, e.Request.Quick = "", 0, true
+	e.Request.SRIOV, e.Request.IVShmem, e.Request.HugePages, e.Request.Quick = "", 0, "", true
 	delete(e.Outcomes, jobLimit)
 	want := map[string]string{
 		"virtual functions": "skipped: not asked for; --sriov=1 does",
 		"shared memory":     "skipped: not asked for; --ivshmem=1 does",
+		"huge pages":        "skipped: not asked for; --vm-hugepages=2M does",
 		"time limit":        "skipped: --quick leaves it out: Slurm's shortest limit is a minute",
 	}
 	p := e.Judge()

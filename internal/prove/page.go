@@ -64,6 +64,9 @@ func (p Proof) header() markup.Markup {
 func (p Proof) summary() string {
 	s := p.Setting
 	text := fmt.Sprintf("%s on %s, each with %s and %d MiB", report.Count(s.Nodes*s.VMs, "VM"), report.Count(s.Nodes, "node"), report.Count(s.VCPUs, "vCPU"), s.MemoryMiB)
+	if s.HugePages != "" {
+		text += ", with --vm-hugepages=" + s.HugePages
+	}
 	if s.Quick {
 		text += "; a quick proof, with small measurements"
 	}

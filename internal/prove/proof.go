@@ -28,6 +28,7 @@ type Setting struct {
 	VMs       int    `json:"vms_per_node"`
 	VCPUs     int    `json:"vcpus_per_vm"`
 	MemoryMiB int64  `json:"memory_mib_per_vm"`
+	HugePages string `json:"hugepages,omitempty"`
 	SRIOV     string `json:"sriov,omitempty"`
 	IVShmem   int    `json:"ivshmem"`
 	Rounds    int    `json:"rounds"`

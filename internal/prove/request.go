@@ -18,6 +18,7 @@ type Request struct {
 	MemoryMiB int64
 	SRIOV     string   // as --sriov; "" for no virtual functions
 	IVShmem   int      // devices; -1 for one where QEMU has them
+	HugePages string   // as --vm-hugepages; "" for what the site has chosen
 	Program   string   // command line of a program of the site's that is also measured; "" for none
 	Rounds    int      // how often everything is measured, on each side
 	Minutes   int      // time limit of the jobs with VMs
@@ -117,6 +118,9 @@ func (r Request) vmOptions() map[string]string {
 	}
 	if r.SRIOV != "" {
 		o["sriov"] = r.SRIOV
+	}
+	if r.HugePages != "" {
+		o["vm-hugepages"] = r.HugePages
 	}
 	if r.IVShmem > 0 {
 		o["ivshmem"] = fmt.Sprintf("%d:1M", r.IVShmem)

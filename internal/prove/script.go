@@ -141,6 +141,7 @@ func (r Request) start() string {
 		fmt.Sprintf(`run report %s report --output json "$SLURM_JOB_ID"`, quote(r.Programs.Slurmv)),
 		"# While the VMs run, the search for leftovers must find them.",
 		fmt.Sprintf(`run held bare %s --output=held.%%n %s leftovers "$SLURM_JOB_ID"`, r.everyNode(), quote(r.Programs.Slurmv)),
+		fmt.Sprintf(`run pages bare %s --output=pages.%%n ./workload pages "$SLURM_JOB_ID"`, r.everyNode()),
 		fmt.Sprintf("run ranks vms %s ./workload meet", r.everyRank()),
 		fmt.Sprintf("run streams vms %s ./workload streams <words", oneRank),
 	}, "\n")

@@ -14,6 +14,7 @@ import (
 const (
 	stepVFs   = "virtual functions"
 	stepShare = "shared memory"
+	stepPages = "huge pages"
 )
 
 // Evidence is everything from which a proof is made.
@@ -45,7 +46,7 @@ func (e Evidence) Judge() Proof {
 }
 
 func (r Request) setting() Setting {
-	return Setting{Nodes: r.Nodes, VMs: r.VMs, VCPUs: r.VCPUs, MemoryMiB: r.MemoryMiB, SRIOV: r.SRIOV, IVShmem: r.IVShmem, Rounds: r.Rounds, Quick: r.Quick}
+	return Setting{HugePages: r.HugePages, Nodes: r.Nodes, VMs: r.VMs, VCPUs: r.VCPUs, MemoryMiB: r.MemoryMiB, SRIOV: r.SRIOV, IVShmem: r.IVShmem, Rounds: r.Rounds, Quick: r.Quick}
 }
 
 func (e Evidence) preflight(checks [][]check.Result) Step {
@@ -82,6 +83,8 @@ func (e Evidence) inVMs(p *Proof) []Step {
 		{"directory", "VMs and nodes see the same files in the job's directory.", nil, "", func() judgement { return judgeDirectory(o) }},
 		{"ranks", "Ranks in all VMs find each other by Slurm's PMI and talk over the VMs' network.", []string{"ranks"}, "", func() judgement { return judgeRanks(r, o) }},
 		{"streams", "Standard input, output, error and the exit status are the program's.", []string{"streams"}, "", func() judgement { return judgeStreams(o) }},
+		{"topology", "Each VM has the CPUs that the job asked for, and no more hyper-threads in a core than its node.", nil, "", func() judgement { return judgeTopology(r, o, p.Nodes) }},
+		{stepPages, "All memory of the VMs is in huge pages.", []string{"pages"}, r.withoutPages(), func() judgement { return judgePages(r, o) }},
 		{stepVFs, "Each VM has the virtual functions that the job asked for.", nil, e.withoutVFs(), func() judgement { return judgeVFs(o, r.vfs(e.Config)) }},
 		{stepShare, "VMs of a node share memory (IVShmem), and those of different nodes do not.", []string{"share"}, e.withoutShare(), func() judgement { return judgeShare(r, o) }},
 		{"cost", "The same program is measured in the VMs and on their bare nodes, in turns.", []string{"bare", "vms"}, "", func() judgement {
@@ -112,6 +115,14 @@ func (e Evidence) withoutVFs() string {
 		return why
 	}
 	return "not asked for; --sriov=1 does"
+}
+
+// withoutPages is why huge pages are not looked for: the site's own choice may be to do without them.
+func (r Request) withoutPages() string {
+	if config.HugePages(r.HugePages).Size() == 0 {
+		return "not asked for; --vm-hugepages=2M does"
+	}
+	return ""
 }
 
 func (e Evidence) withoutShare() string {

@@ -13,15 +13,16 @@ import (
 
 // A Finding is what one rank has found out about the place where it runs.
 type Finding struct {
-	Rank    int    `json:"rank"`
-	VM      string `json:"vm"` // "" on a bare node
-	UID     int    `json:"uid"`
-	Kernel  string `json:"kernel"`
-	File    string `json:"file,omitempty"`    // content of the file that the script has written beside the program
-	VFs     int    `json:"vfs"`               // network interfaces that are virtual functions of the job
-	Sum     int    `json:"sum"`               // of all ranks' numbers, after it went round
-	Mapping string `json:"mapping,omitempty"` // which ranks share a place, as MPI is told
-	Shared  *Share `json:"shared,omitempty"`
+	Rank     int      `json:"rank"`
+	VM       string   `json:"vm"` // "" on a bare node
+	UID      int      `json:"uid"`
+	Kernel   string   `json:"kernel"`
+	File     string   `json:"file,omitempty"`    // content of the file that the script has written beside the program
+	Topology Topology `json:"topology"`          // of the place's CPUs
+	VFs      int      `json:"vfs"`               // network interfaces that are virtual functions of the job
+	Sum      int      `json:"sum"`               // of all ranks' numbers, after it went round
+	Mapping  string   `json:"mapping,omitempty"` // which ranks share a place, as MPI is told
+	Shared   *Share   `json:"shared,omitempty"`
 }
 
 // Files beside the program through which script and ranks see each other's words.
@@ -49,7 +50,7 @@ func Look(rank int, env func(string) string) Finding {
 	_ = unix.Uname(&name)
 	file, _ := os.ReadFile(FromNode)
 	return Finding{Rank: rank, VM: env("SLURMV_VM"), UID: os.Getuid(), Kernel: unix.ByteSliceToString(name.Release[:]),
-		File: strings.TrimSpace(string(file)), VFs: virtualFunctions()}
+		File: strings.TrimSpace(string(file)), Topology: ReadTopology("/"), VFs: virtualFunctions()}
 }
 
 // virtualFunctions counts the interfaces that have the MAC address of a VF of a job: their

@@ -16,6 +16,8 @@ type Machine struct {
 	CPUs   int    `json:"cpus"`
 	MiB    int64  `json:"memory_mib"`
 	Kernel string `json:"kernel"`
+
+	Topology Topology `json:"topology"`
 }
 
 // ReadMachine reads the node's /proc below root.
@@ -24,7 +26,7 @@ func ReadMachine(root string) (m Machine, err error) {
 	if err := unix.Uname(&name); err != nil {
 		return m, err
 	}
-	m.Kernel = unix.ByteSliceToString(name.Release[:])
+	m.Kernel, m.Topology = unix.ByteSliceToString(name.Release[:]), ReadTopology(root)
 	cpus, err1 := os.ReadFile(filepath.Join(root, "proc/cpuinfo"))
 	memory, err2 := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	models := values(string(cpus), "model name")

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slurm-v/slurm-v/internal/filetest"
 )
 
 // A server plays Slurm's PMI server for the ranks of a test.
@@ -195,6 +197,44 @@ func TestStreams(t *testing.T) {
 	status := Streams(strings.NewReader("words\n"), &out, &words)
 	if status != StreamsStatus || out.String() != "WORDS\n" || words.String() != "6 bytes on standard input\n" {
 		t.Errorf("status %d, output %q, words %q", status, out.String(), words.String())
+	}
+}
+
+func TestReadTopology(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cpus [][2]string // socket and core of each
+		want Topology
+	}{
+		"a socket of two cores":         {[][2]string{{"0", "0"}, {"0", "1"}}, Topology{2, 1, 2, 1}},
+		"hyper-threads":                 {[][2]string{{"0", "0"}, {"0", "0"}, {"0", "4"}, {"0", "4"}}, Topology{4, 1, 2, 2}},
+		"two sockets with equal cores":  {[][2]string{{"0", "0"}, {"0", "1"}, {"1", "0"}, {"1", "1"}}, Topology{4, 2, 2, 1}},
+		"a kernel that tells nothing":   {nil, Topology{}},
+		"a socket for each of the CPUs": {[][2]string{{"0", "0"}, {"1", "0"}}, Topology{2, 2, 1, 1}},
+	} {
+		root := t.TempDir()
+		for i, cpu := range tt.cpus {
+			dir := fmt.Sprintf("%s/sys/devices/system/cpu/cpu%d/topology/", root, i)
+			filetest.Write(t, dir+"physical_package_id", cpu[0]+"\n")
+			filetest.Write(t, dir+"core_id", cpu[1]+"\n")
+		}
+		if got := ReadTopology(root); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
+
+func TestReadPages(t *testing.T) {
+	root := t.TempDir()
+	for pid, of := range map[string][2]string{
+		"10": {"guest=slurmv-7.0-vm0,debug-threads=on", "Private_Hugetlb:   524288 kB"},
+		"11": {"guest=slurmv-7.0-vm1,debug-threads=on", "Shared_Hugetlb:   1024 kB\nPrivate_Hugetlb:    524288 kB"},
+		"12": {"guest=slurmv-71.0-vm0", "Private_Hugetlb:   524288 kB"},
+	} {
+		filetest.Write(t, root+"/proc/"+pid+"/cmdline", "/usr/bin/qemu\x00-name\x00"+of[0]+"\x00")
+		filetest.Write(t, root+"/proc/"+pid+"/smaps_rollup", "Rss:   1 kB\n"+of[1]+"\n")
+	}
+	if got, want := ReadPages(root, "7"), (Pages{VMs: 2, HugeMiB: 1025}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
