@@ -3,14 +3,10 @@ package docs
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/internal/filetest"
 )
 
 // unwalked are the blocks of admin.md that no test follows as they stand: the section, how the block begins, and why.
@@ -28,7 +24,7 @@ var unwalked = [][3]string{
 // walks are the tests on a fresh system that follow blocks of admin.md.
 var walks = []string{"../test/admin", "../test/packages"}
 
-// What administrators are told to type is typed by a test, or a reason says why not. Settings of slurmv.toml are read.
+// What administrators are told to type is typed by a test, or a reason says why not.
 func TestAdministratorsReadWhatTestsDo(t *testing.T) {
 	reasons, walked := slices.Clone(unwalked), uses(t)
 	for _, block := range blocks(t) {
@@ -37,12 +33,7 @@ func TestAdministratorsReadWhatTestsDo(t *testing.T) {
 		switch {
 		case reason >= 0:
 			reasons = slices.Delete(reasons, reason, reason+1)
-		case strings.HasPrefix(first, "["):
-			file := filepath.Join(t.TempDir(), "slurmv.toml")
-			filetest.Write(t, file, text)
-			if _, err := config.Load(file); err != nil {
-				t.Errorf("%s: %v\n%s", section, err, text)
-			}
+		case strings.HasPrefix(first, "["): // TestConfigurationOfTheDocuments reads settings of slurmv.toml
 		case !slices.ContainsFunc(walked, func(u use) bool { return u.section == section && strings.Contains(text, u.text) }):
 			t.Errorf("%s: no test follows\n%s", section, text)
 		}
