@@ -84,7 +84,7 @@ func (e Evidence) inVMs(p *Proof) []Step {
 		{"ranks", "Ranks in all VMs find each other by Slurm's PMI and talk over the VMs' network.", []string{"ranks"}, "", func() judgement { return judgeRanks(r, o) }},
 		{"streams", "Standard input, output, error and the exit status are the program's.", []string{"streams"}, "", func() judgement { return judgeStreams(o) }},
 		{"topology", "Each VM has the CPUs that the job asked for, and no more hyper-threads in a core than its node.", nil, "", func() judgement { return judgeTopology(r, o, p.Nodes) }},
-		{stepPages, "All memory of the VMs is in huge pages.", []string{"pages"}, r.withoutPages(), func() judgement { return judgePages(r, o) }},
+		{stepPages, "All memory of the VMs is in huge pages.", []string{"pages"}, e.withoutPages(), func() judgement { return judgePages(r, o) }},
 		{stepVFs, "Each VM has the virtual functions that the job asked for.", nil, e.withoutVFs(), func() judgement { return judgeVFs(o, r.vfs(e.Config)) }},
 		{stepShare, "VMs of a node share memory (IVShmem), and those of different nodes do not.", []string{"share"}, e.withoutShare(), func() judgement { return judgeShare(r, o) }},
 		{"cost", "The same program is measured in the VMs and on their bare nodes, in turns.", []string{"bare", "vms"}, "", func() judgement {
@@ -118,8 +118,8 @@ func (e Evidence) withoutVFs() string {
 }
 
 // withoutPages is why huge pages are not looked for: the site's own choice may be to do without them.
-func (r Request) withoutPages() string {
-	if config.HugePages(r.HugePages).Size() == 0 {
+func (e Evidence) withoutPages() string {
+	if config.HugePages(e.Request.HugePages).Size() == 0 {
 		return "not asked for; --vm-hugepages=2M does"
 	}
 	return ""
