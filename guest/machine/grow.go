@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/slurm-v/slurm-v/internal/mountinfo"
 )
 
 // A partition is the place of the root file system on a disk.
@@ -69,14 +71,14 @@ const spare = 4096
 
 // rootPartition finds the partition of the root file system.
 func (m *Machine) rootPartition() (p partition, err error) {
-	text, err := os.ReadFile(m.path("proc/self/mountinfo"))
+	mounts, err := mountinfo.Read(m.path())
 	if err != nil {
 		return p, err
 	}
 	device := ""
-	for line := range strings.Lines(string(text)) {
-		if at, what := parseMountInfo(line); at == "/" {
-			device, p.FSType = what.device, what.fstype
+	for _, mount := range mounts {
+		if mount.Point == "/" {
+			device, p.FSType = mount.Device, mount.Type
 		}
 	}
 	dir, err := filepath.EvalSymlinks(m.path("sys/dev/block", device))

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/internal/mountinfo"
 )
 
 // Nothing is cached, so each VM sees at once what another VM or the node has written. Large
@@ -118,30 +119,8 @@ func (s *system) mounted(mount guest.Mount) bool {
 	if err := unix.Statfs(s.path(mount.Path), &fs); s.root == "" && (err != nil || fs.Type != unix.V9FS_MAGIC) {
 		return false // the quick answer, without reading a long list
 	}
-	text, err := os.ReadFile(s.path("proc/self/mountinfo"))
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(text)) {
-		at, what := parseMountInfo(line)
-		if at == mount.Path && what.fstype == "9p" && what.source == mount.Tag {
-			return true
-		}
-	}
-	return false
-}
-
-// A mountedFS is a mounted file system.
-type mountedFS struct{ device, fstype, source string }
-
-// parseMountInfo parses a line of /proc/self/mountinfo: at is the mount point, what is the
-// file system.
-func parseMountInfo(line string) (at string, what mountedFS) {
-	left, right, _ := strings.Cut(line, " - ")
-	l, r := strings.Fields(left), strings.Fields(right)
-	if len(l) < 5 || len(r) < 2 {
-		return "", mountedFS{}
-	}
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-	return unescape.Replace(l[4]), mountedFS{device: l[2], fstype: r[0], source: unescape.Replace(r[1])}
+	mounts, err := mountinfo.Read(s.path())
+	return err == nil && slices.ContainsFunc(mounts, func(m mountinfo.Mount) bool {
+		return m.Point == mount.Path && m.Type == "9p" && m.Source == mount.Tag
+	})
 }

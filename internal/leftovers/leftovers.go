@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/internal/mountinfo"
 	"github.com/slurm-v/slurm-v/internal/process"
 	"github.com/slurm-v/slurm-v/internal/vmnet"
 	"github.com/slurm-v/slurm-v/slurm"
@@ -195,11 +196,11 @@ func (n Node) glob(kind, pattern string) (all []Thing) {
 }
 
 func (n Node) mounts(job uint32) (all []Thing) {
-	text, _ := os.ReadFile(filepath.Join(n.Root, "proc/self/mountinfo"))
+	mounts, _ := mountinfo.Read(n.Root)
 	below := regexp.MustCompile(fmt.Sprintf(`/jobs/%d\.[0-9]+/`, job))
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 4 && below.MatchString(f[4]+"/") {
-			all = append(all, Thing{"mount", f[4]})
+	for _, m := range mounts {
+		if below.MatchString(m.Point + "/") {
+			all = append(all, Thing{"mount", m.Point})
 		}
 	}
 	return all

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slurm-v/slurm-v/internal/mountinfo"
 )
 
 // stranger is a user whose trees are removed.
@@ -222,10 +224,10 @@ func TestMountsOnAFileThatIsRemoved(t *testing.T) {
 func mountOn(t *testing.T, path string, n int) {
 	t.Helper()
 	t.Cleanup(func() {
-		mounts, _ := os.ReadFile("/proc/self/mountinfo")
-		for line := range strings.Lines(string(mounts)) {
-			if at := strings.Fields(line)[4]; strings.Contains(at, "/"+t.Name()) {
-				_ = unix.Unmount(at, unix.MNT_DETACH)
+		mounts, _ := mountinfo.Read("/")
+		for _, m := range mounts {
+			if strings.Contains(m.Point, "/"+t.Name()) {
+				_ = unix.Unmount(m.Point, unix.MNT_DETACH)
 			}
 		}
 	})

@@ -1,20 +1,20 @@
 package serve
 
 import (
-	"os"
 	"strings"
 
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
+	"github.com/slurm-v/slurm-v/internal/mountinfo"
 	"github.com/slurm-v/slurm-v/internal/privileges"
 )
 
 // needed returns the capabilities that the agent needs to serve the VMs.
-func needed(mountInfo string) []cap.Value {
+func needed(mounts []mountinfo.Mount) []cap.Value {
 	// libvirt reports a VM's end once kill(2) has shown that QEMU is gone. QEMU runs as
 	// another user, so this needs the capability.
 	keep := []cap.Value{cap.KILL}
-	if hidesProcesses(mountInfo) {
+	if hidesProcesses(mounts) {
 		keep = append(keep, cap.SYS_PTRACE) // to read /proc/PID/cgroup of callers
 	}
 	return keep
@@ -22,37 +22,36 @@ func needed(mountInfo string) []cap.Value {
 
 // neededForMap returns the capabilities that the agent needs until the map with the
 // addresses of the job's other nodes has come.
-func neededForMap(mountInfo string) []cap.Value {
-	return append(needed(mountInfo), cap.NET_ADMIN)
+func neededForMap(mounts []mountinfo.Mount) []cap.Value {
+	return append(needed(mounts), cap.NET_ADMIN)
 }
 
 // hidesProcesses reports whether /proc shows the processes of other users only to those who
-// may trace them (hidepid), from the text of /proc/self/mountinfo.
-func hidesProcesses(mountInfo string) bool {
-	for line := range strings.Lines(mountInfo) {
-		fields, options, _ := strings.Cut(line, " - ")
-		if f := strings.Fields(fields); len(f) < 5 || f[4] != "/proc" {
+// may trace them (hidepid).
+func hidesProcesses(mounts []mountinfo.Mount) bool {
+	for _, m := range mounts {
+		if m.Point != "/proc" {
 			continue
 		}
-		if _, value, found := strings.Cut(options, "hidepid="); found && !strings.HasPrefix(value, "0") && !strings.HasPrefix(value, "off") {
+		if _, value, found := strings.Cut(m.Options, "hidepid="); found && !strings.HasPrefix(value, "0") && !strings.HasPrefix(value, "off") {
 			return true
 		}
 	}
 	return false
 }
 
-// mountInfo returns the text of /proc/self/mountinfo, "" if it cannot be read.
-// hidesProcesses then reports false.
-func mountInfo() string {
-	text, _ := os.ReadFile("/proc/self/mountinfo")
-	return string(text)
+// mounts returns the mounts of the node, none if they cannot be read. hidesProcesses then
+// reports false.
+func mounts() []mountinfo.Mount {
+	all, _ := mountinfo.Read("/")
+	return all
 }
 
 // shed gives up the privileges that serving does not need.
 func (s *Server) shed() error {
-	keep := needed(mountInfo())
+	keep := needed(mounts())
 	if s.plan.HasPeers() {
-		keep = neededForMap(mountInfo())
+		keep = neededForMap(mounts())
 	}
 	return privileges.Shed(keep)
 }
@@ -63,7 +62,7 @@ func (s *Server) shedForMap() {
 	if !s.plan.HasPeers() {
 		return
 	}
-	if err := privileges.KeepOnly(needed(mountInfo())); err != nil {
+	if err := privileges.KeepOnly(needed(mounts())); err != nil {
 		s.set.Log.Warn("privileges are not given up", "error", err)
 	}
 }

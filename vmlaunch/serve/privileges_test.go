@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slurm-v/slurm-v/internal/mountinfo"
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/internal/play"
 )
@@ -55,7 +56,7 @@ func TestHidesProcesses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := hidesProcesses(tt.text); got != tt.want {
+			if got := hidesProcesses(mountinfo.Parse(tt.text)); got != tt.want {
 				t.Errorf("hidesProcesses = %v, want %v", got, tt.want)
 			}
 		})
