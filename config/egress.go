@@ -15,8 +15,8 @@ type Destination struct {
 	First, Last uint16       // ports
 }
 
-// Anywhere is the text of all addresses.
-const Anywhere = "any"
+// anywhere is the text of all addresses.
+const anywhere = "any"
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
 
@@ -30,7 +30,7 @@ func ParseDestination(text string) (d Destination, err error) {
 			return d, err
 		}
 	}
-	if host == Anywhere {
+	if host == anywhere {
 		host = "0.0.0.0/0"
 	}
 	addr, addrErr := netip.ParseAddr(host)

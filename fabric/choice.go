@@ -27,7 +27,7 @@ func ParseChoice(text string) (Choice, error) {
 			return Choice{}, fmt.Errorf("%s %w", config.Quote(item), err)
 		}
 	}
-	c.Classes = SortClasses(c.Classes)
+	c.Classes = sortClasses(c.Classes)
 	return c, c.check()
 }
 

@@ -53,7 +53,7 @@ func ClassesOf(site config.Fabric) []Class {
 	for _, name := range site.VNI.Classes {
 		classes = append(classes, Class(name))
 	}
-	return SortClasses(classes)
+	return sortClasses(classes)
 }
 
 // WishOf returns the wish of a job whose user does not say: a tag of each kind for VMs with

@@ -170,14 +170,14 @@ func parseClasses(text string) (classes []Class, err error) {
 		}
 		classes = append(classes, Class(name))
 	}
-	if !slices.Equal(classes, SortClasses(classes)) {
+	if !slices.Equal(classes, sortClasses(classes)) {
 		return nil, fmt.Errorf("the traffic classes are not in their order, or there twice")
 	}
 	return classes, nil
 }
 
-// SortClasses returns the classes in the order of Classes, each once.
-func SortClasses(classes []Class) (sorted []Class) {
+// sortClasses returns the classes in the order of Classes, each once.
+func sortClasses(classes []Class) (sorted []Class) {
 	for _, class := range Classes {
 		if slices.Contains(classes, class) {
 			sorted = append(sorted, class)

@@ -64,9 +64,9 @@ type Controller struct {
 // milliseconds, and in Reconcile for as long as slurmctld takes to answer.
 const ledgerWait = 30 * time.Second
 
-// New returns the controller of a site, with its OpenSM. The caller fills in Cluster, and the
-// managers that are asked by HTTP.
-func New(ctx context.Context, cfg config.Config, warn func(string)) (*Controller, error) {
+// newController returns the controller of a site, with its OpenSM. The caller fills in Cluster,
+// and the managers that are asked by HTTP.
+func newController(ctx context.Context, cfg config.Config, warn func(string)) (*Controller, error) {
 	c := &Controller{
 		Site: cfg.Fabric, Limits: cfg.Limits, Slurm: commentsOf(cfg), Warn: warn,
 		Instance: instanceOf("/", os.Getppid()), Dir: cfg.Fabric.State, Now: time.Now,

@@ -18,14 +18,14 @@ import (
 // patience is how much longer than the cooling time a job waits for its tags.
 const patience = 5 * time.Second
 
-// A NoPoolError says that a job wants tags of which its partition has none.
-type NoPoolError struct {
+// A noPoolError says that a job wants tags of which its partition has none.
+type noPoolError struct {
 	Kind      fabric.Kind
 	Want      int
 	Partition string
 }
 
-func (e *NoPoolError) Error() string {
+func (e *noPoolError) Error() string {
 	return fmt.Sprintf("%d %ss wanted, and jobs of partition %s have none; submit without --vm-fabric=vni, or add a pool to [fabric] of slurmv.toml", e.Want, e.Kind.Word(), e.Partition)
 }
 
@@ -53,7 +53,7 @@ func requestOf(site config.Fabric, most config.Limits, h slurm.Hook, w fabric.Wi
 		if slices.ContainsFunc(pools, func(p fabric.Pool) bool { return p.Kind == kind }) {
 			continue
 		}
-		none := &NoPoolError{Kind: kind, Want: w.Tags[kind], Partition: h.Partition}
+		none := &noPoolError{Kind: kind, Want: w.Tags[kind], Partition: h.Partition}
 		if kind == fabric.VNI && none.Want > 0 && site.Exhausted == config.ExhaustedFail {
 			return q, nil, none
 		}
@@ -324,8 +324,8 @@ func runsOf(jobs []slurm.NotedJob) (runs []slurm.RunID) {
 	return runs
 }
 
-// Redacted returns the reservation without what only the job's own programs may know.
-func Redacted(r fabric.Reservation) fabric.Reservation {
+// redacted returns the reservation without what only the job's own programs may know.
+func redacted(r fabric.Reservation) fabric.Reservation {
 	if r.Collectives != nil {
 		c := *r.Collectives
 		c.Token = ""

@@ -269,7 +269,7 @@ func TestComments(t *testing.T) {
 
 func TestRedacted(t *testing.T) {
 	r := fabric.Reservation{Collectives: &fabric.Collectives{Session: "c-1", Token: "secret"}}
-	if got := Redacted(r); got.Collectives.Token != "" || got.Collectives.Session != "c-1" {
+	if got := redacted(r); got.Collectives.Token != "" || got.Collectives.Session != "c-1" {
 		t.Errorf("%+v", got.Collectives)
 	}
 	if r.Collectives.Token != "secret" {

@@ -16,7 +16,7 @@ import (
 // Open returns the controller of the site and cluster of this process. Root becomes the owner
 // of the ledger's directory, SlurmUser: all its files must stay that user's.
 func Open(ctx context.Context, cfg config.Config, warn func(sentence string)) (*Controller, error) {
-	c, err := New(ctx, cfg, warn)
+	c, err := newController(ctx, cfg, warn)
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func (c *Controller) Entries(ctx context.Context, job uint32) (entries []ledger.
 		return err
 	})
 	for i := range entries {
-		entries[i].Reservation = Redacted(entries[i].Reservation)
+		entries[i].Reservation = redacted(entries[i].Reservation)
 	}
 	return entries, err
 }

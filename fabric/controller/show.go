@@ -65,7 +65,7 @@ func WritePools(out io.Writer, rows []PoolRow) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for _, sentence := range Hindrances(rows) {
+	for _, sentence := range hindrances(rows) {
 		if _, err := fmt.Fprintln(out, sentence); err != nil {
 			return err
 		}
@@ -73,8 +73,8 @@ func WritePools(out io.Writer, rows []PoolRow) error {
 	return nil
 }
 
-// Hindrances says who has not confirmed, by node, and which tags are in quarantine and why.
-func Hindrances(rows []PoolRow) (sentences []string) {
+// hindrances says who has not confirmed, by node, and which tags are in quarantine and why.
+func hindrances(rows []PoolRow) (sentences []string) {
 	waits := map[string][]string{} // "job 17.0's VNI 1027", by who has not confirmed
 	withheld := 0
 	for _, r := range rows {

@@ -14,7 +14,7 @@
 // A service's member and VNIs alone decide whose it is, never what this package remembers:
 // services outlive every process, and a crash can come at any moment.
 //
-// What a job's service is to have ([NewService]), what is asked for after the card has
+// What a job's service is to have (newService), what is asked for after the card has
 // refused, which services are strays ([Stray]), and what programs see ([Environment]) are
 // pure. Only a [Library] touches cards.
 package cxi

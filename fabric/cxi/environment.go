@@ -28,7 +28,7 @@ var Variables = []string{varVNIs, varCards, varServices, varClasses}
 // For programs in a VM, put the guest's device name in place of each card's. Services that
 // the job does not own are passed over. A job without services has no variables.
 func Environment(job Job, services []Placed) []string {
-	services = oneOnEach(OfJob(services, job))
+	services = oneOnEach(ofJob(services, job))
 	if len(services) == 0 {
 		return nil
 	}

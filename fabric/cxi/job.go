@@ -10,16 +10,16 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// DefaultClasses are the traffic classes of a job that names none: those that HPE
+// defaultClasses are the traffic classes of a job that names none: those that HPE
 // recommends for all users.
-var DefaultClasses = []fabric.Class{fabric.BestEffort, fabric.LowLatency}
+var defaultClasses = []fabric.Class{fabric.BestEffort, fabric.LowLatency}
 
 // A Job is what a job's services are made from.
 type Job struct {
 	ID      journal.ID
 	UID     uint32         // of the owner, as whom tasks and QEMU run
 	VNIs    []fabric.Tag   // 1 to 4
-	Classes []fabric.Class // empty for [DefaultClasses]
+	Classes []fabric.Class // empty for defaultClasses
 	Cores   int            // of the job on this node
 }
 
@@ -34,8 +34,8 @@ func (j Job) Owns(s Service) bool {
 	return len(j.VNIs) > 0 && !s.kept() && slices.Equal(s.Members, []Member{{UID, j.UID}}) && sameVNIs(s.VNIs, j.VNIs)
 }
 
-// NewService returns the service for the job on a card that has room for these amounts.
-func NewService(j Job, room Amounts) (Service, error) {
+// newService returns the service for the job on a card that has room for these amounts.
+func newService(j Job, room Amounts) (Service, error) {
 	if err := j.check(); err != nil {
 		return Service{}, err
 	}
@@ -51,7 +51,7 @@ func NewService(j Job, room Amounts) (Service, error) {
 
 func (j Job) classes() []fabric.Class {
 	if len(j.Classes) == 0 {
-		return slices.Clone(DefaultClasses)
+		return slices.Clone(defaultClasses)
 	}
 	return slices.Clone(j.Classes)
 }

@@ -15,7 +15,7 @@ func TestNewService(t *testing.T) {
 		Job: journal.ID{Job: 7}, UID: 1001,
 		Grants: []fabric.Grant{{Kind: fabric.VLAN, Tags: []fabric.Tag{2000}}, {Kind: fabric.VNI, Tags: []fabric.Tag{1026, 1027}}},
 	}, 2)
-	got, err := NewService(job, Amounts{PTE: 100})
+	got, err := newService(job, Amounts{PTE: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestNewService(t *testing.T) {
 		t.Errorf("service differs (-want +got):\n%s", diff)
 	}
 	job.Classes = []fabric.Class{fabric.Dedicated}
-	if got, err := NewService(job, Amounts{}); err != nil || !cmp.Equal(got.Classes, job.Classes) {
+	if got, err := newService(job, Amounts{}); err != nil || !cmp.Equal(got.Classes, job.Classes) {
 		t.Errorf("classes of a job that names its own = %q, %v", got.Classes, err)
 	}
 }
@@ -51,7 +51,7 @@ func TestServicesThatNoJobGets(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := NewService(Job{ID: journal.ID{Job: 7}, VNIs: tt.vnis, Classes: tt.classes}, cassini)
+			_, err := newService(Job{ID: journal.ID{Job: 7}, VNIs: tt.vnis, Classes: tt.classes}, cassini)
 			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 				t.Errorf("error = %v, want %s…", err, tt.want)
 			}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrShort matches the error of [Library.Make] if the card has too little for the job.
-var ErrShort = errors.New("the card has too few resources")
+// errShort matches the error of [Library.Make] if the card has too little for the job.
+var errShort = errors.New("the card has too few resources")
 
 // Made is a job's service, and what the administrator should know of it.
 type Made struct {
@@ -18,8 +18,8 @@ type Made struct {
 }
 
 // Make makes the job's service on a card, or returns the one that it has there. If the
-// card has too little, the job gets less, and the warning says so; if that does not fit
-// either, the error matches [ErrShort].
+// card has too little, the job gets less, and the warning says so. If that does not fit
+// either, the error says what is too little.
 func (l *Library) Make(card Device, job Job) (Made, error) {
 	services, err := l.Services(card)
 	if err != nil {
@@ -29,7 +29,7 @@ func (l *Library) Make(card Device, job Job) (Made, error) {
 	if i := slices.IndexFunc(services, job.Owns); i >= 0 {
 		return Made{Placed: Placed{card.Name, services[i]}}, nil
 	}
-	service, err := NewService(job, roomBeside(card.Has, services, l.useOfSystem(card, services)))
+	service, err := newService(job, roomBeside(card.Has, services, l.useOfSystem(card, services)))
 	if err != nil {
 		return Made{}, fmt.Errorf("make a CXI service on %s: %w", card.Name, err)
 	}
@@ -98,5 +98,5 @@ func (j Job) short(card Device, n narrowing, why report) error {
 		lacks = "the driver does not say of what"
 	}
 	return j.failed(card, fmt.Errorf("%w, even for less: %s; wait for other jobs, or look for services that nobody needs: "+
-		"slurmv fabric list, slurmv fabric clean", ErrShort, lacks))
+		"slurmv fabric list, slurmv fabric clean", errShort, lacks))
 }

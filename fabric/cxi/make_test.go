@@ -24,7 +24,7 @@ func TestAJobHasAServiceOnEachOfFourCards(t *testing.T) {
 	}
 	limits := limitsFor(96, cassini)
 	for i, id := range []uint32{11, 11, 12, 11} {
-		want := Placed{"cxi" + string(rune('0'+i)), Service{ID: id, Enabled: true, Members: []Member{{UID, 1001}}, VNIs: job4217.VNIs, Classes: DefaultClasses, Limits: &limits}}
+		want := Placed{"cxi" + string(rune('0'+i)), Service{ID: id, Enabled: true, Members: []Member{{UID, 1001}}, VNIs: job4217.VNIs, Classes: defaultClasses, Limits: &limits}}
 		if diff := cmp.Diff(want, got[i]); diff != "" {
 			t.Errorf("service differs (-want +got):\n%s", diff)
 		}
@@ -34,7 +34,7 @@ func TestAJobHasAServiceOnEachOfFourCards(t *testing.T) {
 	for i := range got {
 		got[i].Classes = inBits
 	}
-	if diff := cmp.Diff(got, OfJob(listed(t, lib), job4217)); diff != "" {
+	if diff := cmp.Diff(got, ofJob(listed(t, lib), job4217)); diff != "" {
 		t.Errorf("what the cards list differs (-made +listed):\n%s", diff)
 	}
 	if err := lib.Remove(t.Context(), job4217, []string{"cxi0", "cxi1", "cxi2", "cxi3"}); err != nil {
@@ -48,7 +48,7 @@ func TestAJobHasAServiceOnEachOfFourCards(t *testing.T) {
 func TestAServiceThatIsThereIsNotMadeTwice(t *testing.T) {
 	lib, _ := aNode(t, "CARDS=1")
 	first, second := made(t, lib, job4217), made(t, lib, job4217)
-	if first[0].ID != second[0].ID || len(OfJob(listed(t, lib), job4217)) != 1 {
+	if first[0].ID != second[0].ID || len(ofJob(listed(t, lib), job4217)) != 1 {
 		t.Errorf("services %d and %d were made for one job", first[0].ID, second[0].ID)
 	}
 }
@@ -118,7 +118,7 @@ func TestServicesThatCannotBeMade(t *testing.T) {
 		is      error
 		want    string
 	}{
-		"ENOSPC for ever": {"ALLOC_ERRNO=28", ErrShort, "make the CXI service of job 4217.0 with VNI 1027 on cxi0: the card has too few resources, even for less: 0 PTEs of 576, "},
+		"ENOSPC for ever": {"ALLOC_ERRNO=28", errShort, "make the CXI service of job 4217.0 with VNI 1027 on cxi0: the card has too few resources, even for less: 0 PTEs of 576, "},
 		"EPERM":           {"ALLOC_ERRNO=1", unix.EPERM, "make the CXI service of job 4217.0 with VNI 1027 on cxi0: operation not permitted: only root may"},
 		"EINVAL":          {"ALLOC_ERRNO=22", unix.EINVAL, "make the CXI service of job 4217.0 with VNI 1027 on cxi0: invalid argument"},
 	}
@@ -129,7 +129,7 @@ func TestServicesThatCannotBeMade(t *testing.T) {
 			if !errors.Is(err, tt.is) || !strings.HasPrefix(err.Error(), tt.want) {
 				t.Errorf("error = %v\nwant %s…", err, tt.want)
 			}
-			if n := len(OfJob(listed(t, lib), job4217)); n != 0 {
+			if n := len(ofJob(listed(t, lib), job4217)); n != 0 {
 				t.Errorf("%d services are left", n)
 			}
 			fake.Set("ALLOC_ERRNO=0")

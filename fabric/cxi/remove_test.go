@@ -52,7 +52,7 @@ func TestRemove(t *testing.T) {
 				t.Errorf("it took %v", took)
 			}
 			fake.Set("UNLISTED=-1")
-			if left := cardsOf(OfJob(listed(t, lib), job4217)); !slices.Equal(left, tt.left) {
+			if left := cardsOf(ofJob(listed(t, lib), job4217)); !slices.Equal(left, tt.left) {
 				t.Errorf("left on %v, want %v", left, tt.left)
 			}
 		})

@@ -42,8 +42,8 @@ func inPools(vnis []fabric.Tag, pools []fabric.Pool) bool {
 	})
 }
 
-// OfJob returns the job's services, by card.
-func OfJob(all []Placed, job Job) (services []Placed) {
+// ofJob returns the job's services, by card.
+func ofJob(all []Placed, job Job) (services []Placed) {
 	for _, s := range all {
 		if job.Owns(s.Service) {
 			services = append(services, s)

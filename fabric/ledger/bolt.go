@@ -111,7 +111,7 @@ func (l *Ledger) view(operation string, do func(machine) error) error {
 
 func (l *Ledger) run(operation string, do func() error) error {
 	if l.broken {
-		return fmt.Errorf("%s: %w", operation, &DamagedError{l.path, errors.New("it is damaged")})
+		return fmt.Errorf("%s: %w", operation, &damagedError{l.path, errors.New("it is damaged")})
 	}
 	if err := l.judge(guard(do)); err != nil {
 		return fmt.Errorf("%s: %w", operation, err)
@@ -126,5 +126,5 @@ func (l *Ledger) judge(err error) error {
 		return err
 	}
 	l.broken = l.broken || d.panicked
-	return &DamagedError{Path: l.path, Err: d.error}
+	return &damagedError{Path: l.path, Err: d.error}
 }

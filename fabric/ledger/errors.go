@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// ErrUnknown says that the ledger has no tags of that job.
-	ErrUnknown = errors.New("the ledger does not have this job; `slurmv fabric pool` shows those that it has")
+	// errUnknown says that the ledger has no tags of that job.
+	errUnknown = errors.New("the ledger does not have this job; `slurmv fabric pool` shows those that it has")
 
 	// ErrEnded says that the job has ended, and that its tags are being released.
 	ErrEnded = errors.New("the job has ended, and its tags are being released")
@@ -50,13 +50,13 @@ func (e *ExhaustedError) why() string {
 // Is reports whether target is [ErrExhausted].
 func (e *ExhaustedError) Is(target error) bool { return target == ErrExhausted }
 
-// A LimitError says that no job can have so many tags.
-type LimitError struct {
+// A limitError says that no job can have so many tags.
+type limitError struct {
 	Kind fabric.Kind
 	Want int
 }
 
-func (e *LimitError) Error() string {
+func (e *limitError) Error() string {
 	return fmt.Sprintf("%s wanted; a job can have 0 to %d", plural(e.Want, e.Kind), config.MaxVNIs)
 }
 
@@ -78,29 +78,29 @@ func (e *ConflictError) why(other journal.ID) string {
 	return e.tag() + " is also job " + other.String() + "'s"
 }
 
-// An OtherJobError says that the ledger has another job with this number: it is not the
+// An otherJobError says that the ledger has another job with this number: it is not the
 // ledger of this cluster, or slurmctld has begun its numbers anew.
-type OtherJobError struct {
+type otherJobError struct {
 	Job     journal.ID
 	Cluster string
 	UID     uint32
 }
 
-func (e *OtherJobError) Error() string {
+func (e *otherJobError) Error() string {
 	return fmt.Sprintf("the ledger has a job %s already, of user %d on cluster %q; when it is gone: slurmv fabric release --force %d", e.Job, e.UID, e.Cluster, e.Job.Job)
 }
 
-// A DamagedError says that the file is no ledger, or cannot be read.
-type DamagedError struct {
+// A damagedError says that the file is no ledger, or cannot be read.
+type damagedError struct {
 	Path string
 	Err  error
 }
 
-func (e *DamagedError) Error() string {
+func (e *damagedError) Error() string {
 	return fmt.Sprintf("%s: %v; restore it from a copy, or move it away: the next reservation then makes a new ledger from the jobs that run. Run `slurmv fabric clean` on the nodes first, for those that have ended", e.Path, e.Err)
 }
 
-func (e *DamagedError) Unwrap() error { return e.Err }
+func (e *damagedError) Unwrap() error { return e.Err }
 
 func plural(n int, kind fabric.Kind) string {
 	if n == 1 {

@@ -85,7 +85,7 @@ func TestOnlyVNIsAreLeftOut(t *testing.T) {
 func TestFortyTwoVNIsAreRefused(t *testing.T) {
 	b := newBench(t, 1024, 65535)
 	_, err := b.reserve(id(1), 42)
-	var limit *LimitError
+	var limit *limitError
 	if !errors.As(err, &limit) || !strings.Contains(err.Error(), "42 VNIs wanted; a job can have 0 to 4") {
 		t.Errorf("error = %v", err)
 	}

@@ -32,8 +32,8 @@ func (l *Ledger) Tell(job journal.ID) error {
 
 // SetCollectives records the job's multicast addresses at the fabric manager, before the
 // job can use them. nil says that the fabric manager has none of them any more: until then
-// the ledger keeps the entry of an ended job, without its tags. The error may be
-// [ErrUnknown]; nil for an unknown job is none.
+// the ledger keeps the entry of an ended job, without its tags. An unknown job is an error,
+// unless c is nil.
 func (l *Ledger) SetCollectives(job journal.ID, c *fabric.Collectives) error {
 	return l.update("record the multicast addresses of job "+job.String(), func(m machine) error {
 		return m.setCollectives(job, c)
@@ -89,8 +89,8 @@ func (l *Ledger) AskedManager(job journal.ID, gone int, now time.Time) error {
 }
 
 // Force gives up the tags of an ended job without any confirmation, on an administrator's
-// word. They cool, as always. The error may be [ErrUnknown], or [ErrRunning] if the job has
-// not ended.
+// word. They cool, as always. An unknown job is an error. The error is [ErrRunning] if
+// the job has not ended.
 func (l *Ledger) Force(job journal.ID, now time.Time) error {
 	return l.update("release the tags of job "+job.String()+" by force", func(m machine) error {
 		return m.force(job, now)

@@ -237,7 +237,7 @@ func TestAnotherJobWithTheSameNumber(t *testing.T) {
 	q := request(id(1), Want{Pool: b.pool, Count: 1})
 	q.Reservation.UID++
 	got, err := b.l.Reserve(q, b.o, b.now)
-	var other *OtherJobError
+	var other *otherJobError
 	if !errors.As(err, &other) || other.UID != 1000 {
 		t.Errorf("it gets %+v, error %v", got, err)
 	}
@@ -340,7 +340,7 @@ func TestQuarantineLastsUntilAnAdministratorForcesIt(t *testing.T) {
 	b.refuses(id(2)) // it cools, as always
 	b.cool()
 	b.gives(id(2), 1024)
-	if err := b.l.Force(id(1), b.now); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "slurmv fabric pool") {
+	if err := b.l.Force(id(1), b.now); !errors.Is(err, errUnknown) || !strings.Contains(err.Error(), "slurmv fabric pool") {
 		t.Errorf("on a job that is gone: error %v", err)
 	}
 }
@@ -364,7 +364,7 @@ func TestForceDoesWithoutConfirmations(t *testing.T) {
 func TestMulticastAddressesKeepTheEntry(t *testing.T) {
 	b := newBench(t, 1024, 1024)
 	c := &fabric.Collectives{Session: "c-1", Token: "secret"}
-	if err := b.l.SetCollectives(id(1), c); !errors.Is(err, ErrUnknown) {
+	if err := b.l.SetCollectives(id(1), c); !errors.Is(err, errUnknown) {
 		t.Errorf("unknown job: error %v", err)
 	}
 	b.gives(id(1), 1024)

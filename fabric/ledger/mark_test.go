@@ -82,7 +82,7 @@ func (b *bench) killed(takes ...tag) {
 func TestARefusalKeepsTheInstance(t *testing.T) {
 	b := newBench(t, 1024, 1024)
 	noError(t, b.l.SetInstance("first"))
-	if err := b.l.Force(id(9), b.now); !errors.Is(err, ErrUnknown) {
+	if err := b.l.Force(id(9), b.now); !errors.Is(err, errUnknown) {
 		t.Errorf("error %v", err)
 	}
 	b.hasInstance("first")

@@ -97,7 +97,7 @@ func TestADamagedOrForeignFile(t *testing.T) {
 			noError(t, readAll(t.Context(), path))
 			tt.damage(t, path)
 			err := readAll(t.Context(), path)
-			var damaged *DamagedError
+			var damaged *damagedError
 			if !errors.As(err, &damaged) || damaged.Path != path || !strings.Contains(err.Error(), tt.says) ||
 				!strings.Contains(err.Error(), "restore it from a copy, or move it away") {
 				t.Fatalf("error = %v", err)

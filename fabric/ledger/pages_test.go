@@ -60,7 +60,7 @@ func TestPagesThatLeadElsewhere(t *testing.T) {
 			if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Fatalf("error = %v, want %q", err, tt.says)
 			}
-			var damaged *DamagedError
+			var damaged *damagedError
 			if err := readAll(t.Context(), path); tt.says != "" && !errors.As(err, &damaged) {
 				t.Errorf("the ledger opens: %v", err)
 			}
@@ -99,7 +99,7 @@ func TestAFileThatIsCutWhileItIsOpen(t *testing.T) {
 	noError(t, err)
 	_, err = l.Entries()
 	noError(t, err, os.Truncate(path, 2*4096))
-	var damaged *DamagedError
+	var damaged *damagedError
 	if _, err = l.Entries(); !errors.As(err, &damaged) {
 		t.Errorf("error = %v", err)
 	}

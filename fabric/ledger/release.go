@@ -144,7 +144,7 @@ func (m machine) force(id journal.ID, now time.Time) error {
 	}
 	switch {
 	case r == nil || r.Released:
-		return ErrUnknown
+		return errUnknown
 	case r.Ended.IsZero():
 		return ErrRunning
 	}
@@ -160,7 +160,7 @@ func (m machine) setCollectives(id journal.ID, c *fabric.Collectives) error {
 	case r == nil && c == nil:
 		return nil
 	case r == nil:
-		return ErrUnknown
+		return errUnknown
 	case r.Released && c == nil:
 		return m.remove(jobs, jobKey(id))
 	case !r.Ended.IsZero() && c != nil:

@@ -43,7 +43,7 @@ func (q Request) check() error {
 	for _, w := range q.Wants {
 		sum[w.Pool.Kind] += w.Count
 		if w.Count < 0 || sum[w.Pool.Kind] > config.MaxVNIs {
-			return &LimitError{Kind: w.Pool.Kind, Want: max(w.Count, sum[w.Pool.Kind])}
+			return &limitError{Kind: w.Pool.Kind, Want: max(w.Count, sum[w.Pool.Kind])}
 		}
 	}
 	return nil
@@ -53,7 +53,7 @@ func (q Request) check() error {
 // is the same, and if the site has got other pools since, nodes may have the tags already.
 func (m machine) reserveAgain(old *record, q Request) (fabric.Reservation, error) {
 	if was, is := old.Reservation, q.Reservation; was.UID != is.UID || was.Cluster != is.Cluster {
-		return fabric.Reservation{}, &OtherJobError{Job: was.Job, Cluster: was.Cluster, UID: was.UID}
+		return fabric.Reservation{}, &otherJobError{Job: was.Job, Cluster: was.Cluster, UID: was.UID}
 	}
 	if !old.Ended.IsZero() {
 		return fabric.Reservation{}, ErrEnded

@@ -381,7 +381,7 @@ func (w *world) forceUnknown() error {
 		}
 	}
 	w.note("force unknown")
-	if err := w.m.force(Unknown, w.now); !errors.Is(err, ErrUnknown) {
+	if err := w.m.force(Unknown, w.now); !errors.Is(err, errUnknown) {
 		return err
 	}
 	return nil
@@ -427,7 +427,7 @@ func (w *world) force(j *job) error {
 		return nil
 	}
 	w.note("force %s", j.id)
-	if err := w.m.force(j.id, w.now); !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrRunning) {
+	if err := w.m.force(j.id, w.now); !errors.Is(err, errUnknown) && !errors.Is(err, ErrRunning) {
 		return err
 	}
 	return nil

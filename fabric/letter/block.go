@@ -101,7 +101,7 @@ func blocks(comment string) iter.Seq[block] {
 // before a few words of the site is none.
 func (b block) plausible(comment string) bool {
 	n := b.last - b.first - len(Prefix)
-	if n < encoding.EncodedLen(overhead) || n > MaxText {
+	if n < encoding.EncodedLen(overhead) || n > maxText {
 		return false
 	}
 	return (b.first == 0 || separates(comment[b.first-1])) && (b.last == len(comment) || separates(comment[b.last]))

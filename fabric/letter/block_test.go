@@ -10,7 +10,7 @@ import (
 var (
 	one   = strings.Repeat("A", 39)
 	two   = strings.Repeat("b-_9", 20)
-	whole = strings.Repeat("Z", MaxText)
+	whole = strings.Repeat("Z", maxText)
 )
 
 func TestBlocks(t *testing.T) {

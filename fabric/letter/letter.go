@@ -19,17 +19,17 @@ const (
 	version  = 1
 	overhead = 1 + 12 + 16
 
-	// MaxText bounds a letter, in characters. The largest is a node's statement: it has
+	// maxText bounds a letter, in characters. The largest is a node's statement: it has
 	// room for the last 400 jobs, or for 200 whose numbers are the longest.
-	MaxText = 6000
+	maxText = 6000
 )
 
 var (
 	// ErrNone matches the error if there is no letter that this key opens for this subject.
 	ErrNone = errors.New("no letter")
 
-	// ErrTooLong matches the error of [Seal] if the letter would be longer than [MaxText].
-	ErrTooLong = errors.New("too long for a comment of Slurm")
+	// errTooLong matches the error of [Seal] if the letter would be longer than maxText.
+	errTooLong = errors.New("too long for a comment of Slurm")
 )
 
 var encoding = base64.RawURLEncoding.Strict()
@@ -48,8 +48,8 @@ func Seal(key Key, subject string, v any) (text string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("seal the letter %q: %w", subject, err)
 	}
-	if n := sealedLen(plain); n > MaxText {
-		return "", fmt.Errorf("seal the letter %q: it would have %d characters, of at most %d: %w", subject, n, MaxText, ErrTooLong)
+	if n := sealedLen(plain); n > maxText {
+		return "", fmt.Errorf("seal the letter %q: it would have %d characters, of at most %d: %w", subject, n, maxText, errTooLong)
 	}
 	aead, err := key.cipher(subject)
 	if err != nil {
@@ -75,7 +75,7 @@ func Open(key Key, subject, text string, v any) error {
 }
 
 func open(key Key, subject, text string) ([]byte, error) {
-	if len(text) > MaxText {
+	if len(text) > maxText {
 		return nil, fmt.Errorf("%w: %d characters are more than any letter has", ErrNone, len(text))
 	}
 	sealed, err := encoding.DecodeString(text)

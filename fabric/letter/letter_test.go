@@ -97,7 +97,7 @@ func TestWhatDoesNotOpen(t *testing.T) {
 		"other words":            {key, subject, "back soon", "no letter: 9 characters that are not a letter"},
 		"a blank after it":       {key, subject, text + " ", "no letter: "},
 		"padding":                {key, subject, text + "=", "no letter: "},
-		"more than a letter has": {key, subject, strings.Repeat("A", MaxText+1), "no letter: 6001 characters are more than any letter has"},
+		"more than a letter has": {key, subject, strings.Repeat("A", maxText+1), "no letter: 6001 characters are more than any letter has"},
 		"something else":         {key, subject, seal(t, key, subject, []int{1}), "it says something else: json: "},
 	}
 	for name, tt := range tests {
@@ -137,10 +137,10 @@ func TestALetterHasABound(t *testing.T) {
 	size := 0
 	for ; ; size++ {
 		text, err := Seal(key, subject, strings.Repeat("x", size+4000))
-		if errors.Is(err, ErrTooLong) {
+		if errors.Is(err, errTooLong) {
 			break
 		}
-		if err != nil || len(text) > MaxText {
+		if err != nil || len(text) > maxText {
 			t.Fatalf("%d characters, error %v", len(text), err)
 		}
 		if err := Open(key, subject, text, new(string)); err != nil {
@@ -150,7 +150,7 @@ func TestALetterHasABound(t *testing.T) {
 	if size < 400 {
 		t.Errorf("%d characters did not fit", size+4000)
 	}
-	if _, err := Seal(key, subject, func() {}); err == nil || errors.Is(err, ErrTooLong) {
+	if _, err := Seal(key, subject, func() {}); err == nil || errors.Is(err, errTooLong) {
 		t.Errorf("a function was sealed: %v", err)
 	}
 }

@@ -65,7 +65,7 @@ func (s Statement) fitted() Statement {
 // fits reports whether [Seal] takes the statement.
 func (s Statement) fits() bool {
 	plain, err := json.Marshal(s)
-	return err == nil && sealedLen(plain) <= MaxText
+	return err == nil && sealedLen(plain) <= maxText
 }
 
 // Without returns the statement without this job: one that gets tags on the node has not

@@ -109,7 +109,7 @@ func TestAStatementNamesWhatIsHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := full.Holding(tt.held)
 			text := seal(t, newKey(t), NodeSubject("deep", s.Node), s)
-			if lost := len(full.Released) - len(s.Released); lost > tt.most || len(text) > MaxText || s.More != tt.more {
+			if lost := len(full.Released) - len(s.Released); lost > tt.most || len(text) > maxText || s.More != tt.more {
 				t.Errorf("%d releases are forgotten, %d characters, more: %v", lost, len(text), s.More)
 			}
 			if n := len(s.Held); !tt.more && n != len(tt.held) || tt.more && (n < 15 || s.Held[0].Job.Job != math.MaxUint32-99) {

@@ -61,13 +61,13 @@ func New(o Options) (*Client, error) {
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// A StatusError is an answer of the fabric manager other than success.
-type StatusError struct {
+// A statusError is an answer of the fabric manager other than success.
+type statusError struct {
 	Status int    // of HTTP
 	Detail string // the fabric manager's words; "" if it has none
 }
 
-func (e *StatusError) Error() string {
+func (e *statusError) Error() string {
 	text := fmt.Sprintf("the fabric manager answers %d %s", e.Status, http.StatusText(e.Status))
 	if e.Detail != "" {
 		text += ": " + e.Detail
@@ -80,26 +80,26 @@ func (e *StatusError) Error() string {
 
 // gone reports whether the fabric manager does not know what the request was about.
 func gone(err error) bool {
-	var status *StatusError
+	var status *statusError
 	return errors.As(err, &status) && status.Status == http.StatusNotFound
 }
 
-// A SilenceError says that the fabric manager has not answered in time.
-type SilenceError struct {
+// A silenceError says that the fabric manager has not answered in time.
+type silenceError struct {
 	URL  string
 	Wait time.Duration
 }
 
-func (e *SilenceError) Error() string {
+func (e *silenceError) Error() string {
 	return fmt.Sprintf("the fabric manager %s has not answered within %v", e.URL, e.Wait)
 }
 
 // Is reports whether target is [context.DeadlineExceeded].
-func (e *SilenceError) Is(target error) bool { return target == context.DeadlineExceeded }
+func (e *silenceError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // withTimeout returns a context for the requests of one method.
 func (c *Client) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, c.options.Timeout, &SilenceError{c.options.URL, c.options.Timeout})
+	return context.WithTimeoutCause(ctx, c.options.Timeout, &silenceError{c.options.URL, c.options.Timeout})
 }
 
 // do sends a request, with body as JSON unless it is nil, and reads the answer into answer
@@ -119,7 +119,7 @@ func (c *Client) do(ctx context.Context, method, path string, body, answer any) 
 	case err != nil:
 		return because(ctx, fmt.Errorf("read the answer of %s: %w", c.options.URL, err))
 	case response.StatusCode < 200 || response.StatusCode > 299:
-		return &StatusError{Status: response.StatusCode, Detail: detail(text)}
+		return &statusError{Status: response.StatusCode, Detail: detail(text)}
 	case len(text) > maxAnswer:
 		return fmt.Errorf("the answer of %s is larger than %d MiB", c.options.URL, maxAnswer>>20)
 	case answer == nil:

@@ -12,10 +12,10 @@ import (
 
 // The variables about a job's tags, beside those of package cxi.
 const (
-	EnvJob  = "SLURMV_FABRIC_JOB" // whose tags they are
-	EnvVLAN = "SLURMV_VLAN"
-	EnvPKey = "SLURMV_PKEY"
-	EnvVNIs = "SLURMV_VNIS"
+	envJob  = "SLURMV_FABRIC_JOB" // whose tags they are
+	envVLAN = "SLURMV_VLAN"
+	envPKey = "SLURMV_PKEY"
+	envVNIs = "SLURMV_VNIS"
 
 	envSession  = "FI_CXI_COLL_JOB_ID"
 	envStep     = "FI_CXI_COLL_JOB_STEP_ID"
@@ -26,7 +26,7 @@ const (
 )
 
 // names are the variables that a job without tags must not have from another job.
-var names = slices.Concat([]string{EnvJob, EnvVLAN, EnvPKey, EnvVNIs}, cxi.Variables,
+var names = slices.Concat([]string{envJob, envVLAN, envPKey, envVNIs}, cxi.Variables,
 	[]string{envSession, envStep, envToken, envManager, envAddrs, envMinNodes})
 
 // pkeyDefaults are the variables of UCX, MVAPICH and Open MPI's btl/openib for the P_Key. They
@@ -77,8 +77,8 @@ func (t Tags) variables(services []cxi.Placed) (entries []string) {
 	if r.Job.Job == 0 {
 		return nil
 	}
-	entries = append(entries, fmt.Sprintf("%s=%d", EnvJob, r.Job.Job))
-	for kind, name := range map[fabric.Kind]string{fabric.VLAN: EnvVLAN, fabric.PKey: EnvPKey, fabric.VNI: EnvVNIs} {
+	entries = append(entries, fmt.Sprintf("%s=%d", envJob, r.Job.Job))
+	for kind, name := range map[fabric.Kind]string{fabric.VLAN: envVLAN, fabric.PKey: envPKey, fabric.VNI: envVNIs} {
 		if tags := r.Tags(kind); len(tags) > 0 {
 			entries = append(entries, name+"="+texts(kind, tags))
 		}

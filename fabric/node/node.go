@@ -59,18 +59,18 @@ type Tags struct {
 	Warnings    []string           // for the user
 }
 
-// ErrNoLetter matches the error if a job's record has no reservation.
-var ErrNoLetter = errors.New("no reservation")
+// errNoLetter matches the error if a job's record has no reservation.
+var errNoLetter = errors.New("no reservation")
 
 // reservation reads the job's reservation from its record, and which run of the job it is.
-// If there is none, the error matches [ErrNoLetter].
+// If there is none, the error matches errNoLetter.
 //
 // The run is slurmctld's word. Slurm 22.05 tells a step its restart count only if that is
 // the batch step, and else the plugin has what the user has put into SLURM_RESTART_COUNT. A
 // journal with such a name would count as that of a run that has ended.
 func (n *Node) reservation(ctx context.Context, job Job) (journal.ID, fabric.Reservation, error) {
 	if len(n.cfg.Pools()) == 0 {
-		return job.ID, fabric.Reservation{}, fmt.Errorf("job %d has %w of tags on the fabric: [fabric] of slurmv.toml has no pool", job.ID.Job, ErrNoLetter)
+		return job.ID, fabric.Reservation{}, fmt.Errorf("job %d has %w of tags on the fabric: [fabric] of slurmv.toml has no pool", job.ID.Job, errNoLetter)
 	}
 	s, err := n.words.seal(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s seal) open(id journal.ID, comment string) (r fabric.Reservation, err err
 	err = letter.Find(s.key, letter.ReservationSubject(s.cluster, id), comment, &r)
 	if errors.Is(err, letter.ErrNone) {
 		err = fmt.Errorf("job %s has %w of tags on the fabric in its record: either it was submitted without --vm-fabric, or slurm.conf lacks PrologSlurmctld and EpilogSlurmctld, which docs/fabric.md describes (%w)",
-			id, ErrNoLetter, err)
+			id, errNoLetter, err)
 	}
 	return r, err
 }

@@ -134,7 +134,7 @@ func TestTheJournalIsOfSlurmctldsRun(t *testing.T) {
 func TestAJobWithoutReservation(t *testing.T) {
 	d := newDesk(t)
 	_, err := d.Up(t.Context(), job)
-	if !errors.Is(err, ErrNoLetter) || !strings.Contains(err.Error(), "slurm.conf lacks PrologSlurmctld and EpilogSlurmctld") {
+	if !errors.Is(err, errNoLetter) || !strings.Contains(err.Error(), "slurm.conf lacks PrologSlurmctld and EpilogSlurmctld") {
 		t.Errorf("error = %v", err)
 	}
 	if tags, err := d.UpIfReserved(t.Context(), job); err != nil || len(tags.Services) > 0 {
@@ -148,7 +148,7 @@ func TestAJobWithoutReservation(t *testing.T) {
 	if tags, err := d.UpIfReserved(t.Context(), job); err != nil || len(tags.Services) > 0 {
 		t.Errorf("at a site without pools: %+v, %v", tags, err)
 	}
-	if _, err := d.Up(t.Context(), job); !errors.Is(err, ErrNoLetter) || d.records.holds(id) {
+	if _, err := d.Up(t.Context(), job); !errors.Is(err, errNoLetter) || d.records.holds(id) {
 		t.Errorf("a step that says it needs some there: %v", err)
 	}
 }

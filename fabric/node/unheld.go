@@ -82,7 +82,7 @@ func (n *Node) lettered(ctx context.Context, noted slurm.NotedJob) (run unheld, 
 	var r fabric.Reservation
 	run.id = journal.ID{Job: noted.Job, Restart: noted.Restart}
 	r, err = s.open(run.id, noted.AdminComment)
-	if errors.Is(err, ErrNoLetter) {
+	if errors.Is(err, errNoLetter) {
 		return run, false, nil
 	}
 	run.of, run.reservation = r.Job, &r

@@ -26,7 +26,7 @@ func (n *Node) Up(ctx context.Context, job Job) (Tags, error) {
 // UpIfReserved is Up for a job that may have no reservation. It then has no tags.
 func (n *Node) UpIfReserved(ctx context.Context, job Job) (Tags, error) {
 	tags, err := n.Up(ctx, job)
-	if errors.Is(err, ErrNoLetter) {
+	if errors.Is(err, errNoLetter) {
 		return Tags{}, nil
 	}
 	return tags, err

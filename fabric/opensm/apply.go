@@ -70,7 +70,7 @@ func edit(file string, change func(Partitions) error) error {
 	if err != nil {
 		return err
 	}
-	p, err := Parse(string(text))
+	p, err := parse(string(text))
 	if err != nil {
 		return err
 	}

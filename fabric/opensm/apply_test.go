@@ -276,7 +276,7 @@ func TestChangesAtTheSameTime(t *testing.T) {
 		each.Go(func() { mustApply(t, file, none, add(fabric.Tag(0x1000+i), hostPort)) })
 	}
 	each.Wait()
-	if p, err := Parse(read(t, file)); err != nil || len(p) != 20 {
+	if p, err := parse(read(t, file)); err != nil || len(p) != 20 {
 		t.Errorf("%d partitions are there, %v", len(p), err)
 	}
 }

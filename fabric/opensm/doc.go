@@ -2,9 +2,9 @@
 // subnet manager, and confirms by the ports' own P_Key tables what OpenSM has made of them.
 //
 // A job's partition has a P_Key, and the ports of the job's VFs as full members. The site's
-// partitions.conf gets one block, between two marked lines, with the partitions of all jobs;
-// [Parse] and [Partitions.Put] read and write that block and leave the site's own text as it
-// is. [Apply] changes the file and tells OpenSM to read it again. [Ports] asks the ports.
+// partitions.conf gets one block, between two marked lines, with the partitions of all jobs.
+// The package reads and writes that block, and leaves the site's own text as it is. [Apply]
+// changes the file and tells OpenSM to read it again. [Ports] asks the ports.
 //
 // The format is described in opensm(8), PARTITION CONFIGURATION; what is said here of
 // OpenSM's habits was read in osm_prtn_config.c, osm_prtn.c and osm_pkey_mgr.c of OpenSM

@@ -265,10 +265,10 @@ func TestTheAnswerOfAnotherPort(t *testing.T) {
 	if err := answeredBy(0x7cfe900300cb7401, answer); err != nil {
 		t.Errorf("its own answer: %v", err)
 	}
-	if err := answeredBy(one[0], answer); !errors.Is(err, ErrVirtual) || !strings.Contains(err.Error(), "port 0x7cfe900300cb7401 answers for it") {
+	if err := answeredBy(one[0], answer); !errors.Is(err, errVirtual) || !strings.Contains(err.Error(), "port 0x7cfe900300cb7401 answers for it") {
 		t.Errorf("error = %v", err)
 	}
-	if err := answeredBy(one[0], "Guid: 1\n"); err == nil || errors.Is(err, ErrVirtual) {
+	if err := answeredBy(one[0], "Guid: 1\n"); err == nil || errors.Is(err, errVirtual) {
 		t.Errorf("error = %v", err)
 	}
 }

@@ -35,9 +35,9 @@ const (
 	Absent  Membership = "absent" // no such port is on the fabric, as before a VF's VM runs
 )
 
-// ErrVirtual matches the error for a port whose table cannot be read: it shares the address of
+// errVirtual matches the error for a port whose table cannot be read: it shares the address of
 // a physical port, which answers instead.
-var ErrVirtual = errors.New("the port is virtual")
+var errVirtual = errors.New("the port is virtual")
 
 // Members returns what the table of each port says of the P_Key; with an error, those of the
 // ports before it.
@@ -67,7 +67,7 @@ func (p Ports) ConfirmGone(ctx context.Context, pkey fabric.Tag, guids []fabric.
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		now, err := p.Members(ctx, pkey, left)
 		left = slices.DeleteFunc(left, func(g fabric.GUID) bool { return now[g] == None || now[g] == Absent })
-		if err != nil && (errors.Is(err, ErrVirtual) || ctx.Err() != nil) {
+		if err != nil && (errors.Is(err, errVirtual) || ctx.Err() != nil) {
 			return fail(left, err)
 		}
 		if len(left) == 0 {
@@ -151,7 +151,7 @@ func answeredBy(g fabric.GUID, out string) error {
 		return fmt.Errorf("smpquery does not say which port answered: %.200q", out)
 	}
 	if got, err := fabric.ParseGUID(answered[1]); err != nil || got != g {
-		return fmt.Errorf("%w: port %s answers for it, whose P_Keys are not its own; only a subnet manager that knows virtual ports, such as UFM, can tell", ErrVirtual, answered[1])
+		return fmt.Errorf("%w: port %s answers for it, whose P_Keys are not its own; only a subnet manager that knows virtual ports, such as UFM, can tell", errVirtual, answered[1])
 	}
 	return nil
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/slurm-v/slurm-v/fabric"
 )
 
-// A TextError says which line of partitions.conf is wrong.
-type TextError struct {
+// A textError says which line of partitions.conf is wrong.
+type textError struct {
 	Line int // from 1
 	Err  error
 }
 
-func (e *TextError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+func (e *textError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
-func (e *TextError) Unwrap() error { return e.Err }
+func (e *textError) Unwrap() error { return e.Err }
 
 func at(line int, format string, args ...any) error {
-	return &TextError{line, fmt.Errorf(format, args...)}
+	return &textError{line, fmt.Errorf(format, args...)}
 }
 
 // A layout is a file, cut at the marked lines. before + block + after is the whole text.
@@ -30,9 +30,9 @@ type layout struct {
 	begun, ended         int // lines of the markers; 0 without a block
 }
 
-// Parse returns the jobs' partitions of a file; none if it has no block. The error, for a
+// parse returns the jobs' partitions of a file; none if it has no block. The error, for a
 // file whose block is damaged, is a [*TextError].
-func Parse(text string) (Partitions, error) {
+func parse(text string) (Partitions, error) {
 	l, err := cut(text)
 	return l.partitions, err
 }

@@ -71,7 +71,7 @@ func TestPutAndParse(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Fatalf("the file differs (-want +got):\n%s", diff)
 			}
-			again, err := Parse(got)
+			again, err := parse(got)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func TestPutAndParse(t *testing.T) {
 
 func TestParseReadsWhatPutWrites(t *testing.T) {
 	for _, p := range []Partitions{{}, twoJobs(), {1: vfsOf(1, 1), 0x7ffe: vfsOf(9, 100)}} {
-		got, err := Parse(put(t, p, siteText))
+		got, err := parse(put(t, p, siteText))
 		if diff := cmp.Diff(p, got); err != nil || diff != "" {
 			t.Errorf("%v, partitions differ (-want +got):\n%s", err, diff)
 		}
@@ -145,7 +145,7 @@ func TestTextThatIsNotTouched(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("error = %v, want one that says %q; the text is\n%s", err, tt.want, next)
 			}
-			var where *TextError
+			var where *textError
 			if errors.As(err, &where) != (tt.line > 0) || where != nil && where.Line != tt.line {
 				t.Errorf("error = %v, want line %d", err, tt.line)
 			}
@@ -190,7 +190,7 @@ func FuzzPut(f *testing.F) {
 		if !strings.HasPrefix(next, l.before) || !strings.HasSuffix(next, l.after) {
 			t.Fatalf("of the site's text\n%s\nis left\n%s", text, next)
 		}
-		if got, err := Parse(next); err != nil || fmt.Sprint(got) != fmt.Sprint(twoJobs()) {
+		if got, err := parse(next); err != nil || fmt.Sprint(got) != fmt.Sprint(twoJobs()) {
 			t.Errorf("read %v, %v of\n%s", got, err, next)
 		}
 	})

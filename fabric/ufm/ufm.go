@@ -81,14 +81,14 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// A StatusError is an answer of UFM that says no.
-type StatusError struct {
+// A statusError is an answer of UFM that says no.
+type statusError struct {
 	Request string // "POST /resources/pkeys/"
 	Status  int    // of HTTP
 	Answer  string // what UFM says, on one line, cut
 }
 
-func (e *StatusError) Error() string {
+func (e *statusError) Error() string {
 	text := fmt.Sprintf("UFM answers %s with %d %s", e.Request, e.Status, http.StatusText(e.Status))
 	if e.Answer != "" {
 		text += ": " + e.Answer
@@ -101,7 +101,7 @@ func (e *StatusError) Error() string {
 
 // has reports whether err is an answer of UFM with one of these statuses.
 func has(err error, statuses ...int) bool {
-	var e *StatusError
+	var e *statusError
 	if !errors.As(err, &e) {
 		return false
 	}
@@ -152,7 +152,7 @@ func (c *Client) do(ctx context.Context, method, path string, body, result any) 
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return &StatusError{method + " " + path, response.StatusCode, oneLine(answer)}
+		return &statusError{method + " " + path, response.StatusCode, oneLine(answer)}
 	}
 	if err == nil && result != nil {
 		err = json.Unmarshal(answer, result)

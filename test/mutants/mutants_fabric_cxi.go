@@ -186,7 +186,7 @@ var fabricCXIMutants = []Mutant{
 		Name:    "cxi-environment-is-the-jobs",
 		Defence: "A program is not told of services of other jobs.",
 		File:    "fabric/cxi/environment.go",
-		Old:     "oneOnEach(OfJob(services, job))",
+		Old:     "oneOnEach(ofJob(services, job))",
 		New:     "oneOnEach(services)",
 		Package: "fabric/cxi",
 		Test:    "TestEnvironment",
