@@ -19,8 +19,8 @@ import (
 // nothing.
 type Cgroups struct{ dir string }
 
-// NewCgroups makes the directory dir below a mounted cgroup hierarchy.
-func NewCgroups(dir string) (*Cgroups, error) {
+// newCgroups makes the directory dir below a mounted cgroup hierarchy.
+func newCgroups(dir string) (*Cgroups, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make a cgroup for programs: %w", err)
 	}
@@ -39,7 +39,7 @@ func OwnCgroups() (*Cgroups, error) {
 	}
 	for _, dir := range cgroupDirs(string(text)) {
 		var c *Cgroups
-		if c, err = NewCgroups(filepath.Join("/sys/fs/cgroup", dir, "slurmv-programs")); err == nil {
+		if c, err = newCgroups(filepath.Join("/sys/fs/cgroup", dir, "slurmv-programs")); err == nil {
 			return c, nil
 		}
 	}

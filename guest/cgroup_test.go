@@ -72,7 +72,7 @@ func TestCgroupVersions(t *testing.T) {
 }
 
 func TestCgroupOutsideOfAny(t *testing.T) {
-	if _, err := NewCgroups(t.TempDir()); err == nil {
+	if _, err := newCgroups(t.TempDir()); err == nil {
 		t.Error("a plain directory is taken for a cgroup")
 	}
 }

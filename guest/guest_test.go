@@ -53,7 +53,7 @@ func testCgroups(t *testing.T, hierarchies ...string) *Cgroups {
 	}
 	for _, h := range hierarchies {
 		dir := filepath.Join("/sys/fs/cgroup", h, fmt.Sprintf("slurmv-test-%d-%s", os.Getpid(), filepath.Base(t.Name())))
-		c, err := NewCgroups(dir)
+		c, err := newCgroups(dir)
 		if err != nil {
 			continue
 		}

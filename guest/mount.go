@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// MaxMessage bounds a message of FUSE, in bytes: it has up to 128 KiB of a file's data.
+// maxMessage bounds a message of FUSE, in bytes: it has up to 128 KiB of a file's data.
 // See struct fuse_in_header and fuse_out_header in Linux, include/uapi/linux/fuse.h: each
 // message begins with its length, in the byte order of the machine.
-const MaxMessage = 128<<10 + 8<<10
+const maxMessage = 128<<10 + 8<<10
 
 // minMessage is the length of a FUSE answer without data.
 const minMessage = 16
@@ -101,7 +101,7 @@ func passMessages(st *stream, device io.ReadWriteCloser, length func([]byte) (in
 }
 
 func toStream(st *stream, device io.Reader) error {
-	buffer := make([]byte, MaxMessage)
+	buffer := make([]byte, maxMessage)
 	for {
 		n, err := device.Read(buffer)
 		if err != nil {
@@ -114,7 +114,7 @@ func toStream(st *stream, device io.Reader) error {
 }
 
 func fromStream(device io.Writer, st *stream, length func([]byte) (int, error)) error {
-	buffer := make([]byte, MaxMessage)
+	buffer := make([]byte, maxMessage)
 	for {
 		message, err := readMessage(st, buffer, length)
 		if err != nil {
@@ -142,7 +142,7 @@ func readMessage(r io.Reader, buffer []byte, length func([]byte) (int, error)) (
 // messageLength reads the length of a FUSE message from its first bytes.
 func messageLength(head []byte) (int, error) {
 	length := binary.NativeEndian.Uint32(head)
-	if length < minMessage || length > MaxMessage {
+	if length < minMessage || length > maxMessage {
 		return 0, fmt.Errorf("a FUSE message of %d bytes", length)
 	}
 	return int(length), nil

@@ -18,12 +18,12 @@ func TestMessagesThatAreNone(t *testing.T) {
 		want string // "" if it is a message
 	}{
 		"the shortest":         {message(minMessage, minMessage-4), ""},
-		"the longest":          {message(MaxMessage, MaxMessage-4), ""},
+		"the longest":          {message(maxMessage, maxMessage-4), ""},
 		"nothing":              {nil, "EOF"},
 		"half a length":        {[]byte{1, 0}, "unexpected EOF"},
 		"no header":            {message(minMessage-1, 100), "a FUSE message of 15 bytes"},
 		"none at all":          {message(0, 100), "a FUSE message of 0 bytes"},
-		"more than allowed":    {message(MaxMessage+1, 100), "a FUSE message of 139265 bytes"},
+		"more than allowed":    {message(maxMessage+1, 100), "a FUSE message of 139265 bytes"},
 		"more than there is":   {message(100, 50), "unexpected EOF"},
 		"four gigabytes of it": {message(1<<32-1, 0), "a FUSE message of 4294967295 bytes"},
 	}
@@ -34,7 +34,7 @@ func TestMessagesThatAreNone(t *testing.T) {
 					t.Error(fault)
 				}
 			}()
-			got, err := readMessage(bytes.NewReader(tt.sent), make([]byte, MaxMessage), messageLength)
+			got, err := readMessage(bytes.NewReader(tt.sent), make([]byte, maxMessage), messageLength)
 			switch {
 			case tt.want == "" && (err != nil || !bytes.Equal(got, tt.sent)):
 				t.Errorf("%d of %d bytes, %v", len(got), len(tt.sent), err)

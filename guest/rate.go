@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Tolerance is how far a VM's clock rate may be from 1.
-const Tolerance = 0.01
+// tolerance is how far a VM's clock rate may be from 1.
+const tolerance = 0.01
 
 const (
 	// shortestPause and longestPause bound the time between two readings. A reading
@@ -23,23 +23,23 @@ const (
 	maxReadings = 32
 )
 
-// A Reading is the VM's clock at some moment between two moments of this host's clock.
-type Reading struct {
+// A reading is the VM's clock at some moment between two moments of this host's clock.
+type reading struct {
 	Asked, Answered time.Time     // by this host's monotonic clock
 	Uptime          time.Duration // by the monotonic clock of the VM's kernel, which its timers use
 }
 
 // trip is how long the answer took.
-func (r Reading) trip() time.Duration { return r.Answered.Sub(r.Asked) }
+func (r reading) trip() time.Duration { return r.Answered.Sub(r.Asked) }
 
 // A ClockRate is how fast a VM's clock runs: 1 is as fast as this host's. The true rate lies
 // between Low and High, even if the VM's answers were late.
 type ClockRate struct{ Low, High float64 }
 
-// RateBetween returns the mean rate between two readings. Low and High are closer if the
+// rateBetween returns the mean rate between two readings. Low and High are closer if the
 // time between the readings is long compared with the time that the answers took. High is
 // infinite if the readings are too close to each other to tell.
-func RateBetween(a, b Reading) ClockRate {
+func rateBetween(a, b reading) ClockRate {
 	passed := float64(b.Uptime - a.Uptime)
 	r := ClockRate{Low: passed / float64(b.Answered.Sub(a.Asked)), High: math.Inf(1)}
 	if shortest := b.Asked.Sub(a.Answered); shortest > 0 {
@@ -49,15 +49,15 @@ func RateBetween(a, b Reading) ClockRate {
 }
 
 // Wrong reports whether the clock is certainly wrong: the whole range is further from 1
-// than [Tolerance].
-func (r ClockRate) Wrong() bool { return r.Low > 1+Tolerance || r.High < 1-Tolerance }
+// than tolerance.
+func (r ClockRate) Wrong() bool { return r.Low > 1+tolerance || r.High < 1-tolerance }
 
 // Known reports whether the range tells right from wrong. For a wrong rate, the range must
 // also be narrow enough to name the rate in a message.
 func (r ClockRate) Known() bool {
-	right := r.Low >= 1-Tolerance && r.High <= 1+Tolerance
+	right := r.Low >= 1-tolerance && r.High <= 1+tolerance
 	inFigures := r.Error() < 0.05*max(1, r.Value())
-	return right || r.Wrong() && inFigures || r.Error() < Tolerance/10
+	return right || r.Wrong() && inFigures || r.Error() < tolerance/10
 }
 
 // Value is the middle of the range.
@@ -76,7 +76,7 @@ func (r ClockRate) String() string {
 // A Meter measures the rate of a VM's clock. It is not safe for concurrent use.
 type Meter struct {
 	session  *Session
-	readings []Reading
+	readings []reading
 }
 
 // NewMeter returns a meter without readings.
@@ -91,7 +91,7 @@ func (m *Meter) Read(ctx context.Context) (ClockRate, error) {
 	}
 	best := ClockRate{Low: math.Inf(-1), High: math.Inf(1)}
 	for _, earlier := range m.readings {
-		if r := RateBetween(earlier, now); r.Error() < best.Error() || math.IsInf(best.Error(), 1) {
+		if r := rateBetween(earlier, now); r.Error() < best.Error() || math.IsInf(best.Error(), 1) {
 			best = r
 		}
 	}
@@ -100,10 +100,10 @@ func (m *Meter) Read(ctx context.Context) (ClockRate, error) {
 }
 
 // keep adds a reading. If there are too many, it drops the one with the longest round trip.
-func (m *Meter) keep(r Reading) {
+func (m *Meter) keep(r reading) {
 	if len(m.readings) == maxReadings {
-		slowest := slices.MaxFunc(m.readings, func(a, b Reading) int { return cmp.Compare(a.trip(), b.trip()) })
-		m.readings = slices.DeleteFunc(m.readings, func(r Reading) bool { return r == slowest })
+		slowest := slices.MaxFunc(m.readings, func(a, b reading) int { return cmp.Compare(a.trip(), b.trip()) })
+		m.readings = slices.DeleteFunc(m.readings, func(r reading) bool { return r == slowest })
 	}
 	m.readings = append(m.readings, r)
 }
@@ -136,15 +136,15 @@ func (m *Meter) pause() time.Duration {
 	for _, r := range m.readings {
 		quickest = min(quickest, r.trip())
 	}
-	return max(shortestPause, min(quickest*(2/Tolerance), longestPause))
+	return max(shortestPause, min(quickest*(2/tolerance), longestPause))
 }
 
 // readUptime reads the VM's monotonic clock.
-func (s *Session) readUptime(ctx context.Context) (Reading, error) {
+func (s *Session) readUptime(ctx context.Context) (reading, error) {
 	asked := time.Now()
 	a, err := s.ask(ctx, Header{Kind: kindClock})
 	if err == nil && a.Uptime == 0 {
 		err = errors.New("the agent in the VM does not tell it (is the image's agent older than the node's?)")
 	}
-	return Reading{Asked: asked, Answered: time.Now(), Uptime: time.Duration(a.Uptime)}, err
+	return reading{Asked: asked, Answered: time.Now(), Uptime: time.Duration(a.Uptime)}, err
 }

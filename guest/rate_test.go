@@ -75,11 +75,11 @@ func TestMeasureOnALoadedHost(t *testing.T) {
 
 // simulated is a reading at a time after the epoch of the simulation: any part of the
 // trip is before the clock is read, and the other part behind.
-func simulated(random *rand.Rand, at time.Duration, rate float64) Reading {
+func simulated(random *rand.Rand, at time.Duration, rate float64) reading {
 	epoch := time.Unix(1000, 0)
 	before := time.Duration(random.ExpFloat64() * float64(50*time.Millisecond))
 	after := time.Duration(random.ExpFloat64() * float64(50*time.Millisecond))
-	return Reading{
+	return reading{
 		Asked: epoch.Add(at), Answered: epoch.Add(at + before + after),
 		Uptime: time.Duration(float64(at+before) * rate),
 	}
@@ -96,7 +96,7 @@ func TestBoundsHoldForEveryJitter(t *testing.T) {
 		}
 		first := simulated(random, 0, rate)
 		second := simulated(random, first.trip()+time.Duration(random.Int64N(int64(time.Second))), rate)
-		got := RateBetween(first, second)
+		got := rateBetween(first, second)
 		if rate < got.Low-rounding || rate > got.High+rounding {
 			t.Fatalf("rate %v is not in %+v, by %+v and %+v", rate, got, first, second)
 		}
@@ -109,7 +109,7 @@ func TestBoundsHoldForEveryJitter(t *testing.T) {
 // Readings one behind the other cannot tell the rate.
 func TestReadingsTooCloseToTell(t *testing.T) {
 	at := time.Unix(1000, 0)
-	r := RateBetween(Reading{at, at.Add(2), 0}, Reading{at.Add(2), at.Add(4), 1})
+	r := rateBetween(reading{at, at.Add(2), 0}, reading{at.Add(2), at.Add(4), 1})
 	if r.Known() || r.Wrong() || !math.IsInf(r.High, 1) {
 		t.Errorf("rate = %+v", r)
 	}
@@ -127,7 +127,7 @@ func TestMeterForgetsSlowReadings(t *testing.T) {
 		if i%3 == 1 {
 			trip = time.Second
 		}
-		m.keep(Reading{at, at.Add(trip), time.Duration(i)})
+		m.keep(reading{at, at.Add(trip), time.Duration(i)})
 	}
 	if len(m.readings) != maxReadings {
 		t.Errorf("%d readings are kept", len(m.readings))

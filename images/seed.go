@@ -14,8 +14,8 @@ import (
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
-// MaxUserData bounds the user's cloud-init data, in bytes.
-const MaxUserData = 64 << 10
+// maxUserData bounds the user's cloud-init data, in bytes.
+const maxUserData = 64 << 10
 
 // A Seed is the content of a VM's seed disk: the NoCloud data source of cloud-init, and
 // slurmv-guest.
@@ -45,12 +45,12 @@ func ReadUserData(ctx context.Context, path string, as owner.Owner) ([]byte, err
 		return nil, err
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, MaxUserData+1))
+	data, err := io.ReadAll(io.LimitReader(file, maxUserData+1))
 	switch {
 	case err != nil:
 		return nil, &Error{What: "user data", Path: path, Reason: "cannot be read", Err: err}
-	case len(data) > MaxUserData:
-		return nil, &Error{What: "user data", Path: path, Reason: fmt.Sprintf("is larger than %d KiB", MaxUserData>>10)}
+	case len(data) > maxUserData:
+		return nil, &Error{What: "user data", Path: path, Reason: fmt.Sprintf("is larger than %d KiB", maxUserData>>10)}
 	}
 	return data, nil
 }
@@ -96,8 +96,8 @@ func writeSeed(path string, seed Seed, as owner.Owner) error {
 
 // files returns the text files of the disk.
 func (s Seed) files() ([]isoFile, error) {
-	if len(s.UserData) > MaxUserData {
-		return nil, fmt.Errorf("user data of %d bytes is larger than %d", len(s.UserData), MaxUserData)
+	if len(s.UserData) > maxUserData {
+		return nil, fmt.Errorf("user data of %d bytes is larger than %d", len(s.UserData), maxUserData)
 	}
 	// In mode "local" cloud-init does not wait for a network. The network comes up only
 	// after slurmv-guest has got the VM's addresses. JSON is YAML too.

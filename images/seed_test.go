@@ -189,7 +189,7 @@ func TestSeedsThatCannotBeWritten(t *testing.T) {
 		"through a symbolic link": {"link", func(*Seed) {}, "file exists"},
 		"without slurmv-guest":    {"new", func(s *Seed) { s.GuestBinary += "x" }, "no such file"},
 		"with a directory for it": {"new", func(s *Seed) { s.GuestBinary = dir }, "is a directory"},
-		"with too much user data": {"new", func(s *Seed) { s.UserData = make([]byte, MaxUserData+1) }, "user data of 65537 bytes is larger than 65536"},
+		"with too much user data": {"new", func(s *Seed) { s.UserData = make([]byte, maxUserData+1) }, "user data of 65537 bytes is larger than 65536"},
 	}
 	before := names(t, dir)
 	for name, tt := range tests {
@@ -221,7 +221,7 @@ func TestReadUserData(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	secret := write(t, filepath.Join(dir, "secret"), 0o600, []byte("x"))
-	big := write(t, filepath.Join(dir, "big"), 0o644, make([]byte, MaxUserData+1))
+	big := write(t, filepath.Join(dir, "big"), 0o644, make([]byte, maxUserData+1))
 	for path, want := range map[string]string{
 		secret:     "user data " + secret + " is not readable by user alice",
 		big:        "user data " + big + " is larger than 64 KiB",

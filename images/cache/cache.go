@@ -90,8 +90,8 @@ type Progress struct {
 
 // Get returns the copy of src and holds it for holder until [Cache.Release]. It makes the
 // copy if there is none. It calls progress, which may be nil, at the start of a copy and of
-// a wait, and then from time to time. The error is [ErrNoRoom] if there is no room for a
-// copy, and [ErrStalled] if another process copies but makes no progress.
+// a wait, and then from time to time. It fails if there is no room for a copy, and if
+// another process copies but makes no progress.
 func (c *Cache) Get(ctx context.Context, src Source, holder string, progress func(Progress)) (Copy, error) {
 	got, err := c.get(ctx, src, holder, progress)
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *Cache) Release(holder string) error {
 // while room is made, and while entries are removed. A process may be suspended even then,
 // so the wait is bounded.
 func (c *Cache) lock(ctx context.Context) (*durable.Held, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, stalledLooks*c.look, ErrStalled)
+	ctx, cancel := context.WithTimeoutCause(ctx, stalledLooks*c.look, errStalled)
 	defer cancel()
 	return durable.Lock(ctx, filepath.Join(c.dir, lockName), os.O_CREATE)
 }

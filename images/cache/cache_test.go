@@ -323,7 +323,7 @@ func TestASourceThatChangesMeanwhileIsRefused(t *testing.T) {
 	c, path := testCache(t.TempDir(), 0), image(t, "i", 100<<10)
 	src := source(t, path)
 	src.Finish = func(*os.File) error { time.Sleep(20 * time.Millisecond); overwrite(t, path, "Y"); return nil }
-	if _, err := c.Get(t.Context(), src, "1", nil); !errors.Is(err, ErrChanged) {
+	if _, err := c.Get(t.Context(), src, "1", nil); !errors.Is(err, errChanged) {
 		t.Errorf("error = %v", err)
 	}
 	nothingIn(t, c)
@@ -332,7 +332,7 @@ func TestASourceThatChangesMeanwhileIsRefused(t *testing.T) {
 func TestASourceThatHasJustChangedIsRefused(t *testing.T) {
 	c, path := Open(t.TempDir(), 0), image(t, "i", 100<<10)
 	c.granule = time.Hour
-	if _, err := c.Get(t.Context(), source(t, path), "1", nil); !errors.Is(err, ErrFresh) {
+	if _, err := c.Get(t.Context(), source(t, path), "1", nil); !errors.Is(err, errFresh) {
 		t.Errorf("error = %v", err)
 	}
 	nothingIn(t, c)
@@ -426,7 +426,7 @@ func TestWaitForACopyThatGetsNoFurther(t *testing.T) {
 			grow(t, c.entry(keyOf(t, path)).file(0)+partial)
 		}
 	})
-	if !errors.Is(err, ErrStalled) || looks < 3*stalledLooks {
+	if !errors.Is(err, errStalled) || looks < 3*stalledLooks {
 		t.Errorf("error = %v after %d looks", err, looks)
 	}
 	if held := strings.Join(c.holdersOf(t, path), " "); held != "1" {
@@ -461,7 +461,7 @@ func TestWaitForTheCacheItself(t *testing.T) {
 	c.look = 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := c.Get(ctx, source(t, path), "2", nil); !errors.Is(err, ErrStalled) {
+	if _, err := c.Get(ctx, source(t, path), "2", nil); !errors.Is(err, errStalled) {
 		t.Errorf("error = %v", err)
 	}
 	if err := held.Close(); err != nil {

@@ -14,18 +14,18 @@ import (
 const partial = ".partial"
 
 var (
-	// ErrFresh matches the refusal of a file that has changed just now: its times might not
+	// errFresh matches the refusal of a file that has changed just now: its times might not
 	// show the next change.
-	ErrFresh = errors.New("it has changed a moment ago")
+	errFresh = errors.New("it has changed a moment ago")
 
-	// ErrChanged matches the refusal of a file that changed while it was copied.
-	ErrChanged = errors.New("it changed while it was copied")
+	// errChanged matches the refusal of a file that changed while it was copied.
+	errChanged = errors.New("it changed while it was copied")
 )
 
 // transfer makes the copy. The caller has the lock of e.
 func (c *Cache) transfer(ctx context.Context, e entry, src Source, was fileState, progress func(Progress)) (copied int64, err error) {
 	if c.fresh(was.Identity) {
-		return 0, ErrFresh
+		return 0, errFresh
 	}
 	if err := e.clear(len(src.Below)); err != nil {
 		return 0, err
@@ -40,7 +40,7 @@ func (c *Cache) transfer(ctx context.Context, e entry, src Source, was fileState
 		return 0, errors.Join(err, os.Remove(temporary))
 	}
 	if is, err := stateOf(src.File); err != nil || is.Identity != was.Identity {
-		return 0, errors.Join(ErrChanged, err, os.Remove(temporary))
+		return 0, errors.Join(errChanged, err, os.Remove(temporary))
 	}
 	if err := e.publish(src, temporary); err != nil {
 		return 0, err

@@ -81,8 +81,8 @@ func (r record) intact(e entry) bool {
 	return err == nil && is.Identity == r.Copy
 }
 
-// ErrStalled matches the error of a wait for another process that makes no progress.
-var ErrStalled = errors.New("another job is copying, and gets no further: it may be suspended")
+// errStalled matches the error of a wait for another process that makes no progress.
+var errStalled = errors.New("another job is copying, and gets no further: it may be suspended")
 
 // stalledLooks is after how many looks without a change a copy counts as stalled. Looks are
 // counted instead of time, because the waiting process may have been suspended, too.
@@ -104,7 +104,7 @@ func (e entry) lock(ctx context.Context, look time.Duration, progress func(Progr
 	return lock, time.Since(began), err
 }
 
-// watch calls progress at each look until ctx is done, and returns ErrStalled if the
+// watch calls progress at each look until ctx is done, and returns errStalled if the
 // copy stops growing. The process that copies may have been killed, so watch asks the
 // disk.
 func (e entry) watch(ctx context.Context, look time.Duration, progress func(Progress)) error {
@@ -121,7 +121,7 @@ func (e entry) watch(ctx context.Context, look time.Duration, progress func(Prog
 		case <-time.After(look):
 		}
 	}
-	return ErrStalled
+	return errStalled
 }
 
 // reportEvery is how often a wait and a copy report their progress. Each report is a line

@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoRoom matches every [RoomError].
-var ErrNoRoom = errors.New("no room in the image cache")
+// errNoRoom matches every roomError.
+var errNoRoom = errors.New("no room in the image cache")
 
-// A RoomError says why a copy does not fit, in bytes.
-type RoomError struct{ Need, Limit, Free, Idle int64 }
+// A roomError says why a copy does not fit, in bytes.
+type roomError struct{ Need, Limit, Free, Idle int64 }
 
-func (e *RoomError) Error() string {
+func (e *roomError) Error() string {
 	return fmt.Sprintf("%v: %d MiB are needed; it may have %d MiB, its disk has %d MiB free, and copies that no job uses have %d MiB",
-		ErrNoRoom, mib(e.Need), e.Limit>>20, e.Free>>20, e.Idle>>20)
+		errNoRoom, mib(e.Need), e.Limit>>20, e.Free>>20, e.Idle>>20)
 }
 
-// Is reports whether target is [ErrNoRoom].
-func (e *RoomError) Is(target error) bool { return target == ErrNoRoom }
+// Is reports whether target is errNoRoom.
+func (e *roomError) Is(target error) bool { return target == errNoRoom }
 
 func mib(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
 
@@ -53,7 +53,7 @@ func victims(entries []Entry, need int64, has space) (chosen []Entry, err error)
 		idle += e.Bytes
 	}
 	if max(over, full) > idle {
-		return nil, &RoomError{need, has.limit, has.free, idle}
+		return nil, &roomError{need, has.limit, has.free, idle}
 	}
 	return chosen, nil
 }
@@ -121,7 +121,7 @@ func (c *Cache) admit(e entry) error {
 			return os.RemoveAll(c.entry(v.Key).dir)
 		}
 	}
-	return errors.Join(err, fmt.Errorf("%w: it has %d copies, all of which jobs use", ErrNoRoom, len(all)))
+	return errors.Join(err, fmt.Errorf("%w: it has %d copies, all of which jobs use", errNoRoom, len(all)))
 }
 
 // drop removes e unless it has a holder.

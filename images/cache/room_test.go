@@ -50,7 +50,7 @@ func TestVictims(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			chosen, err := victims(entries, tt.need, tt.has)
-			if errors.Is(err, ErrNoRoom) != tt.wantErr {
+			if errors.Is(err, errNoRoom) != tt.wantErr {
 				t.Fatalf("error = %v", err)
 			}
 			var got []Key
@@ -107,7 +107,7 @@ func TestTheLongestUnusedMakesRoomAndWhatIsUsedStays(t *testing.T) {
 		t.Errorf("the cache has (-want +got):\n%s", diff)
 	}
 	get(t, c, a, "5")
-	if _, err := c.Get(t.Context(), source(t, b), "6", nil); !errors.Is(err, ErrNoRoom) {
+	if _, err := c.Get(t.Context(), source(t, b), "6", nil); !errors.Is(err, errNoRoom) {
 		t.Errorf("with all copies in use: error = %v", err)
 	}
 	if n := len(sources(t, c)); n != 3 {
@@ -225,8 +225,8 @@ func TestEntriesAreLimited(t *testing.T) {
 		t.Fatalf("%d entries, %v", len(all), err)
 	}
 	get(t, c, paths[4], "4")
-	if _, err := c.Get(t.Context(), source(t, paths[0]), "5", nil); !errors.Is(err, ErrNoRoom) {
-		t.Errorf("error = %v, want %v", err, ErrNoRoom)
+	if _, err := c.Get(t.Context(), source(t, paths[0]), "5", nil); !errors.Is(err, errNoRoom) {
+		t.Errorf("error = %v, want %v", err, errNoRoom)
 	}
 	for i, path := range paths[2:] {
 		if got := get(t, c, path, "6"); got.Made {

@@ -91,7 +91,7 @@ func (d *Draft) TakeMemory(block, name string, uid int) error {
 	if _, err := head.WriteTo(rest); err != nil {
 		return err
 	}
-	if err := Split(rest, saved, RAMBlock{Block: block, Name: name, Size: d.Shape.Memory << 20, Pages: memory}); err != nil {
+	if err := split(rest, saved, ramBlock{Block: block, Name: name, Size: d.Shape.Memory << 20, Pages: memory}); err != nil {
 		return err
 	}
 	return os.Rename(rest.Name(), d.Saved())
@@ -194,12 +194,12 @@ func (s *Store) makeRoom(size int64) error {
 		switch e := s.remove(t); {
 		case e == nil:
 			sum -= t.Bytes
-		case !errors.Is(e, ErrInUse):
+		case !errors.Is(e, errInUse):
 			err = e
 		}
 	}
 	if err == nil && sum > s.limit {
-		err = fmt.Errorf("%w, and they fill what all together may have: %d MiB (warm.size)", ErrInUse, s.limit>>20)
+		err = fmt.Errorf("%w, and they fill what all together may have: %d MiB (warm.size)", errInUse, s.limit>>20)
 	}
 	return err
 }

@@ -39,27 +39,27 @@ const (
 	maxSends = 8
 )
 
-// A RAMBlock is the guest memory in a stream, as QEMU calls it.
-type RAMBlock struct {
+// A ramBlock is the guest memory in a stream, as QEMU calls it.
+type ramBlock struct {
 	Block string // its name in the stream
 	Name  string // its new name
 	Size  int64  // its size in bytes; the stream must say the same, since users could forge it
-	Pages PageWriter
+	Pages pageWriter
 }
 
-// A PageWriter takes pages at their places in the guest's memory. Pages that it is not
+// A pageWriter takes pages at their places in the guest's memory. Pages that it is not
 // given are zero.
-type PageWriter interface {
+type pageWriter interface {
 	io.WriterAt
 	Truncate(size int64) error
 }
 
-// Split copies QEMU's stream from r to w without the pages of the guest's memory, which it
+// split copies QEMU's stream from r to w without the pages of the guest's memory, which it
 // writes to memory.Pages. QEMU can restore such a stream if the memory is already there.
-// Split understands only an uncompressed stream from one connection, and returns an error
+// It understands only an uncompressed stream from one connection, and returns an error
 // for anything else.
-func Split(w io.Writer, r io.Reader, memory RAMBlock) error {
-	s := &splitter{in: bufio.NewReaderSize(r, 1<<20), out: bufio.NewWriterSize(w, 1<<20), RAMBlock: memory}
+func split(w io.Writer, r io.Reader, memory ramBlock) error {
+	s := &splitter{in: bufio.NewReaderSize(r, 1<<20), out: bufio.NewWriterSize(w, 1<<20), ramBlock: memory}
 	err := s.split()
 	if err == nil {
 		_, err = s.in.WriteTo(s.out)
@@ -74,7 +74,7 @@ func Split(w io.Writer, r io.Reader, memory RAMBlock) error {
 }
 
 type splitter struct {
-	RAMBlock
+	ramBlock
 	in      *bufio.Reader
 	out     *bufio.Writer
 	found   bool   // the memory is among the blocks

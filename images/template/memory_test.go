@@ -68,7 +68,7 @@ func (m *inMemory) grow(size int64) {
 func TestSplit(t *testing.T) {
 	memory := &inMemory{}
 	var rest bytes.Buffer
-	if err := Split(&rest, saved(), RAMBlock{"pc.ram", "warm.ram", 4 * pageSize, memory}); err != nil {
+	if err := split(&rest, saved(), ramBlock{"pc.ram", "warm.ram", 4 * pageSize, memory}); err != nil {
 		t.Fatal(err)
 	}
 	want := &stream{}
@@ -110,7 +110,7 @@ func TestSplitRefuses(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			memory := &bounded{}
-			err := Split(io.Discard, tt.stream, RAMBlock{"pc.ram", "warm.ram", 4 * pageSize, memory})
+			err := split(io.Discard, tt.stream, ramBlock{"pc.ram", "warm.ram", 4 * pageSize, memory})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || memory.most > 4*pageSize {
 				t.Errorf("error = %v, want %q in it; the last page ends at %d", err, tt.want, memory.most)
 			}
@@ -138,7 +138,7 @@ func FuzzSplit(f *testing.F) {
 	f.Add(saved().Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		memory := &bounded{}
-		_ = Split(io.Discard, bytes.NewReader(data), RAMBlock{"pc.ram", "warm.ram", 4 * pageSize, memory})
+		_ = split(io.Discard, bytes.NewReader(data), ramBlock{"pc.ram", "warm.ram", 4 * pageSize, memory})
 		if memory.most > 4*pageSize || memory.size > 4*pageSize {
 			t.Errorf("a page ends at %d in a memory of %d", memory.most, memory.size)
 		}

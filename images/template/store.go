@@ -160,8 +160,8 @@ func (s *Store) of(whose Whose) (all []Template) {
 	return all
 }
 
-// ErrInUse matches the error of [Store.Remove] if a job uses the template.
-var ErrInUse = errors.New("a job has VMs from it")
+// errInUse matches the error of [Store.Remove] if a job uses the template.
+var errInUse = errors.New("a job has VMs from it")
 
 // Remove removes a template, unless a job uses it.
 func (s *Store) Remove(ctx context.Context, t Template) error {
@@ -178,7 +178,7 @@ func (s *Store) Remove(ctx context.Context, t Template) error {
 func (s *Store) remove(t Template) error {
 	used, err := journal.Holds(s.state, Use, t.Dir)
 	if err == nil && used {
-		err = ErrInUse
+		err = errInUse
 	}
 	if err != nil {
 		return fmt.Errorf("remove template %s: %w", filepath.Base(t.Dir), err)

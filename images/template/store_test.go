@@ -223,10 +223,10 @@ func TestATemplateThatHasNoRoomIsNotKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.make(Own(1), shape("/b"), 60*kib); !errors.Is(err, ErrInUse) {
+	if err := n.make(Own(1), shape("/b"), 60*kib); !errors.Is(err, errInUse) {
 		t.Errorf("error = %v", err)
 	}
-	if err := n.Remove(t.Context(), used); !errors.Is(err, ErrInUse) {
+	if err := n.Remove(t.Context(), used); !errors.Is(err, errInUse) {
 		t.Errorf("a template in use was removed: %v", err)
 	}
 	if err := n.job.Undone(Use, used.Dir); err != nil {

@@ -19,13 +19,13 @@ import (
 	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
-// Places are where QEMU is if the configuration names no emulator.
-var Places = []string{"/usr/bin/qemu-system-x86_64", "/usr/libexec/qemu-kvm"}
+// places are where QEMU is if the configuration names no emulator.
+var places = []string{"/usr/bin/qemu-system-x86_64", "/usr/libexec/qemu-kvm"}
 
-// Find returns the path of QEMU: configured, if it is not "", or the first of [Places] that
+// Find returns the path of QEMU: configured, if it is not "", or the first of places that
 // exists. The machine's files are below root.
 func Find(root, configured string) (string, error) {
-	candidates := Places
+	candidates := places
 	if configured != "" {
 		candidates = []string{configured}
 	}
@@ -69,8 +69,8 @@ var ListDevices = []string{"-machine", "none", "-device", "help"}
 // patience bounds how long QEMU may take to list its devices.
 const patience = time.Minute
 
-// Ask asks the emulator at path.
-func Ask(ctx context.Context, path string) (Missing, error) {
+// ask asks the emulator at path.
+func ask(ctx context.Context, path string) (Missing, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	out, err := owner.Nobody.Command(ctx, path, ListDevices...).Output()
@@ -117,7 +117,7 @@ func (c Cache) Ask(ctx context.Context, path string) (Missing, error) {
 			return last.Missing, nil
 		}
 	}
-	if now.Missing, err = Ask(ctx, path); err != nil {
+	if now.Missing, err = ask(ctx, path); err != nil {
 		return Missing{}, err
 	}
 	return now.Missing, c.write(now)

@@ -138,7 +138,7 @@ func TestSharedMemory(t *testing.T) {
 
 // What stands for RHEL's QEMU in the scenarios (SLURMV_EMULATOR) has the devices of RHEL's alone, however they are asked for.
 func TestWhatStandsForRHELsQEMU(t *testing.T) {
-	if _, err := os.Stat(Places[0]); err != nil {
+	if _, err := os.Stat(places[0]); err != nil {
 		t.Skipf("install QEMU: %v", err)
 	}
 	script, err := os.ReadFile("../../scripts/cluster.d/rhel-qemu")
@@ -149,7 +149,7 @@ func TestWhatStandsForRHELsQEMU(t *testing.T) {
 	if err := os.WriteFile(path, script, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Ask(t.Context(), path); got != (Missing{NineP: true, IVShmem: true}) || err != nil {
+	if got, err := ask(t.Context(), path); got != (Missing{NineP: true, IVShmem: true}) || err != nil {
 		t.Errorf("it says that it lacks %+v, %v", got, err)
 	}
 	for device, refused := range map[string]bool{

@@ -78,23 +78,23 @@ func count(dir, file string) uint64 {
 	return n
 }
 
-// ErrShort matches every [ShortError].
+// ErrShort matches every shortError.
 var ErrShort = errors.New("too few huge pages")
 
-// A ShortError says how far a need was from fitting.
-type ShortError struct {
+// A shortError says how far a need was from fitting.
+type shortError struct {
 	Need     Need   // all pages that are needed of the pool
 	Free     uint64 // pages that nobody has taken
 	Promised uint64 // of these, to others
 }
 
-func (e *ShortError) Error() string {
+func (e *shortError) Error() string {
 	return fmt.Sprintf("need %d pages of %s%s, %d are free, %d of them promised to other jobs",
 		e.Need.Pages, config.Size(e.Need.KiB>>10), on(e.Need.NUMA), e.Free, e.Promised)
 }
 
 // Is reports whether target is [ErrShort].
-func (e *ShortError) Is(target error) bool { return target == ErrShort }
+func (e *shortError) Is(target error) bool { return target == ErrShort }
 
 func on(numa int) string {
 	if numa == Any {
@@ -110,7 +110,7 @@ func Fit(free Free, promised, needs []Need) error {
 	want, others := sums(needs), sums(promised)
 	for _, p := range slices.SortedFunc(maps.Keys(want), nodesFirst) {
 		if want[p]+others[p] > free[p] {
-			return &ShortError{
+			return &shortError{
 				Need: Need{KiB: p.kib, NUMA: p.numa, Pages: want[p]},
 				Free: free[p], Promised: min(others[p], free[p]),
 			}

@@ -67,7 +67,7 @@ func (c *Claimant) Next(ctx context.Context) (ClaimMessage, error) {
 	case err != nil:
 		return m, errors.New("the node agent is gone, and with it the VMs of this node; slurmv logs may say why")
 	case m.Error != "":
-		return m, &RefusedError{Reason: m.Error}
+		return m, &refusedError{Reason: m.Error}
 	}
 	return m, nil
 }

@@ -71,7 +71,7 @@ func TestClaimThatIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var refused *RefusedError
+	var refused *refusedError
 	if _, err := claimant.Next(t.Context()); !errors.As(err, &refused) || err.Error() != "the VMs of job 7 are ending" {
 		t.Errorf("error = %v", err)
 	}

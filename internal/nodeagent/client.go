@@ -16,10 +16,10 @@ type Client struct {
 	conn *Conn
 }
 
-// A RefusedError is the agent's sentence about why it did not do something.
-type RefusedError struct{ Reason string }
+// A refusedError is the agent's sentence about why it did not do something.
+type refusedError struct{ Reason string }
 
-func (e *RefusedError) Error() string { return e.Reason }
+func (e *refusedError) Error() string { return e.Reason }
 
 // ErrForeign is the error for users other than the job's, whom the kernel does not let
 // connect.
@@ -142,7 +142,7 @@ func (c *Client) call(ctx context.Context, r Request) (Reply, error) {
 	case err != nil:
 		err = fmt.Errorf("ask the node agent at %s: %w", c.path, err)
 	case reply.Error != "":
-		err = &RefusedError{Reason: reply.Error}
+		err = &refusedError{Reason: reply.Error}
 	}
 	if err != nil {
 		c.Close()
@@ -205,7 +205,7 @@ func (h *Hold) next() (HoldMessage, error) {
 		return m, err
 	}
 	if m.Error != "" {
-		return m, &RefusedError{Reason: m.Error}
+		return m, &refusedError{Reason: m.Error}
 	}
 	return m, nil
 }

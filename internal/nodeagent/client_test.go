@@ -108,7 +108,7 @@ func TestRequestsThatHaveAnAnswer(t *testing.T) {
 func TestARefusalIsTheAgentsSentence(t *testing.T) {
 	path, _ := serve(t, Reply{Error: "vm7 is not a VM of node n1"}, nothing)
 	_, err := dialed(t, path).Console(context.Background(), 7, false)
-	var refused *RefusedError
+	var refused *refusedError
 	if !errors.As(err, &refused) || err.Error() != "vm7 is not a VM of node n1" {
 		t.Errorf("error = %v", err)
 	}
@@ -189,8 +189,8 @@ func TestReadJSONIsBounded(t *testing.T) {
 		sent string
 		want error
 	}{
-		"a line that is too long":   {strings.Repeat("x", 5000) + "\n", ErrLineTooLong},
-		"a line without end":        {strings.Repeat("x", 5000), ErrLineTooLong},
+		"a line that is too long":   {strings.Repeat("x", 5000) + "\n", errLineTooLong},
+		"a line without end":        {strings.Repeat("x", 5000), errLineTooLong},
 		"the end inside a line":     {`{"op":`, io.ErrUnexpectedEOF},
 		"the end between two lines": {"", io.EOF},
 	}

@@ -196,8 +196,8 @@ func SocketPath(run string, job, restart uint32) string {
 	return filepath.Join(run, "jobs", id, "agent.sock")
 }
 
-// ErrLineTooLong is the error for a line above its limit.
-var ErrLineTooLong = errors.New("line is too long")
+// errLineTooLong is the error for a line above its limit.
+var errLineTooLong = errors.New("line is too long")
 
 // A Conn is a connection with lines of JSON followed by raw bytes. Its Read also returns
 // bytes that were buffered after a line. Both ends use it.
@@ -241,7 +241,7 @@ func (c *Conn) readLine(limit int) ([]byte, error) {
 	for {
 		part, err := c.in.ReadSlice('\n')
 		if len(line)+len(part) > limit {
-			return nil, ErrLineTooLong
+			return nil, errLineTooLong
 		}
 		line = append(line, part...)
 		switch {

@@ -17,7 +17,7 @@ import (
 // descriptor 3; those of more come after it. The process ends when the socket is closed. ctx
 // bounds the wait.
 func StartServer(ctx context.Context, c *exec.Cmd, name string, more ...*os.File) (control *os.File, err error) {
-	control, theirs, err := SocketPair(name)
+	control, theirs, err := socketPair(name)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func awaitReport(ctx context.Context, control *os.File) error {
 // takes it by [NextConnection], and returns the other end. Reads and writes of it are whole
 // messages.
 func HandOver(control *os.File, name string) (io.ReadWriteCloser, error) {
-	ours, theirs, err := SocketPair(name)
+	ours, theirs, err := socketPair(name)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func NextConnection(control int) (int, error) {
 	if err != nil || n == 0 {
 		return -1, err
 	}
-	fd, err := Passed(rights[:length])
+	fd, err := passed(rights[:length])
 	if err == nil && fd < 0 {
 		err = errors.New("a message without a connection")
 	}

@@ -39,7 +39,7 @@ func (o Owner) OpenDir(ctx context.Context, path string) (dir *os.File, err erro
 }
 
 func (o Owner) open(ctx context.Context, want kind, path string) (file *os.File, real string, err error) {
-	ours, theirs, err := SocketPair("opener")
+	ours, theirs, err := socketPair("opener")
 	if err != nil {
 		return nil, "", err
 	}
@@ -70,9 +70,9 @@ func (o Owner) open(ctx context.Context, want kind, path string) (file *os.File,
 	return os.NewFile(uintptr(fd), real), real, nil
 }
 
-// SocketPair returns the two ends of a connection that preserves message boundaries. Ours
+// socketPair returns the two ends of a connection that preserves message boundaries. Ours
 // does not block.
-func SocketPair(name string) (ours, theirs *os.File, err error) {
+func socketPair(name string) (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a socket: %w", err)
@@ -97,7 +97,7 @@ func receive(conn *os.File, path string) (fd int, err error) {
 	if err = errors.Join(readErr, err); err != nil {
 		return -1, fmt.Errorf("open %q: %w", path, err)
 	}
-	fd, err = Passed(rights[:rightsLen])
+	fd, err = passed(rights[:rightsLen])
 	switch {
 	case err != nil || fd >= 0:
 		return fd, err
@@ -107,8 +107,8 @@ func receive(conn *os.File, path string) (fd int, err error) {
 	return -1, readRefusal(answer[:n])
 }
 
-// Passed returns the descriptor in the rights of a received message, or -1.
-func Passed(rights []byte) (int, error) {
+// passed returns the descriptor in the rights of a received message, or -1.
+func passed(rights []byte) (int, error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(messages) == 0 {
 		return -1, err

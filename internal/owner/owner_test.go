@@ -220,7 +220,7 @@ func TestAnswersThatMakeNoSense(t *testing.T) {
 // stuckOpener starts a process that opens a file and stops just before it answers.
 func stuckOpener(t *testing.T, path string) int {
 	t.Helper()
-	ours, theirs, err := SocketPair("test")
+	ours, theirs, err := socketPair("test")
 	must(t, err)
 	defer theirs.Close()
 	must(t, unix.SetNonblock(int(theirs.Fd()), true))

@@ -37,15 +37,15 @@ type conversation struct {
 	layout Layout
 
 	mu      sync.Mutex
-	dialect Dialect // 0 before the client's first message
+	dialect dialect // 0 before the client's first message
 	asked   []bool  // unanswered requests for values: true if for the mapping
 }
 
 // framing returns the dialect of the next message; the first is a line in both dialects.
-func (c *conversation) framing() Dialect {
+func (c *conversation) framing() dialect {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return max(c.dialect, PMI1)
+	return max(c.dialect, pmi1)
 }
 
 // request takes a client's message. It returns what to send to the server, or what to
@@ -53,11 +53,11 @@ func (c *conversation) framing() Dialect {
 func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cmd, _ := field(max(c.dialect, PMI1), msg, "cmd"); cmd == sharedCommand {
-		c.layout.Shared.hear(max(c.dialect, PMI1), msg)
+	if cmd, _ := field(max(c.dialect, pmi1), msg, "cmd"); cmd == sharedCommand {
+		c.layout.Shared.hear(max(c.dialect, pmi1), msg)
 		return nil, nil, nil
 	}
-	if cmd, _ := field(PMI1, msg, "cmd"); cmd == pmixCommand {
+	if cmd, _ := field(pmi1, msg, "cmd"); cmd == pmixCommand {
 		answer, err = c.ofPMIx(msg)
 		return nil, answer, err
 	}
@@ -80,7 +80,7 @@ func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
 			return nil, nil, nil
 		}
 	case "spawn":
-		return nil, frame(PMI2, "cmd=spawn-response;rc=1;errmsg=spawning is not available in VMs;"), nil
+		return nil, frame(pmi2, "cmd=spawn-response;rc=1;errmsg=spawning is not available in VMs;"), nil
 	case "":
 		if bytes.HasPrefix(msg, []byte("mcmd=spawn")) {
 			return nil, refuseSpawn(msg), nil
@@ -94,9 +94,9 @@ func (c *conversation) begin(msg []byte) (forward, answer []byte, err error) {
 	if !c.layout.PMIx && !c.layout.Shared.admit() {
 		return nil, nil, ErrNotShared
 	}
-	c.dialect = PMI1
-	if version, _ := field(PMI1, msg, "pmi_version"); version == "2" {
-		c.dialect = PMI2
+	c.dialect = pmi1
+	if version, _ := field(pmi1, msg, "pmi_version"); version == "2" {
+		c.dialect = pmi2
 	}
 	c.follow(msg)
 	return msg, nil, nil
@@ -107,7 +107,7 @@ func (c *conversation) follow(msg []byte) {
 	if c.layout.PMIx {
 		return
 	}
-	if first, _ := field(PMI1, msg, "cmd"); first == "init" { // a line in both dialects
+	if first, _ := field(pmi1, msg, "cmd"); first == "init" { // a line in both dialects
 		c.layout.Member.join(c.dialect)
 	}
 	if cmd, _ := field(c.dialect, msg, "cmd"); cmd == "finalize" {
@@ -117,11 +117,11 @@ func (c *conversation) follow(msg []byte) {
 
 // ofPMIx takes a message of slurmv-pmix and returns its answer.
 func (c *conversation) ofPMIx(msg []byte) ([]byte, error) {
-	if joined, _ := field(PMI1, msg, "joined"); joined != "1" {
+	if joined, _ := field(pmi1, msg, "joined"); joined != "1" {
 		c.layout.Member.leave()
 		return []byte("cmd=" + pmixCommand + " rc=0\n"), nil
 	}
-	c.layout.Member.join(PMI1)
+	c.layout.Member.join(pmi1)
 	if !c.layout.Shared.admit() {
 		return nil, ErrNotShared
 	}
@@ -132,8 +132,8 @@ func (c *conversation) ofPMIx(msg []byte) ([]byte, error) {
 // answer follows the last.
 func refuseSpawn(msg []byte) []byte {
 	lines := strings.ReplaceAll(string(msg), "\n", " ")
-	total, _ := field(PMI1, []byte(lines), "totspawns")
-	if sofar, _ := field(PMI1, []byte(lines), "spawnssofar"); sofar != total {
+	total, _ := field(pmi1, []byte(lines), "totspawns")
+	if sofar, _ := field(pmi1, []byte(lines), "spawnssofar"); sofar != total {
 		return nil
 	}
 	return []byte("cmd=spawn_result rc=1\n")
@@ -145,14 +145,14 @@ func (c *conversation) nodeAttribute(msg []byte) []byte {
 		return msg
 	}
 	named := fmt.Sprintf(";key=vm%d-", c.layout.VM)
-	return frame(PMI2, strings.Replace(body(PMI2, msg), ";key=", named, 1))
+	return frame(pmi2, strings.Replace(body(pmi2, msg), ";key=", named, 1))
 }
 
 // answer takes a server's message and returns the message for the client.
 func (c *conversation) answer(msg []byte) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d := max(c.dialect, PMI1)
+	d := max(c.dialect, pmi1)
 	cmd, _ := field(d, msg, "cmd")
 	if cmd != "get_result" && cmd != "info-getjobattr-response" || len(c.asked) == 0 {
 		return msg
@@ -168,7 +168,7 @@ func (c *conversation) answer(msg []byte) []byte {
 // mapping returns msg with the mapping by VM in place of value. If no mapping fits into a
 // message, the answer is "not found": MPICH then compares host names, which are the VMs'
 // own.
-func (c *conversation) mapping(d Dialect, msg []byte, value string) []byte {
+func (c *conversation) mapping(d dialect, msg []byte, value string) []byte {
 	m, err := ParseMapping(value)
 	if err != nil {
 		return notFound(d)
@@ -179,40 +179,40 @@ func (c *conversation) mapping(d Dialect, msg []byte, value string) []byte {
 	for _, short := range []Mapping{m, m.Wrapped(c.layout.Ranks)} {
 		text := short.String()
 		out := frame(d, strings.Replace(body(d, msg), "value="+value, "value="+text, 1))
-		if len(text) <= MaxValue && (d == PMI2 || len(out) <= maxLine) {
+		if len(text) <= maxValue && (d == pmi2 || len(out) <= maxLine) {
 			return out
 		}
 	}
 	return notFound(d)
 }
 
-func notFound(d Dialect) []byte {
-	if d == PMI2 {
-		return frame(PMI2, "cmd=info-getjobattr-response;rc=0;found=FALSE;")
+func notFound(d dialect) []byte {
+	if d == pmi2 {
+		return frame(pmi2, "cmd=info-getjobattr-response;rc=0;found=FALSE;")
 	}
 	return []byte("cmd=get_result rc=1\n")
 }
 
 // frame puts the length before a PMI-2 body, in Slurm's form.
-func frame(d Dialect, body string) []byte {
-	if d == PMI2 {
+func frame(d dialect, body string) []byte {
+	if d == pmi2 {
 		return fmt.Appendf(nil, "%-6d%s", len(body), body)
 	}
 	return []byte(body)
 }
 
 // body returns a message without its length.
-func body(d Dialect, msg []byte) string {
-	if d == PMI2 {
+func body(d dialect, msg []byte) string {
+	if d == pmi2 {
 		return string(msg[min(6, len(msg)):])
 	}
 	return string(msg)
 }
 
 // field returns the value of the first field of that name.
-func field(d Dialect, msg []byte, name string) (string, bool) {
+func field(d dialect, msg []byte, name string) (string, bool) {
 	sep := " "
-	if d == PMI2 {
+	if d == pmi2 {
 		sep = ";"
 	}
 	for part := range strings.SplitSeq(strings.TrimSuffix(body(d, msg), "\n"), sep) {

@@ -59,5 +59,5 @@ func (m Mapping) ToVMs(ranks, vmsPerNode int, dist Distribution) Mapping {
 		}
 		places[rank] = number[at]
 	}
-	return MappingOf(places)
+	return mappingOf(places)
 }

@@ -86,9 +86,9 @@ func (m Mapping) Places(ranks int) []int {
 	return places
 }
 
-// MappingOf returns the shortest plain mapping in which rank i is at
+// mappingOf returns the shortest plain mapping in which rank i is at
 // places[i].
-func MappingOf(places []int) Mapping {
+func mappingOf(places []int) Mapping {
 	var m Mapping
 	for i := 0; i < len(places); {
 		run := 1

@@ -75,8 +75,8 @@ func TestToVMs(t *testing.T) {
 
 func TestWrapped(t *testing.T) {
 	cyclic := Mapping{{0, 100, 1}}
-	long := MappingOf(cyclic.Places(100 * 120))
-	if n := len(long.String()); n <= MaxValue {
+	long := mappingOf(cyclic.Places(100 * 120))
+	if n := len(long.String()); n <= maxValue {
 		t.Fatalf("the plain list has %d characters: not a test of wrapping", n)
 	}
 	got := long.Wrapped(100 * 120)

@@ -7,7 +7,7 @@ import "sync"
 // in between, the other ranks may wait for it for ever: Slurm's mpi/pmi2 does nothing when a task ends.
 type Membership struct {
 	mu      sync.Mutex
-	dialect Dialect
+	dialect dialect
 	joined  bool
 	within  bool
 }
@@ -31,13 +31,13 @@ func (m *Membership) Within() bool {
 func (m *Membership) Abort() []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dialect == PMI2 {
-		return frame(PMI2, "cmd=abort;isworld=TRUE;msg=a rank has ended without MPI_Finalize;")
+	if m.dialect == pmi2 {
+		return frame(pmi2, "cmd=abort;isworld=TRUE;msg=a rank has ended without MPI_Finalize;")
 	}
 	return []byte("cmd=abort exitcode=1\n")
 }
 
-func (m *Membership) join(d Dialect) {
+func (m *Membership) join(d dialect) {
 	if m == nil {
 		return
 	}

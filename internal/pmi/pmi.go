@@ -3,8 +3,7 @@
 //
 // Slurm's mpi/pmi2 plugin speaks two dialects: PMI-1 (lines) and PMI-2 (six digits of
 // length, then the body). Both begin with a line "cmd=init pmi_version=…". The server
-// parses one message per read, so a relay writes each message whole, with one Write;
-// [Reader] cuts messages out of a stream.
+// parses one message per read, so a relay writes each message whole, with one Write.
 //
 // The relay changes three things. PMI_process_mapping says which ranks share a node: the
 // relay makes it say which share a VM ([Mapping.ToVMs]), as otherwise ranks in two VMs of
@@ -18,22 +17,22 @@
 // The package does not touch the machine: streams are readers and writers.
 package pmi
 
-// A Dialect says how messages are framed and their fields separated.
-type Dialect int
+// A dialect says how messages are framed and their fields separated.
+type dialect int
 
 // The dialects that Slurm's mpi/pmi2 plugin serves.
 const (
-	PMI1 Dialect = 1 // lines; fields separated by spaces
-	PMI2 Dialect = 2 // six digits of length, then fields ended by semicolons
+	pmi1 dialect = 1 // lines; fields separated by spaces
+	pmi2 dialect = 2 // six digits of length, then fields ended by semicolons
 )
 
 const (
-	// MaxMessage bounds one message. PMI-2 cannot announce more than 999999
+	// maxMessage bounds one message. PMI-2 cannot announce more than 999999
 	// bytes; PMI-1 lines are below 1024, but a spawn request has many lines.
-	MaxMessage = 1 << 20
+	maxMessage = 1 << 20
 
-	// MaxValue is the longest value that a client can take: its buffer has 1024 bytes.
-	MaxValue = 1023
+	// maxValue is the longest value that a client can take: its buffer has 1024 bytes.
+	maxValue = 1023
 
 	// maxLine is the longest PMI-1 line that a client can take, newline included: MPICH
 	// reads lines into a buffer of 1024 bytes that ends with a zero byte.

@@ -9,21 +9,21 @@ import (
 	"strconv"
 )
 
-// A Reader cuts a byte stream into PMI messages.
-type Reader struct {
+// A reader cuts a byte stream into PMI messages.
+type reader struct {
 	in *bufio.Reader
 }
 
-// NewReader returns a Reader of the messages in r. It may read ahead.
-func NewReader(r io.Reader) *Reader {
-	return &Reader{in: bufio.NewReader(r)}
+// newReader returns a reader of the messages in r. It may read ahead.
+func newReader(r io.Reader) *reader {
+	return &reader{in: bufio.NewReader(r)}
 }
 
 // Next returns the next message with its framing. The first message of either direction
 // is a line, whatever the dialect. At the end of the stream the error is [io.EOF], or
 // [io.ErrUnexpectedEOF] inside a message.
-func (r *Reader) Next(d Dialect) ([]byte, error) {
-	if d == PMI2 {
+func (r *reader) Next(d dialect) ([]byte, error) {
+	if d == pmi2 {
 		return r.counted()
 	}
 	msg, err := r.line(nil)
@@ -39,13 +39,13 @@ func (r *Reader) Next(d Dialect) ([]byte, error) {
 }
 
 // line appends one line to msg.
-func (r *Reader) line(msg []byte) ([]byte, error) {
+func (r *reader) line(msg []byte) ([]byte, error) {
 	for {
 		part, err := r.in.ReadSlice('\n')
 		msg = append(msg, part...)
 		switch {
-		case len(msg) > MaxMessage:
-			return nil, fmt.Errorf("read PMI message: more than %d bytes", MaxMessage)
+		case len(msg) > maxMessage:
+			return nil, fmt.Errorf("read PMI message: more than %d bytes", maxMessage)
 		case err == nil:
 			return msg, nil
 		case errors.Is(err, bufio.ErrBufferFull):
@@ -59,7 +59,7 @@ func (r *Reader) line(msg []byte) ([]byte, error) {
 
 // counted reads one PMI-2 message. Slurm pads the length on the right, MPICH
 // on the left.
-func (r *Reader) counted() ([]byte, error) {
+func (r *reader) counted() ([]byte, error) {
 	var digits [6]byte
 	if _, err := io.ReadFull(r.in, digits[:]); err != nil {
 		return nil, err

@@ -13,35 +13,35 @@ import (
 
 func TestReaderCutsMessages(t *testing.T) {
 	tests := map[string]struct {
-		dialect Dialect
+		dialect dialect
 		stream  string
 		want    []string
 		wantErr error
 	}{
 		"lines": {
-			PMI1, "cmd=get_maxes\ncmd=barrier_in\n",
+			pmi1, "cmd=get_maxes\ncmd=barrier_in\n",
 			[]string{"cmd=get_maxes\n", "cmd=barrier_in\n"},
 			io.EOF,
 		},
 		"a spawn request is one message": {
-			PMI1, "mcmd=spawn\nnprocs=1\nendcmd\ncmd=finalize\n",
+			pmi1, "mcmd=spawn\nnprocs=1\nendcmd\ncmd=finalize\n",
 			[]string{"mcmd=spawn\nnprocs=1\nendcmd\n", "cmd=finalize\n"},
 			io.EOF,
 		},
-		"a line cut off":            {PMI1, "cmd=fin", nil, io.ErrUnexpectedEOF},
-		"a spawn request cut off":   {PMI1, "mcmd=spawn\nnprocs=1\n", nil, io.ErrUnexpectedEOF},
-		"Slurm's padding":           {PMI2, "13    cmd=finalize;", []string{"13    cmd=finalize;"}, io.EOF},
-		"MPICH's padding":           {PMI2, "    13cmd=finalize;", []string{"    13cmd=finalize;"}, io.EOF},
-		"a newline inside":          {PMI2, "000003a\nb", []string{"000003a\nb"}, io.EOF},
-		"a length cut off":          {PMI2, "00", nil, io.ErrUnexpectedEOF},
-		"a body cut off":            {PMI2, "000004abc", nil, io.ErrUnexpectedEOF},
-		"a body that never comes":   {PMI2, "000004", nil, io.ErrUnexpectedEOF},
-		"an empty body is complete": {PMI2, "000000", []string{"000000"}, io.EOF},
+		"a line cut off":            {pmi1, "cmd=fin", nil, io.ErrUnexpectedEOF},
+		"a spawn request cut off":   {pmi1, "mcmd=spawn\nnprocs=1\n", nil, io.ErrUnexpectedEOF},
+		"Slurm's padding":           {pmi2, "13    cmd=finalize;", []string{"13    cmd=finalize;"}, io.EOF},
+		"MPICH's padding":           {pmi2, "    13cmd=finalize;", []string{"    13cmd=finalize;"}, io.EOF},
+		"a newline inside":          {pmi2, "000003a\nb", []string{"000003a\nb"}, io.EOF},
+		"a length cut off":          {pmi2, "00", nil, io.ErrUnexpectedEOF},
+		"a body cut off":            {pmi2, "000004abc", nil, io.ErrUnexpectedEOF},
+		"a body that never comes":   {pmi2, "000004", nil, io.ErrUnexpectedEOF},
+		"an empty body is complete": {pmi2, "000000", []string{"000000"}, io.EOF},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			// One byte at a time: a message is whole wherever the reads end.
-			r := NewReader(iotest.OneByteReader(strings.NewReader(tt.stream)))
+			r := newReader(iotest.OneByteReader(strings.NewReader(tt.stream)))
 			var got []string
 			var err error
 			for {
@@ -63,18 +63,18 @@ func TestReaderCutsMessages(t *testing.T) {
 
 func TestReaderRefuses(t *testing.T) {
 	tests := map[string]struct {
-		dialect Dialect
+		dialect dialect
 		stream  io.Reader
 		want    string
 	}{
-		"a line without end":          {PMI1, strings.NewReader(strings.Repeat("x", MaxMessage+1)), "more than"},
-		"a spawn request with no end": {PMI1, strings.NewReader("mcmd=spawn\n" + strings.Repeat("a=b\n", MaxMessage/4)), "more than"},
-		"a length that is a word":     {PMI2, strings.NewReader("length"), "not a number"},
-		"a negative length":           {PMI2, strings.NewReader("-00001"), "not a number"},
+		"a line without end":          {pmi1, strings.NewReader(strings.Repeat("x", maxMessage+1)), "more than"},
+		"a spawn request with no end": {pmi1, strings.NewReader("mcmd=spawn\n" + strings.Repeat("a=b\n", maxMessage/4)), "more than"},
+		"a length that is a word":     {pmi2, strings.NewReader("length"), "not a number"},
+		"a negative length":           {pmi2, strings.NewReader("-00001"), "not a number"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if _, err := NewReader(tt.stream).Next(tt.dialect); err == nil || !strings.Contains(err.Error(), tt.want) {
+			if _, err := newReader(tt.stream).Next(tt.dialect); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want one that says %q", err, tt.want)
 			}
 		})
@@ -86,18 +86,18 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte("cmd=init pmi_version=2\n13    cmd=finalize;"), true)
 	f.Add([]byte("mcmd=spawn\nendcmd\ncmd=finalize\n"), false)
 	f.Fuzz(func(t *testing.T, stream []byte, counted bool) {
-		d := PMI1
+		d := pmi1
 		if counted {
-			d = PMI2
+			d = pmi2
 		}
-		r := NewReader(bytes.NewReader(stream))
+		r := newReader(bytes.NewReader(stream))
 		var joined []byte
 		for {
 			msg, err := r.Next(d)
 			if err != nil {
 				break
 			}
-			if len(msg) == 0 || len(msg) > MaxMessage+6 {
+			if len(msg) == 0 || len(msg) > maxMessage+6 {
 				t.Fatalf("a message of %d bytes", len(msg))
 			}
 			joined = append(joined, msg...)

@@ -26,7 +26,7 @@ func Relay(server, client io.ReadWriter, layout Layout) error {
 }
 
 func upstream(talk *conversation, client io.Reader, server, toClient io.Writer) error {
-	in := NewReader(client)
+	in := newReader(client)
 	for {
 		msg, err := in.Next(talk.framing())
 		if err != nil {
@@ -46,11 +46,11 @@ func upstream(talk *conversation, client io.Reader, server, toClient io.Writer) 
 }
 
 func downstream(talk *conversation, server io.Reader, toClient io.Writer) error {
-	in := NewReader(server)
+	in := newReader(server)
 	first := true
 	for {
 		// The answer to init is a line even when init asked for PMI-2.
-		d := PMI1
+		d := pmi1
 		if !first {
 			d = talk.framing()
 		}

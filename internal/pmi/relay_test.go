@@ -34,7 +34,7 @@ func TestRelayConversation(t *testing.T) {
 		toClient: "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n",
 	}
 	same := func(client, server string) message { return message{client, server, client, server} }
-	two := func(body string) string { return string(frame(PMI2, body)) }
+	two := func(body string) string { return string(frame(pmi2, body)) }
 
 	sharing, otherSharing, thirdSharing := fourVMs, fourVMs, fourVMs
 	sharing.Shared, otherSharing.Shared, thirdSharing.Shared = &Shared{}, &Shared{}, &Shared{}
@@ -120,7 +120,7 @@ func TestRelayConversation(t *testing.T) {
 			same(two("cmd=info-getjobattr;key=PMI_process_mapping;"), ""),
 			{
 				server:   two("cmd=info-getjobattr-response;rc=0;found=TRUE;value=(vector,(0,10,3));"),
-				toClient: string(frame(PMI2, "cmd=info-getjobattr-response;rc=0;found=TRUE;value="+Mapping{{0, 10, 3}}.ToVMs(30, 2, DistBlock).String()+";")),
+				toClient: string(frame(pmi2, "cmd=info-getjobattr-response;rc=0;found=TRUE;value="+Mapping{{0, 10, 3}}.ToVMs(30, 2, DistBlock).String()+";")),
 			},
 		}},
 		"PMI-2 attributes of a node become the VM's": {fourVMs, []message{
@@ -201,7 +201,7 @@ func (s side) say(text string) {
 
 func (s side) expect(want string) {
 	s.t.Helper()
-	got := make([]byte, MaxMessage)
+	got := make([]byte, maxMessage)
 	n, err := s.conn.Read(got)
 	if err != nil {
 		s.t.Fatalf("wait for %q: %v", want, err)
@@ -231,7 +231,7 @@ func startRelay(t *testing.T, layout Layout) (server, client side) {
 
 // A program is a rank from init to finalize. With a PMIx server, it is one while it is connected to that.
 func TestMembership(t *testing.T) {
-	two := func(body string) string { return string(frame(PMI2, body)) }
+	two := func(body string) string { return string(frame(pmi2, body)) }
 	const init1, init2, world = "cmd=init pmi_version=1 pmi_subversion=1\n", "cmd=init pmi_version=2 pmi_subversion=0\n", "cmd=abort exitcode=1\n"
 	tests := map[string]struct {
 		pmix           bool
@@ -365,7 +365,7 @@ func FuzzConversation(f *testing.F) {
 			t.Fatal(err)
 		}
 		d := c.framing()
-		msg, err := NewReader(bytes.NewReader(request)).Next(d)
+		msg, err := newReader(bytes.NewReader(request)).Next(d)
 		if err != nil {
 			return
 		}
@@ -373,7 +373,7 @@ func FuzzConversation(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if msg, err := NewReader(bytes.NewReader(answer)).Next(d); err == nil {
+		if msg, err := newReader(bytes.NewReader(answer)).Next(d); err == nil {
 			wholeMessage(t, d, c.answer(msg))
 		}
 		wholeMessage(t, d, forward)
@@ -381,12 +381,12 @@ func FuzzConversation(f *testing.F) {
 	})
 }
 
-func wholeMessage(t *testing.T, d Dialect, msg []byte) {
+func wholeMessage(t *testing.T, d dialect, msg []byte) {
 	t.Helper()
 	if msg == nil {
 		return
 	}
-	r := NewReader(bytes.NewReader(msg))
+	r := newReader(bytes.NewReader(msg))
 	if got, err := r.Next(d); err != nil || !bytes.Equal(got, msg) {
 		t.Fatalf("%q reads back as %q, %v", msg, got, err)
 	}
@@ -396,7 +396,7 @@ func TestSharedTellsEachTransportOnce(t *testing.T) {
 	var met []string
 	s := &Shared{Met: func(transport string) { met = append(met, transport) }}
 	for _, line := range []string{"cmd=slurmv-shm ready=1\n", "cmd=slurmv-shm peer=UCX\n", "cmd=slurmv-shm peer=UCX\n", "cmd=slurmv-shm peer=MPICH\n"} {
-		s.hear(PMI1, []byte(line))
+		s.hear(pmi1, []byte(line))
 	}
 	if want := []string{"UCX", "MPICH"}; !s.Ready() || !slices.Equal(met, want) || !slices.Equal(s.Transports(), want) {
 		t.Errorf("ready %v, met %q, transports %q", s.Ready(), met, s.Transports())

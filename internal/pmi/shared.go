@@ -64,7 +64,7 @@ func (s *Shared) Transports() []string {
 }
 
 // hear takes a message of the library.
-func (s *Shared) hear(d Dialect, msg []byte) {
+func (s *Shared) hear(d dialect, msg []byte) {
 	if s == nil {
 		return
 	}

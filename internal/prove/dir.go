@@ -11,7 +11,7 @@ import (
 // What a proof has in its directory.
 const (
 	PageFile = "prove.html"
-	JSONFile = "prove.json"
+	jsonFile = "prove.json"
 	JobsDir  = "jobs"
 )
 
@@ -34,7 +34,7 @@ func NewDirectory(path string) (string, error) {
 // WriteFiles writes the proof as JSON and as a page.
 func (p Proof) WriteFiles(dir string) error {
 	return errors.Join(
-		writeFile(filepath.Join(dir, JSONFile), p.WriteJSON),
+		writeFile(filepath.Join(dir, jsonFile), p.WriteJSON),
 		writeFile(filepath.Join(dir, PageFile), p.WriteHTML))
 }
 

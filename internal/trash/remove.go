@@ -112,7 +112,7 @@ func (r *remover) rest(dir *os.File) error {
 // [unix.ENOTEMPTY].
 func (r *remover) unlink(dir *os.File, name string) error {
 	at := int(dir.Fd())
-	err := WithoutMounts(fmt.Sprintf("/proc/self/fd/%d/%s", at, name), func() error {
+	err := withoutMounts(fmt.Sprintf("/proc/self/fd/%d/%s", at, name), func() error {
 		err := unix.Unlinkat(at, name, 0)
 		if errors.Is(err, unix.EISDIR) {
 			err = unix.Unlinkat(at, name, unix.AT_REMOVEDIR)

@@ -52,7 +52,7 @@ func (t Trash) discard(path string) error {
 	if err := os.Mkdir(t.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return WithoutMounts(path, func() error { return os.Rename(path, filepath.Join(t.dir, rand.Text())) })
+	return withoutMounts(path, func() error { return os.Rename(path, filepath.Join(t.dir, rand.Text())) })
 }
 
 // Left reports whether something is in the trash.
@@ -94,10 +94,10 @@ func (t Trash) empty(ctx context.Context) error {
 // maxMounts bounds the mounts on one file or directory: fusermount allows users a thousand.
 const maxMounts = 1000
 
-// WithoutMounts calls do. If the kernel says that path is busy, something is mounted
+// withoutMounts calls do. If the kernel says that path is busy, something is mounted
 // there: fusermount lets users mount on their own files. It then detaches the mount and
 // calls do again.
-func WithoutMounts(path string, do func() error) error {
+func withoutMounts(path string, do func() error) error {
 	err := do()
 	for range maxMounts {
 		if !errors.Is(err, unix.EBUSY) || detach(path) != nil {

@@ -15,7 +15,7 @@ import (
 // looseReversePath accepts packets whose answers would leave through another link, so
 // that only our filter can stop them. It affects only the calling thread's node.
 func looseReversePath() error {
-	for _, link := range []string{"all", "default", Bridge(job1.Job)} {
+	for _, link := range []string{"all", "default", bridgeName(job1.Job)} {
 		if err := os.WriteFile("/proc/thread-self/root/proc/sys/net/ipv4/conf/"+link+"/rp_filter", []byte("0"), 0); err != nil {
 			return err
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/slurm-v/slurm-v/journal"
 )
 
-// A Device is a part of a job's network that exists on this node.
-type Device struct {
+// A device is a part of a job's network that exists on this node.
+type device struct {
 	ID   journal.ID
 	Kind string // "table" or the kind of the link: "bridge", "vxlan", "tuntap", "veth"
 	Name string
@@ -30,12 +30,12 @@ type Device struct {
 }
 
 // of reports whether the device belongs to id, as far as can be known.
-func (d Device) of(id journal.ID) bool {
+func (d device) of(id journal.ID) bool {
 	return d.ID == id || d.Unmarked && d.ID.Job == id.Job
 }
 
-// List returns the existing devices of all jobs' networks on this node.
-func List(ctx context.Context) ([]Device, error) {
+// allDevices returns the existing devices of all jobs' networks on this node.
+func allDevices(ctx context.Context) ([]device, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -50,15 +50,15 @@ func List(ctx context.Context) ([]Device, error) {
 	return append(links, tables...), nil
 }
 
-func listLinks() ([]Device, error) {
+func listLinks() ([]device, error) {
 	links, err := netdump.Links()
 	if err != nil {
 		return nil, err
 	}
-	var devices []Device
+	var devices []device
 	for _, link := range links {
 		attrs := link.Attrs()
-		d := Device{Kind: link.Type(), Name: attrs.Name, link: link}
+		d := device{Kind: link.Type(), Name: attrs.Name, link: link}
 		if id, err := parseAlias(attrs.Alias); err == nil {
 			d.ID = id
 		} else if job, ok := JobOf(attrs.Name); ok && attrs.Alias == "" {
@@ -71,7 +71,7 @@ func listLinks() ([]Device, error) {
 	return devices, nil
 }
 
-func listTables() ([]Device, error) {
+func listTables() ([]device, error) {
 	conn, err := nftables.New()
 	if err != nil {
 		return nil, err
@@ -80,10 +80,10 @@ func listTables() ([]Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	var devices []Device
+	var devices []device
 	for _, t := range tables {
 		if id, err := parseTable(t.Name); err == nil {
-			devices = append(devices, Device{ID: id, Kind: "table", Name: t.Name, table: t})
+			devices = append(devices, device{ID: id, Kind: "table", Name: t.Name, table: t})
 		}
 	}
 	return devices, nil
@@ -93,13 +93,13 @@ func listTables() ([]Device, error) {
 // error. If a part cannot be removed, Delete removes the others and returns the error. It
 // removes links before filters.
 func Delete(ctx context.Context, id journal.ID) error {
-	devices, err := List(ctx)
+	devices, err := allDevices(ctx)
 	if err != nil {
 		return fmt.Errorf("delete network of job %s: %w", id, err)
 	}
-	devices = slices.DeleteFunc(devices, func(d Device) bool { return !d.of(id) })
+	devices = slices.DeleteFunc(devices, func(d device) bool { return !d.of(id) })
 	if err := deleteLinks(id, devices); err == nil {
-		devices = slices.DeleteFunc(devices, func(d Device) bool { return d.link != nil })
+		devices = slices.DeleteFunc(devices, func(d device) bool { return d.link != nil })
 	}
 	var errs []error
 	for _, d := range devices {
@@ -113,7 +113,7 @@ func Delete(ctx context.Context, id journal.ID) error {
 // deleteLinks removes the links among the devices, all or none. After removing a link,
 // the kernel waits some 20 ms until nobody uses it any more. For a group of links it
 // waits only once, so deleteLinks puts them into one group.
-func deleteLinks(id journal.ID, devices []Device) error {
+func deleteLinks(id journal.ID, devices []device) error {
 	group := linkGroup(id.Job)
 	if err := checkUnused(group); err != nil {
 		return err
@@ -152,7 +152,7 @@ func deleteGroup(group int) error {
 	return err
 }
 
-func (d Device) delete() error {
+func (d device) delete() error {
 	var err error
 	if d.link != nil {
 		err = netlink.LinkDel(d.link)

@@ -21,15 +21,15 @@ const (
 	jobBits = 26
 	vmBits  = 14
 
-	// MaxVMs is how many VMs a job can have.
-	MaxVMs = 1 << vmBits
+	// maxVMs is how many VMs a job can have.
+	maxVMs = 1 << vmBits
 )
 
 // An interface name has at most 15 bytes. A job's number takes at most 6 in base
 // 36, which leaves 5 for the number of a tap.
 
-// Bridge returns the name of the job's bridge.
-func Bridge(job uint32) string { return "svb" + base36(job) }
+// bridgeName returns the name of the job's bridge.
+func bridgeName(job uint32) string { return "svb" + base36(job) }
 
 // VXLAN returns the name of the job's VXLAN device.
 func VXLAN(job uint32) string { return "svx" + base36(job) }
@@ -62,15 +62,15 @@ func JobOf(link string) (uint32, bool) {
 	return 0, false
 }
 
-// VNI returns the VXLAN network id of the job. Jobs whose numbers differ by 2^24 have the
+// vniOf returns the VXLAN network id of the job. Jobs whose numbers differ by 2^24 have the
 // same id. A node refuses the second of them; on different nodes, the nodes' addresses
 // keep them apart.
-func VNI(job uint32) uint32 { return job & (1<<24 - 1) }
+func vniOf(job uint32) uint32 { return job & (1<<24 - 1) }
 
 // MAC returns the hardware address of a VM by its number in the job.
 func MAC(job uint32, number int) net.HardwareAddr {
 	var bits [8]byte
-	binary.BigEndian.PutUint64(bits[:], uint64(job&(1<<jobBits-1))<<vmBits|uint64(number&(MaxVMs-1)))
+	binary.BigEndian.PutUint64(bits[:], uint64(job&(1<<jobBits-1))<<vmBits|uint64(number&(maxVMs-1)))
 	mac := net.HardwareAddr(bits[2:])
 	mac[0] = 2 // locally administered, not multicast
 	return mac
@@ -99,8 +99,8 @@ func Address(subnet netip.Prefix, number int) (netip.Addr, error) {
 	if !subnet.IsValid() || !subnet.Addr().Is4() {
 		return netip.Addr{}, fmt.Errorf("subnet %v of the VMs is not an IPv4 prefix", subnet)
 	}
-	if number < 0 || number >= MaxVMs {
-		return netip.Addr{}, fmt.Errorf("VM %d is not one of %d, the most a job can have", number, MaxVMs)
+	if number < 0 || number >= maxVMs {
+		return netip.Addr{}, fmt.Errorf("VM %d is not one of %d, the most a job can have", number, maxVMs)
 	}
 	base := subnet.Addr().As4()
 	sum := uint64(binary.BigEndian.Uint32(base[:])) + 1 + uint64(number)

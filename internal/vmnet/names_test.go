@@ -19,7 +19,7 @@ func TestNamesFitAndLeadBack(t *testing.T) {
 		got, want string
 		job       uint32
 	}{
-		"a bridge":            {Bridge(4217), "svb395", 4217},
+		"a bridge":            {bridgeName(4217), "svb395", 4217},
 		"a VXLAN device":      {VXLAN(4217), "svx395", 4217},
 		"a tap":               {TapName(4217, 63), "svt395-63", 4217},
 		"the longest of them": {TapName(maxJob, 9999), "svt13ydj3-9999", maxJob},
@@ -70,7 +70,7 @@ func TestMAC(t *testing.T) {
 	}{
 		"job and VM side by side": {1, 1, "02:00:00:00:40:01"},
 		"the first VM":            {4217, 0, "02:00:04:1e:40:00"},
-		"all bits":                {maxJob, MaxVMs - 1, "02:ff:ff:ff:ff:ff"},
+		"all bits":                {maxJob, maxVMs - 1, "02:ff:ff:ff:ff:ff"},
 	}
 	for name, tt := range tests {
 		if got := MAC(tt.job, tt.number).String(); got != tt.want {
@@ -113,7 +113,7 @@ func TestAddress(t *testing.T) {
 		"outside the subnet":    {subnet: "10.0.0.0/24", number: 255, wantErr: "too small for VM 255"},
 		"beyond all addresses":  {subnet: "255.255.255.252/30", number: 300, wantErr: "too small"},
 		"a negative number":     {subnet: "10.0.0.0/8", number: -1, wantErr: "not one of"},
-		"more than MACs":        {subnet: "10.0.0.0/8", number: MaxVMs, wantErr: "not one of"},
+		"more than MACs":        {subnet: "10.0.0.0/8", number: maxVMs, wantErr: "not one of"},
 		"an IPv6 subnet":        {subnet: "fd00::/64", number: 0, wantErr: "not an IPv4 prefix"},
 		"a subnet of one alone": {subnet: "10.0.0.1/32", number: 0, wantErr: "too small"},
 	}

@@ -118,7 +118,7 @@ func TestAVMDoesNotReachTheHost(t *testing.T) {
 	var bridge netlink.Link
 	var socket net.PacketConn
 	a.do(func() (err error) {
-		bridge, err = netlink.LinkByName(Bridge(job1.Job))
+		bridge, err = netlink.LinkByName(bridgeName(job1.Job))
 		if err != nil {
 			return err
 		}
@@ -242,7 +242,7 @@ func (n *node) devices(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	n.do(func() error {
-		devices, err := List(t.Context())
+		devices, err := allDevices(t.Context())
 		for _, d := range devices {
 			names = append(names, d.Kind+" "+d.Name)
 		}

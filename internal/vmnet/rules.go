@@ -38,7 +38,7 @@ func toPort(port uint16) bridgeport.Rule {
 
 // notFromPeer drops the job's VXLAN packets from hosts that are not in peers.
 func notFromPeer(n Network, peers *nftables.Set) bridgeport.Rule {
-	vni := VNI(n.ID.Job)
+	vni := vniOf(n.ID.Job)
 	return bridgeport.All(
 		toPort(n.Port),
 		bridgeport.When(bridgeport.Transport(vxlanVNI, []byte{byte(vni >> 16), byte(vni >> 8), byte(vni)})),

@@ -135,7 +135,7 @@ func (t Tap) validate() error {
 func (t Tap) findBridge(id journal.ID) (netlink.Link, error) {
 	name := t.Bridge
 	if name == "" {
-		name = Bridge(id.Job)
+		name = bridgeName(id.Job)
 	}
 	link, err := netlink.LinkByName(name)
 	if err != nil {

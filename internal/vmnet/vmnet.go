@@ -102,7 +102,7 @@ func addBridge(n Network) (netlink.Link, error) {
 	// Snooping would need a multicast querier, which does not exist here.
 	snooping := false
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = Bridge(n.ID.Job), n.MTU()
+	attrs.Name, attrs.MTU = bridgeName(n.ID.Job), n.MTU()
 	return addLink(n.ID, &netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snooping})
 }
 
@@ -111,7 +111,7 @@ func addVXLAN(n Network, bridge netlink.Link) error {
 	attrs.Name, attrs.MTU = VXLAN(n.ID.Job), n.MTU()
 	link, err := addLink(n.ID, &netlink.Vxlan{
 		LinkAttrs: attrs,
-		VxlanId:   int(VNI(n.ID.Job)),
+		VxlanId:   int(vniOf(n.ID.Job)),
 		SrcAddr:   n.Underlay.Addr.AsSlice(),
 		Port:      int(n.Port),
 		// The device learns each VM's node from frames, and frames come only from peers.

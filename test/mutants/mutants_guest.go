@@ -168,7 +168,7 @@ var guestMutants = []Mutant{
 		Name:    "pmi-messages-are-bounded",
 		Defence: "A PMI message does not fill a relay's memory.",
 		File:    "internal/pmi/reader.go",
-		Old:     "case len(msg) > MaxMessage:",
+		Old:     "case len(msg) > maxMessage:",
 		New:     "case false:",
 		Package: "internal/pmi",
 		Test:    "TestReaderRefuses/a_line_without_end",

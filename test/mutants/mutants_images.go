@@ -177,7 +177,7 @@ var imageMutants = []Mutant{
 		Name:    "user-data-is-bounded",
 		Defence: "A file of user data does not fill the agent's memory.",
 		File:    "images/seed.go",
-		Old:     "case len(data) > MaxUserData:",
+		Old:     "case len(data) > maxUserData:",
 		New:     "case false:",
 		Package: "images",
 		Test:    "TestReadUserData",

@@ -222,7 +222,7 @@ var reclaimMutants = []Mutant{
 		Name:    "the-cache-is-not-waited-for",
 		Defence: "Who holds the cache's lock holds up nobody for ever.",
 		File:    "images/cache/cache.go",
-		Old:     "context.WithTimeoutCause(ctx, stalledLooks*c.look, ErrStalled)",
+		Old:     "context.WithTimeoutCause(ctx, stalledLooks*c.look, errStalled)",
 		New:     "context.WithCancel(ctx)",
 		Package: "images/cache",
 		Test:    "TestWaitForTheCacheItself",
