@@ -86,14 +86,14 @@ type Mount struct {
 	ReadOnly bool   `json:"ro,omitempty"`
 }
 
-// A ValueError says what is wrong with one part of a request.
-type ValueError struct {
+// A valueError says what is wrong with one part of a request.
+type valueError struct {
 	Source string // as the user wrote it: "--memory-per-vm" or "SLURMV_MEMORY_PER_VM"
 	Reason string // what is wrong and what is allowed
 }
 
 // Error reads "--memory-per-vm: 8Q is not a size; use …".
-func (e *ValueError) Error() string { return e.Source + ": " + e.Reason }
+func (e *valueError) Error() string { return e.Source + ": " + e.Reason }
 
 // Parse calls [ParseIn] with the working directory of the calling program.
 func Parse(values map[string]string, env func(string) string, cfg config.Config) (Spec, error) {
@@ -130,7 +130,7 @@ func ParseIn(dir string, values map[string]string, env func(string) string, cfg 
 func checkNames(values map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.ContainsFunc(Options, func(o Option) bool { return o.Name == name }) {
-			return &ValueError{"--" + name, "is not an option of Slurm-V"}
+			return &valueError{"--" + name, "is not an option of Slurm-V"}
 		}
 	}
 	if _, ok := values[perNode]; ok {
@@ -138,10 +138,10 @@ func checkNames(values map[string]string) error {
 	}
 	for _, option := range Options {
 		if _, ok := values[option.Name]; ok {
-			return &ValueError{"--" + option.Name, "needs --vm-per-node=N beside it, which makes the job run in VMs"}
+			return &valueError{"--" + option.Name, "needs --vm-per-node=N beside it, which makes the job run in VMs"}
 		}
 	}
-	return &ValueError{"--" + perNode, "is missing; --vm-per-node=N makes a job run in VMs"}
+	return &valueError{"--" + perNode, "is missing; --vm-per-node=N makes a job run in VMs"}
 }
 
 func defaults(dir string, cfg config.Config) Spec {
@@ -174,7 +174,7 @@ func (o Option) read(spec *Spec, values map[string]string, env func(string) stri
 		err = o.check(*spec, cfg)
 	}
 	if err != nil {
-		return &ValueError{source, err.Error()}
+		return &valueError{source, err.Error()}
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func (s Spec) Validate(cfg config.Config) error {
 	}
 	for _, option := range Options {
 		if err := option.check(s, cfg); err != nil {
-			return &ValueError{"--" + option.Name, err.Error()}
+			return &valueError{"--" + option.Name, err.Error()}
 		}
 	}
 	return nil
@@ -209,10 +209,10 @@ func (s Spec) Validate(cfg config.Config) error {
 
 func (s Spec) checkWorkDir() error {
 	if err := checkPath(s.WorkDir); err != nil {
-		return &ValueError{"working directory", err.Error()}
+		return &valueError{"working directory", err.Error()}
 	}
 	if alias := s.WorkDirAlias; alias != "" && !s.takesAlias(alias) {
-		return &ValueError{"working directory", fmt.Sprintf("it cannot be %s, too", config.Quote(alias))}
+		return &valueError{"working directory", fmt.Sprintf("it cannot be %s, too", config.Quote(alias))}
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func TestSRIOVRefuses(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			vfs, err := parseVFs(t, tt.value)
-			var fault *ValueError
+			var fault *valueError
 			if !errors.As(err, &fault) {
 				t.Fatalf("--sriov=%q gives %+v, %v; want a ValueError", tt.value, vfs, err)
 			}

@@ -203,7 +203,7 @@ func TestBadValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			values := map[string]string{"vm-per-node": "2", tt.option: tt.value}
 			spec, err := ParseIn("/home/u/run", values, noEnv, site())
-			var fault *ValueError
+			var fault *valueError
 			if !errors.As(err, &fault) {
 				t.Fatalf("--%s=%q gives %+v, %v; want a ValueError", tt.option, tt.value, spec, err)
 			}

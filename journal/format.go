@@ -85,22 +85,22 @@ type contents struct {
 	size   int64 // valid bytes at the beginning of the file
 }
 
-// A CorruptError says which line of a journal is damaged. What the job holds is then
+// A corruptError says which line of a journal is damaged. What the job holds is then
 // unknown and must be cleaned up by hand.
-type CorruptError struct {
+type corruptError struct {
 	File string
 	Line int // from 1
 	Err  error
 }
 
-func (e *CorruptError) Error() string {
+func (e *corruptError) Error() string {
 	return fmt.Sprintf("%s:%d: %v; give back by hand what its other lines name, then delete it", e.File, e.Line, e.Err)
 }
 
-func (e *CorruptError) Unwrap() error { return e.Err }
+func (e *corruptError) Unwrap() error { return e.Err }
 
 func named(err error, file string) error {
-	var corrupt *CorruptError
+	var corrupt *corruptError
 	if errors.As(err, &corrupt) {
 		corrupt.File = file
 	}
@@ -126,7 +126,7 @@ func parse(data []byte) (contents, error) {
 				continue
 			}
 		}
-		return c, &CorruptError{Line: number, Err: err}
+		return c, &corruptError{Line: number, Err: err}
 	}
 	return c, nil
 }

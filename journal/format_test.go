@@ -124,7 +124,7 @@ func TestEverySpoiltByteBeforeTheLastLineIsNoticed(t *testing.T) {
 		spoilt := slices.Clone(text)
 		spoilt[i] ^= 0x20
 		c, err := parse(spoilt)
-		var corrupt *CorruptError
+		var corrupt *corruptError
 		if !errors.As(err, &corrupt) {
 			t.Fatalf("byte %d: error = %v, want a CorruptError", i, err)
 		}
@@ -136,7 +136,7 @@ func TestEverySpoiltByteBeforeTheLastLineIsNoticed(t *testing.T) {
 
 // No line is left that says how much was on disk before the damaged ones: they may have been.
 func TestTwoDamagedLinesAtTheEnd(t *testing.T) {
-	var corrupt *CorruptError
+	var corrupt *corruptError
 	if _, err := parse(append(sample(t), "spoilt\nspoilt\n"...)); !errors.As(err, &corrupt) || corrupt.Line != 8 {
 		t.Errorf("error = %v", err)
 	}
@@ -163,7 +163,7 @@ func TestAPowerCutBetweenLinesOfSeveralGoroutines(t *testing.T) {
 		if diff := cmp.Diff(want, got, unexported); err != nil || diff != "" {
 			t.Errorf("bytes %d to %d are lost: error %v, (-want +got):\n%s", before, lost-20, err, diff)
 		}
-		var corrupt *CorruptError
+		var corrupt *corruptError
 		if _, err = parse(append(damaged, "spoilt\n"...)); err != nil {
 			t.Errorf("bytes %d to %d are lost, and the last line: %v", before, lost-20, err)
 		}

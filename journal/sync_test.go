@@ -50,7 +50,7 @@ func TestRecordsSayWhatWasOnDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		file, err := Read(state, job)
-		var corrupt *CorruptError
+		var corrupt *corruptError
 		if got := errors.As(err, &corrupt); got != synced || len(file.Held) != 0 {
 			t.Errorf("fsync between the records: %v; Read = %v, %v", synced, file.Held, err)
 		}

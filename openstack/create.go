@@ -122,7 +122,7 @@ type networksOf struct {
 
 // prepare makes or finds what the servers share, all at once, if nova has the job's hosts. An upload comes last: it takes
 // minutes, and is in vain if anything else is wrong.
-func (c *Cloud) prepare(ctx context.Context, m Mark, r Request) (image, flavor string, networks networksOf, err error) {
+func (c *Cloud) prepare(ctx context.Context, m mark, r Request) (image, flavor string, networks networksOf, err error) {
 	if err := c.nova.checkHosts(ctx, r); err != nil {
 		return "", "", networks, err
 	}
@@ -159,20 +159,20 @@ func (c *Cloud) prepare(ctx context.Context, m Mark, r Request) (image, flavor s
 	return image, flavor, networks, err
 }
 
-// A Mark is what everything of a job carries in the cloud: metadata and a tag of servers, a tag
+// A mark is what everything of a job carries in the cloud: metadata and a tag of servers, a tag
 // of the images that it holds, the description of ports and QoS policies, and with the project the name of a flavor. It has neither comma nor slash,
 // which nova's tags must not have.
-type Mark string
+type mark string
 
 // markKey is the name of the mark in the metadata of servers.
 const markKey = "slurm-v"
 
-func (m Mark) job() string { return string(m[strings.LastIndexByte(string(m), ':')+1:]) }
+func (m mark) job() string { return string(m[strings.LastIndexByte(string(m), ':')+1:]) }
 
-func (m Mark) label() string {
+func (m mark) label() string {
 	return strings.TrimSuffix(strings.TrimPrefix(string(m), markOfAll+":"), ":"+m.job())
 }
 
 const markOfAll = "slurm-v"
 
-func (c *Cloud) mark(job string) Mark { return Mark(fmt.Sprintf("%s:%s:%s", markOfAll, c.label, job)) }
+func (c *Cloud) mark(job string) mark { return mark(fmt.Sprintf("%s:%s:%s", markOfAll, c.label, job)) }

@@ -2,7 +2,7 @@
 // Slurm has given the job, with ports of neutron and images of glance.
 //
 // One process asks for all VMs of a job ([Cloud.Create]). Everything that it makes carries
-// the job's [Mark], so any process with the site's credentials can find it and remove it
+// the job's mark, so any process with the site's credentials can find it and remove it
 // ([Cloud.Delete], [Cloud.Jobs]), whoever has died in between.
 //
 // The package needs microversion 2.74 of nova's API (Train, 2019), and rights of an

@@ -9,7 +9,7 @@ import (
 )
 
 // getFlavor returns the id of the site's flavor, or of one that it makes for the job.
-func (n nova) getFlavor(ctx context.Context, m Mark, r Request) (id string, err error) {
+func (n nova) getFlavor(ctx context.Context, m mark, r Request) (id string, err error) {
 	if r.Flavor != "" {
 		return n.findFlavor(ctx, r)
 	}
@@ -19,7 +19,7 @@ func (n nova) getFlavor(ctx context.Context, m Mark, r Request) (id string, err 
 
 // makeFlavor makes a flavor that only the site's project sees. It looks first: nova refuses a second flavor of one name,
 // so the job takes one that is left of it.
-func (n nova) makeFlavor(ctx context.Context, m Mark, r Request) (id string, err error) {
+func (n nova) makeFlavor(ctx context.Context, m mark, r Request) (id string, err error) {
 	find := func() (string, error) { return n.findMade(ctx, m) }
 	err = try(ctx, func() (err error) {
 		id, err = find()
@@ -36,7 +36,7 @@ func (n nova) makeFlavor(ctx context.Context, m Mark, r Request) (id string, err
 	})
 }
 
-func (n nova) findMade(ctx context.Context, m Mark) (string, error) {
+func (n nova) findMade(ctx context.Context, m mark) (string, error) {
 	made, err := n.flavorsOf(ctx, m)
 	if err != nil || len(made) == 0 {
 		return "", err
@@ -48,7 +48,7 @@ func (n nova) findMade(ctx context.Context, m Mark) (string, error) {
 // see all: a cluster in another project may have a job of the same mark.
 func (n nova) ofProject() string { return "@" + n.project }
 
-func (n nova) postFlavor(ctx context.Context, m Mark, r Request) (string, error) {
+func (n nova) postFlavor(ctx context.Context, m mark, r Request) (string, error) {
 	private, disk := false, int((r.DiskMiB+1023)/1024)
 	made, err := flavors.Create(ctx, n.api, flavors.CreateOpts{
 		Name: string(m) + n.ofProject(), VCPUs: r.VCPUs, RAM: int(r.MemoryMiB), Disk: &disk, IsPublic: &private,
@@ -94,7 +94,7 @@ func (n nova) flavors(ctx context.Context) ([]flavors.Flavor, error) {
 	return flavors.ExtractFlavors(pages)
 }
 
-func (n nova) flavorsOf(ctx context.Context, m Mark) (its []flavors.Flavor, err error) {
+func (n nova) flavorsOf(ctx context.Context, m mark) (its []flavors.Flavor, err error) {
 	all, err := n.flavors(ctx)
 	for _, f := range all {
 		if f.Name == string(m)+n.ofProject() {
@@ -104,7 +104,7 @@ func (n nova) flavorsOf(ctx context.Context, m Mark) (its []flavors.Flavor, err 
 	return its, err
 }
 
-func (n nova) deleteFlavors(ctx context.Context, m Mark) error {
+func (n nova) deleteFlavors(ctx context.Context, m mark) error {
 	return removeAll(ctx, func() ([]flavors.Flavor, error) { return n.flavorsOf(ctx, m) },
 		func(f flavors.Flavor) error { return flavors.Delete(ctx, n.api, f.ID).ExtractErr() })
 }

@@ -33,14 +33,14 @@ func newestActive(all []images.Image, name string) (id string, err error) {
 }
 
 // upload makes an image of a file, and returns the digest of what it has sent; "" if it does not know.
-func (g glance) upload(ctx context.Context, m Mark, i Image) (id, sum string, err error) {
+func (g glance) upload(ctx context.Context, m mark, i Image) (id, sum string, err error) {
 	id, sum, err = g.uploadAgain(ctx, m, i)
 	return id, sum, explain("upload "+i.Path+" to glance", err)
 }
 
 // uploadAgain is an upload that is repeated. If it breaks off, it is begun anew. The patience for that begins then, since
 // a large image may have been on its way for longer.
-func (g glance) uploadAgain(ctx context.Context, m Mark, i Image) (id, sum string, err error) {
+func (g glance) uploadAgain(ctx context.Context, m mark, i Image) (id, sum string, err error) {
 	if id, err = g.createImage(ctx, m, i); err != nil {
 		return "", "", err
 	}
@@ -63,7 +63,7 @@ func (g glance) uploadAgain(ctx context.Context, m Mark, i Image) (id, sum strin
 
 // uploaded returns the image of an upload whose answer was lost, if glance has all of it, and removes it otherwise: a
 // glance that was killed takes it for ever to be coming. One that glance was too slow to store is waited for.
-func (g glance) uploaded(ctx context.Context, m Mark, lost error) (id string, err error) {
+func (g glance) uploaded(ctx context.Context, m mark, lost error) (id string, err error) {
 	its, err := g.uploadsOf(ctx, m)
 	if err != nil {
 		return "", err
@@ -81,13 +81,13 @@ func (g glance) uploaded(ctx context.Context, m Mark, lost error) (id string, er
 }
 
 // createImage makes an image without data.
-func (g glance) createImage(ctx context.Context, m Mark, i Image) (string, error) {
+func (g glance) createImage(ctx context.Context, m mark, i Image) (string, error) {
 	return makeOnce(ctx,
 		func() (string, error) { return g.findUpload(ctx, m) },
 		func(ctx context.Context) (string, error) { return g.postImage(ctx, m, i) })
 }
 
-func (g glance) postImage(ctx context.Context, m Mark, i Image) (string, error) {
+func (g glance) postImage(ctx context.Context, m mark, i Image) (string, error) {
 	private := images.ImageVisibilityPrivate
 	made, err := images.Create(ctx, g.api, images.CreateOpts{
 		Name: string(m), Tags: []string{string(m)}, ContainerFormat: "bare", DiskFormat: i.Format,
@@ -99,7 +99,7 @@ func (g glance) postImage(ctx context.Context, m Mark, i Image) (string, error) 
 	return made.ID, nil
 }
 
-func (g glance) findUpload(ctx context.Context, m Mark) (string, error) {
+func (g glance) findUpload(ctx context.Context, m mark) (string, error) {
 	its, err := g.uploadsOf(ctx, m)
 	if err != nil || len(its) == 0 {
 		return "", err
@@ -131,17 +131,17 @@ func (g glance) images(ctx context.Context, which images.ListOpts) ([]images.Ima
 }
 
 // uploadsOf returns what the job has uploaded itself: the name is that of who did, and does not change.
-func (g glance) uploadsOf(ctx context.Context, m Mark) ([]images.Image, error) {
+func (g glance) uploadsOf(ctx context.Context, m mark) ([]images.Image, error) {
 	its, err := g.imagesOf(ctx, m)
 	return slices.DeleteFunc(its, func(i images.Image) bool { return i.Name != string(m) }), err
 }
 
 // imagesOf returns what the job holds.
-func (g glance) imagesOf(ctx context.Context, m Mark) ([]images.Image, error) {
+func (g glance) imagesOf(ctx context.Context, m mark) ([]images.Image, error) {
 	return g.own(ctx, images.ListOpts{Tags: []string{string(m)}})
 }
 
-func (g glance) deleteImages(ctx context.Context, m Mark) error {
+func (g glance) deleteImages(ctx context.Context, m mark) error {
 	return removeAll(ctx, func() ([]images.Image, error) { return g.imagesOf(ctx, m) },
 		func(i images.Image) error { return g.release(ctx, m, i) })
 }

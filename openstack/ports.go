@@ -37,7 +37,7 @@ func (n neutron) findNetwork(ctx context.Context, nameOrID string) (id string, e
 }
 
 // createPorts makes the ports of a server: its NIC, and its virtual functions.
-func (n neutron) createPorts(ctx context.Context, m Mark, on networksOf, s Server) (ids []string, err error) {
+func (n neutron) createPorts(ctx context.Context, m mark, on networksOf, s Server) (ids []string, err error) {
 	id, err := n.createPort(ctx, m, s, port{network: on.nic, mac: s.MAC, kind: "normal"})
 	ids = append(ids, id)
 	for _, vf := range s.VFs {
@@ -58,7 +58,7 @@ type port struct {
 
 // createPort makes a port. neutron allows a MAC address once in a network, so a port whose
 // answer was lost is found by it.
-func (n neutron) createPort(ctx context.Context, m Mark, s Server, p port) (id string, err error) {
+func (n neutron) createPort(ctx context.Context, m mark, s Server, p port) (id string, err error) {
 	wanted := map[string]any{
 		"name": s.Name, "network_id": p.network, "mac_address": p.mac, "description": string(m),
 		"binding:vnic_type": p.kind,
@@ -78,7 +78,7 @@ func (n neutron) postPort(ctx context.Context, port map[string]any) (string, err
 	return made.Port.ID, err
 }
 
-func (n neutron) findPort(ctx context.Context, m Mark, mac string) (string, error) {
+func (n neutron) findPort(ctx context.Context, m mark, mac string) (string, error) {
 	its, err := n.portsOf(ctx, m)
 	for _, p := range its {
 		if p.MACAddress == mac {
@@ -88,7 +88,7 @@ func (n neutron) findPort(ctx context.Context, m Mark, mac string) (string, erro
 	return "", err
 }
 
-func (n neutron) portsOf(ctx context.Context, m Mark) ([]ports.Port, error) {
+func (n neutron) portsOf(ctx context.Context, m mark) ([]ports.Port, error) {
 	pages, err := ports.List(n.api, ports.ListOpts{Description: string(m)}).AllPages(ctx)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (n neutron) portsOf(ctx context.Context, m Mark) ([]ports.Port, error) {
 	return slices.DeleteFunc(all, func(p ports.Port) bool { return p.ProjectID != n.project }), err
 }
 
-func (n neutron) deletePorts(ctx context.Context, m Mark) error {
+func (n neutron) deletePorts(ctx context.Context, m mark) error {
 	return removeAll(ctx, func() ([]ports.Port, error) { return n.portsOf(ctx, m) },
 		func(p ports.Port) error { return ports.Delete(ctx, n.api, p.ID).ExtractErr() })
 }

@@ -35,7 +35,7 @@ func (c *Cloud) HasRates(ctx context.Context) (has bool, err error) {
 }
 
 // getPolicies makes a policy for each pair of rates in the request, and returns their ids.
-func (n neutron) getPolicies(ctx context.Context, m Mark, r Request) (map[Rates]string, error) {
+func (n neutron) getPolicies(ctx context.Context, m mark, r Request) (map[Rates]string, error) {
 	made := map[Rates]string{{}: ""}
 	for _, s := range r.Servers {
 		for _, vf := range s.VFs {
@@ -53,7 +53,7 @@ func (n neutron) getPolicies(ctx context.Context, m Mark, r Request) (map[Rates]
 }
 
 // createPolicy makes a policy with its rules. Each step finds what an earlier try has made, whose answer was lost.
-func (n neutron) createPolicy(ctx context.Context, m Mark, rates Rates) (id string, err error) {
+func (n neutron) createPolicy(ctx context.Context, m mark, rates Rates) (id string, err error) {
 	name := fmt.Sprintf("slurmv-%s-%d-%d", m.job(), rates.MinMbps, rates.MaxMbps)
 	id, err = makeOnce(ctx,
 		func() (string, error) { return n.findPolicy(ctx, m, name) },
@@ -64,7 +64,7 @@ func (n neutron) createPolicy(ctx context.Context, m Mark, rates Rates) (id stri
 	return id, n.createRules(ctx, id, rates)
 }
 
-func (n neutron) postPolicy(ctx context.Context, m Mark, name string) (string, error) {
+func (n neutron) postPolicy(ctx context.Context, m mark, name string) (string, error) {
 	made, err := policies.Create(ctx, n.api, policies.CreateOpts{Name: name, Description: string(m)}).Extract()
 	if err != nil {
 		return "", err
@@ -98,7 +98,7 @@ func there(ctx context.Context, request func() error) error {
 	})
 }
 
-func (n neutron) findPolicy(ctx context.Context, m Mark, name string) (string, error) {
+func (n neutron) findPolicy(ctx context.Context, m mark, name string) (string, error) {
 	its, err := n.policiesOf(ctx, m)
 	for _, p := range its {
 		if p.Name == name {
@@ -108,7 +108,7 @@ func (n neutron) findPolicy(ctx context.Context, m Mark, name string) (string, e
 	return "", err
 }
 
-func (n neutron) policiesOf(ctx context.Context, m Mark) ([]policies.Policy, error) {
+func (n neutron) policiesOf(ctx context.Context, m mark) ([]policies.Policy, error) {
 	all, err := n.policies(ctx)
 	return slices.DeleteFunc(all, func(p policies.Policy) bool { return p.Description != string(m) }), err
 }
@@ -126,7 +126,7 @@ func (n neutron) policies(ctx context.Context) ([]policies.Policy, error) {
 }
 
 // deletePolicies comes after the ports that have them.
-func (n neutron) deletePolicies(ctx context.Context, m Mark) error {
+func (n neutron) deletePolicies(ctx context.Context, m mark) error {
 	return removeAll(ctx, func() ([]policies.Policy, error) { return n.policiesOf(ctx, m) },
 		func(p policies.Policy) error { return policies.Delete(ctx, n.api, p.ID).ExtractErr() })
 }

@@ -24,7 +24,7 @@ type wanted struct {
 }
 
 // body is the request for the server. gophercloud has no field for the host.
-func (w wanted) body(m Mark) map[string]any {
+func (w wanted) body(m mark) map[string]any {
 	networks := make([]map[string]string, len(w.ports))
 	for i, id := range w.ports {
 		networks[i] = map[string]string{"port": id}
@@ -42,7 +42,7 @@ func (w wanted) body(m Mark) map[string]any {
 
 // createServer asks for a server. An answer that is lost does not make a second one: names
 // are unique, so a server of this name is this one.
-func (n nova) createServer(ctx context.Context, m Mark, w wanted) error {
+func (n nova) createServer(ctx context.Context, m mark, w wanted) error {
 	_, err := makeOnce(ctx,
 		func() (string, error) { return n.findServer(ctx, m, w.Name) },
 		func(ctx context.Context) (string, error) { return n.postServer(ctx, w.body(m)) })
@@ -55,7 +55,7 @@ func (n nova) postServer(ctx context.Context, body map[string]any) (string, erro
 	return made.Server.ID, err
 }
 
-func (n nova) findServer(ctx context.Context, m Mark, name string) (string, error) {
+func (n nova) findServer(ctx context.Context, m mark, name string) (string, error) {
 	all, err := n.list(ctx, m)
 	for _, s := range all {
 		if s.Name == name {
@@ -67,7 +67,7 @@ func (n nova) findServer(ctx context.Context, m Mark, name string) (string, erro
 
 // list returns the job's servers, in any state. It does not ask for them by their tags: nova
 // leaves out servers that it has not begun to schedule then.
-func (n nova) list(ctx context.Context, m Mark) (its []servers.Server, err error) {
+func (n nova) list(ctx context.Context, m mark) (its []servers.Server, err error) {
 	pages, err := servers.List(n.api, servers.ListOpts{Name: "^" + regexp.QuoteMeta(namePrefix(m.job()))}).AllPages(ctx)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func withCause(fault string) string {
 // a server survive it, and would keep its place in the network. Servers that nova cannot delete
 // are given up when none has gone for as long as the cloud may be away, and those that it refuses
 // to delete when no others are left: others wait.
-func (n nova) deleteServers(ctx context.Context, m Mark) error {
+func (n nova) deleteServers(ctx context.Context, m mark) error {
 	began, asked := time.Now(), map[string]*deletion{}
 	fewest, since := math.MaxInt, began
 	for {
@@ -156,7 +156,7 @@ func (n nova) deleteServers(ctx context.Context, m Mark) error {
 }
 
 // listAgain is list, also of a nova that is away for a while.
-func (n nova) listAgain(ctx context.Context, m Mark) (its []servers.Server, err error) {
+func (n nova) listAgain(ctx context.Context, m mark) (its []servers.Server, err error) {
 	err = try(ctx, func() (err error) {
 		its, err = n.list(ctx, m)
 		return err

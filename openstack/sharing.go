@@ -28,7 +28,7 @@ import (
 const sharedPrefix = "slurm-v-image:"
 
 // sharedTag is what jobs of a cluster find an image by.
-func sharedTag(m Mark, i Image, sum string) string {
+func sharedTag(m mark, i Image, sum string) string {
 	all := sha256.Sum256(fmt.Appendln(nil, sum, i.Format, i.Options)) // fmt sorts the options
 	return sharedPrefix + m.label() + ":" + hex.EncodeToString(all[:])
 }
@@ -38,7 +38,7 @@ func isShared(tag string) bool { return strings.HasPrefix(tag, sharedPrefix) }
 func isHolder(tag string) bool { return strings.HasPrefix(tag, markOfAll+":") }
 
 // obtain returns an image with the content of a file: that of other jobs, or an upload.
-func (g glance) obtain(ctx context.Context, m Mark, i Image) (id string, err error) {
+func (g glance) obtain(ctx context.Context, m mark, i Image) (id string, err error) {
 	sum, err := digestOf(ctx, i)
 	if err != nil {
 		return "", fmt.Errorf("read image %s: %w", i.Path, err)
@@ -77,7 +77,7 @@ func digestOf(ctx context.Context, i Image) (sum string, err error) {
 }
 
 // join returns an image that other jobs share, and that the job holds from now on; "" is none.
-func (g glance) join(ctx context.Context, m Mark, tag string) (id string, err error) {
+func (g glance) join(ctx context.Context, m mark, tag string) (id string, err error) {
 	err = try(ctx, func() error {
 		shared, err := g.own(ctx, images.ListOpts{Tags: []string{tag}, Status: images.ImageStatusActive})
 		for _, i := range shared {
@@ -91,7 +91,7 @@ func (g glance) join(ctx context.Context, m Mark, tag string) (id string, err er
 }
 
 // joinOne holds one image, if it is not being deleted. An image can have so many tags.
-func (g glance) joinOne(ctx context.Context, m Mark, id, tag string) (string, error) {
+func (g glance) joinOne(ctx context.Context, m mark, id, tag string) (string, error) {
 	if err := g.putTag(ctx, id, string(m)); isGone(err) || gophercloud.ResponseCodeIs(err, http.StatusRequestEntityTooLarge) {
 		return "", nil
 	} else if err != nil {
@@ -110,7 +110,7 @@ func (g glance) joinOne(ctx context.Context, m Mark, id, tag string) (string, er
 }
 
 // release gives up the job's hold on an image, and deletes it if no other job has one.
-func (g glance) release(ctx context.Context, m Mark, i images.Image) error {
+func (g glance) release(ctx context.Context, m mark, i images.Image) error {
 	if !slices.ContainsFunc(i.Tags, func(tag string) bool { return isShared(tag) || isHolder(tag) && tag != string(m) }) {
 		return images.Delete(ctx, g.api, i.ID).ExtractErr()
 	}

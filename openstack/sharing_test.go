@@ -8,10 +8,10 @@ import (
 	"testing/synctest"
 )
 
-const first, second Mark = "slurm-v:lab:7.0", "slurm-v:lab:8.0"
+const first, second mark = "slurm-v:lab:7.0", "slurm-v:lab:8.0"
 
 // obtain gets the image for a job, and checks that glance has its content.
-func obtain(t *testing.T, f *faultyGlance, m Mark, i Image) (id string) {
+func obtain(t *testing.T, f *faultyGlance, m mark, i Image) (id string) {
 	t.Helper()
 	id, err := glance{serviceOf(f)}.obtain(t.Context(), m, i)
 	if err != nil {
@@ -22,7 +22,7 @@ func obtain(t *testing.T, f *faultyGlance, m Mark, i Image) (id string) {
 }
 
 // checkImage checks that a job can make servers of the image.
-func checkImage(t *testing.T, f *faultyGlance, m Mark, id string) {
+func checkImage(t *testing.T, f *faultyGlance, m mark, id string) {
 	t.Helper()
 	has := f.image(id)
 	if has == nil || has["status"] != "active" || f.data[id] != "an image" || !slices.Contains(has["tags"].([]string), string(m)) {
@@ -30,7 +30,7 @@ func checkImage(t *testing.T, f *faultyGlance, m Mark, id string) {
 	}
 }
 
-func release(t *testing.T, f *faultyGlance, m Mark) {
+func release(t *testing.T, f *faultyGlance, m mark) {
 	t.Helper()
 	if err := (glance{serviceOf(f)}).deleteImages(t.Context(), m); err != nil {
 		t.Errorf("release of job %s: %v", m.job(), err)
@@ -60,7 +60,7 @@ func TestJobsShareAnUpload(t *testing.T) {
 	if third := obtain(t, f, first, imageOf("an image")); third != its || f.puts != 1 {
 		t.Errorf("images %s and %s, %d uploads", its, third, f.puts)
 	}
-	for _, m := range []Mark{first, second, second} {
+	for _, m := range []mark{first, second, second} {
 		release(t, f, m)
 	}
 	if len(f.images) != 0 {
@@ -78,7 +78,7 @@ func TestWhatIsNotShared(t *testing.T) {
 	for name, tt := range map[string]struct {
 		first, second Image
 		fault         string
-		mark          Mark
+		mark          mark
 	}{
 		"another content":       {imageOf("my image"), imageOf("an image"), "", second},
 		"another firmware":      {other(func(i *Image) { i.Options = map[string]string{"hw_firmware_type": "uefi"} }), imageOf("an image"), "", second},
@@ -158,7 +158,7 @@ func inEachOrder(t *testing.T, test func(t *testing.T, f *faultyGlance) (one, ot
 		for one.next() || other.next() {
 		}
 		check()
-		for _, m := range []Mark{first, second} {
+		for _, m := range []mark{first, second} {
 			release(t, f, m)
 		}
 		if len(f.images) != 0 {
@@ -170,7 +170,7 @@ func inEachOrder(t *testing.T, test func(t *testing.T, f *faultyGlance) (one, ot
 	}
 }
 
-func ends(t *testing.T, m Mark) func(glance) {
+func ends(t *testing.T, m mark) func(glance) {
 	return func(g glance) {
 		if err := g.deleteImages(t.Context(), m); err != nil {
 			t.Error(err)

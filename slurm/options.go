@@ -93,8 +93,8 @@ type Grammar struct {
 	Plugins func() map[string]Argument
 }
 
-// SubmitOptions are the options of sbatch and salloc.
-func SubmitOptions() Grammar { return grammarOf(submit) }
+// submitOptions are the options of sbatch and salloc.
+func submitOptions() Grammar { return grammarOf(submit) }
 
 // SrunOptions are the options of srun.
 func SrunOptions() Grammar { return grammarOf(srun) }

@@ -74,7 +74,7 @@ func TestParse(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := parsed(SubmitOptions(), tt.words); got != tt.want {
+			if got := parsed(submitOptions(), tt.words); got != tt.want {
 				t.Errorf("sbatch: %q, want %q", got, tt.want)
 			}
 			if tt.srun == "" {
@@ -99,7 +99,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("-n4\n--exclusive\n-Hc\n2\n--\nx")
 	f.Add("--wait\n3\n-\xff\xffc\n:\n")
 	f.Fuzz(func(t *testing.T, words string) {
-		for _, g := range []Grammar{SubmitOptions(), SrunOptions()} {
+		for _, g := range []Grammar{submitOptions(), SrunOptions()} {
 			in := strings.Split(words, "\n")
 			options, rest := g.Parse(in)
 			var out []string
@@ -147,7 +147,7 @@ func TestTheTableKnowsTheInstalledSrun(t *testing.T) {
 }
 
 func TestLettersHaveNames(t *testing.T) {
-	for of, g := range map[string]Grammar{"sbatch": SubmitOptions(), "srun": SrunOptions()} {
+	for of, g := range map[string]Grammar{"sbatch": submitOptions(), "srun": SrunOptions()} {
 		for letter, name := range g.letters {
 			if _, ok := g.long[name]; !ok {
 				t.Errorf("%s: -%c stands for --%s, which is not in the table", of, letter, name)

@@ -18,7 +18,7 @@ type CommandLine struct {
 // ReadCommandLine reads the arguments of a command that submits jobs, beginning with the
 // command. plugin names our own plugin's options, all of which take a value.
 func ReadCommandLine(argv []string, plugin ...string) CommandLine {
-	c := CommandLine{grammar: SubmitOptions()}
+	c := CommandLine{grammar: submitOptions()}
 	c.grammar.Plugins = func() map[string]Argument { return withValues(plugin) }
 	if len(argv) > 0 {
 		c.Command = filepath.Base(argv[0])

@@ -18,18 +18,18 @@ type VFRequest = place.VFRequest
 // ErrNoFit matches the error for a demand that this node cannot serve now.
 var ErrNoFit = errors.New("VFs do not fit")
 
-// A NoFitError says why a demand does not fit on this node.
-type NoFitError struct {
+// A noFitError says why a demand does not fit on this node.
+type noFitError struct {
 	Reason string
 	Unused []string // PFs that nobody can use, each with the reason
 }
 
-func (e *NoFitError) Error() string {
+func (e *noFitError) Error() string {
 	return strings.Join(append([]string{e.Reason}, e.Unused...), "; ")
 }
 
 // Is reports whether target is [ErrNoFit].
-func (e *NoFitError) Is(target error) bool { return target == ErrNoFit }
+func (e *noFitError) Is(target error) bool { return target == ErrNoFit }
 
 // A use is a PF with what is left of it.
 type use struct {
@@ -102,7 +102,7 @@ func choose(uses []use, d Demand, soft bool) ([]Grant, error) {
 	}
 	chosen, err := place.Place(free, d.Requests, soft)
 	if errors.Is(err, place.ErrNoFit) {
-		return nil, &NoFitError{Reason: err.Error(), Unused: unused}
+		return nil, &noFitError{Reason: err.Error(), Unused: unused}
 	}
 	if err != nil {
 		return nil, err

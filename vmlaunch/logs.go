@@ -58,9 +58,9 @@ func (s store) saveLogs(ctx context.Context, h journal.Header, dir string) {
 	dropOldest(kept, keptLogs)
 }
 
-// LogDir returns where the logs of one node of a job are, relative to the
+// logDir returns where the logs of one node of a job are, relative to the
 // directory that the job was submitted from.
-func LogDir(id journal.ID, node string) string {
+func logDir(id journal.ID, node string) string {
 	name := fmt.Sprintf("slurmv-%d", id.Job)
 	if id.Restart > 0 {
 		name += fmt.Sprintf(".%d", id.Restart)
@@ -107,7 +107,7 @@ func saveAsOwner(ctx context.Context, h journal.Header, archive io.Reader) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
-	c := rightsOf(h).Command(ctx, "/proc/self/exe", "save-logs", h.WorkDir, LogDir(h.ID(), h.Node))
+	c := rightsOf(h).Command(ctx, "/proc/self/exe", "save-logs", h.WorkDir, logDir(h.ID(), h.Node))
 	var said owner.Tail
 	c.Stdin, c.Stderr, c.WaitDelay = archive, &said, saveDelay
 	if err := c.Start(); err != nil {

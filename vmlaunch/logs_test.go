@@ -121,7 +121,7 @@ func TestLogsAreSavedAsTheOwner(t *testing.T) {
 			}
 			openStore(cfg, "n1").saveLogs(context.Background(), journal.Header{Version: 1, Job: tt.job, UID: 54321, GID: 54321, Node: "n1", WorkDir: work}, job)
 			id := journal.ID{Job: tt.job}
-			saved, kept := filepath.Join(work, LogDir(id, "n1"), "agent.log"), filepath.Join(cfg.StateDir("n1"), "logs", id.String(), "agent.log")
+			saved, kept := filepath.Join(work, logDir(id, "n1"), "agent.log"), filepath.Join(cfg.StateDir("n1"), "logs", id.String(), "agent.log")
 			path, want, not := saved, uint32(54321), kept
 			if !tt.saved {
 				path, want, not = kept, 0, saved

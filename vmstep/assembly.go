@@ -72,8 +72,8 @@ func (a *Assembly) Map() []nodeagent.NodeVMs {
 	return all
 }
 
-// CountVMs returns how many VMs the nodes have together.
-func CountVMs(nodes []nodeagent.NodeVMs) int {
+// countVMs returns how many VMs the nodes have together.
+func countVMs(nodes []nodeagent.NodeVMs) int {
 	n := 0
 	for _, node := range nodes {
 		n += len(node.VMs)

@@ -39,7 +39,7 @@ func TestAssemblyOrdersNodesByRank(t *testing.T) {
 	if diff := cmp.Diff([]nodeagent.NodeVMs{n0, n1, n2}, a.Map()); diff != "" {
 		t.Errorf("map differs (-want +got):\n%s", diff)
 	}
-	if got := CountVMs(a.Map()); got != 6 {
+	if got := countVMs(a.Map()); got != 6 {
 		t.Errorf("%d VMs, want 6", got)
 	}
 }

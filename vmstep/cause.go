@@ -29,10 +29,10 @@ var consequence = regexp.MustCompile(`^(spank: required plugin|spank: slurmv\.so
 // ended.
 var cancelled = regexp.MustCompile(`\*\*\* (?:STEP|JOB) \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+[A-Z]).*)? \*\*\*`)
 
-// Cause picks from the output of the VM step's srun the one sentence that says why the step
+// causeIn picks from the output of the VM step's srun the one sentence that says why the step
 // ended; "" if no line does. Sentences of the agent or the plugin come before Slurm's. Of
 // several errors, the first is the cause, and the others are its consequences.
-func Cause(lines []string) string {
+func causeIn(lines []string) string {
 	for _, pick := range []func(string) string{agentSentence, execSentence, srunSentence, cancelSentence} {
 		for _, line := range lines {
 			if s := pick(strings.TrimSpace(line)); s != "" {

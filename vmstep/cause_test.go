@@ -60,7 +60,7 @@ slurmstepd-n1: error: *** STEP 1.0 ON n1 CANCELLED AT 2026-11-20T14:22:03 DUE TO
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := Cause(strings.Split(tt.output, "\n")); got != tt.want {
+			if got := causeIn(strings.Split(tt.output, "\n")); got != tt.want {
 				t.Errorf("cause = %q, want %q", got, tt.want)
 			}
 		})

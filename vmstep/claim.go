@@ -67,7 +67,7 @@ func (w *claimWords) message(m Message) {
 
 // end is the error of a step that has ended without an answer.
 func (w *claimWords) end() error {
-	if cause := Cause(w.lines); cause != "" {
+	if cause := causeIn(w.lines); cause != "" {
 		return &StepError{errors.New(cause)}
 	}
 	return NewStepError(errors.New("the step has ended"), strings.Join(w.lines, "\n"))

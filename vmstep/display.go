@@ -151,7 +151,7 @@ func (d *Display) counts() string {
 }
 
 func readyLine(nodes []nodeagent.NodeVMs, ms int64) string {
-	return fmt.Sprintf("slurm-v: %s on %s ready in %s", count(CountVMs(nodes), "VM"), count(len(nodes), "node"), seconds(ms))
+	return fmt.Sprintf("slurm-v: %s on %s ready in %s", count(countVMs(nodes), "VM"), count(len(nodes), "node"), seconds(ms))
 }
 
 func count(n int, what string) string {

@@ -13,5 +13,5 @@
 //
 // The rest is pure: it decides which words of a command line are srun's options ([Split]),
 // which variables the step and the programs get ([StepEnv], [ProgramEnv]), what to show
-// while the VMs start ([Display]), and why a step ended ([Cause]).
+// while the VMs start ([Display]), and why a step ended.
 package vmstep

@@ -27,8 +27,8 @@ func StepEnv(env []string) []string {
 // since 1970. Users can forge it, so agents only record it.
 const requestedVariable = "SLURMV_REQUESTED"
 
-// Requested returns requestedVariable as an entry of the environment.
-func Requested(at time.Time) string {
+// requestedAt returns requestedVariable as an entry of the environment.
+func requestedAt(at time.Time) string {
 	return requestedVariable + "=" + strconv.FormatInt(at.UnixMilli(), 10)
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 )
 
-// ErrKeeperGone ends a VM step whose keeper was killed before the VMs had the map: nobody
+// errKeeperGone ends a VM step whose keeper was killed before the VMs had the map: nobody
 // could send the map any more.
-var ErrKeeperGone = errors.New("slurm-v-run's keeper was killed before the VMs were ready; run slurm-v-run again")
+var errKeeperGone = errors.New("slurm-v-run's keeper was killed before the VMs were ready; run slurm-v-run again")
 
 // Hold is the task of the VM step on one node. It writes the node's VMs to out, passes the
 // map from in to the agent, and reports that the VMs have it. It then stays until ctx ends,
@@ -87,7 +87,7 @@ func readMap(in io.Reader, found chan<- mapOrError) {
 		offer(found, got)
 	}}
 	_, _ = io.Copy(&frames, in)
-	offer(found, mapOrError{err: ErrKeeperGone})
+	offer(found, mapOrError{err: errKeeperGone})
 }
 
 // offer sends m unless an answer was sent before.

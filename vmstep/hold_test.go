@@ -118,7 +118,7 @@ func TestHoldEndsWithOneSentence(t *testing.T) {
 		want string
 	}{
 		"when the keeper goes before the map": {func(_ *nodeagent.Conn, in net.Conn) { in.Close() },
-			ErrKeeperGone.Error()},
+			errKeeperGone.Error()},
 		"when the agent goes": {func(agent *nodeagent.Conn, in net.Conn) {
 			sendMap(agent, in)
 			agent.WriteJSON(nodeagent.HoldMessage{Ready: true})

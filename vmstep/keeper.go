@@ -68,7 +68,7 @@ func (k *Keeper) begin() {
 	k.rec, k.stepped = rec, stepped
 	go func() {
 		defer close(stepped)
-		newStep(k.Nodes, rec).run(k.Command, append(slices.Clone(k.Env), Requested(time.Now())))
+		newStep(k.Nodes, rec).run(k.Command, append(slices.Clone(k.Env), requestedAt(time.Now())))
 	}()
 }
 

@@ -194,7 +194,7 @@ func (s *step) outcome(err error) Event {
 
 func (s *step) reason(err error) string {
 	var exit *exec.ExitError
-	switch cause := Cause(s.lines); {
+	switch cause := causeIn(s.lines); {
 	case s.failure != nil:
 		return s.failure.Error
 	case cause != "":

@@ -223,7 +223,7 @@ func TestUpdateBesideDelete(t *testing.T) {
 			lost <- err
 		}()
 		noError(t, l.Delete(r))
-		if err := <-lost; !errors.Is(err, ErrLost) {
+		if err := <-lost; !errors.Is(err, errLost) {
 			t.Fatal(err)
 		}
 	}
@@ -311,7 +311,7 @@ func TestDamage(t *testing.T) {
 			if got.Key() != r.Key() || got.same(r) != tt.known || !strings.Contains(got.Quarantine, path+" is damaged ("+tt.reason) {
 				t.Errorf("record = %+v", got)
 			}
-			if _, err := l.Put(Lease{VF: hardware, Job: job}); !errors.Is(err, ErrTaken) {
+			if _, err := l.Put(Lease{VF: hardware, Job: job}); !errors.Is(err, errTaken) {
 				t.Errorf("Put: error = %v", err)
 			}
 			if err := s.Update(r); err == nil {
@@ -353,7 +353,7 @@ func TestADamagedFileOfAFreeVF(t *testing.T) {
 	text, err := os.ReadFile(path)
 	noError(t, err)
 	write(t, path, flip(0)(text))
-	if _, err := l.Put(r); !errors.Is(err, ErrTaken) {
+	if _, err := l.Put(r); !errors.Is(err, errTaken) {
 		t.Errorf("error = %v", err)
 	}
 	all, err := l.All()
@@ -368,7 +368,7 @@ func TestAnAdministratorCanDeleteADamagedFile(t *testing.T) {
 	r := put(t, l, Lease{VF: hardware, Job: job})
 	noError(t, os.Remove(s.path(r.Key(), heldSuffix)))
 	wantLeases(t, s)
-	if err := s.Update(r); !errors.Is(err, ErrLost) {
+	if err := s.Update(r); !errors.Is(err, errLost) {
 		t.Errorf("Update: error = %v", err)
 	}
 	wantLeases(t, s, put(t, l, r))

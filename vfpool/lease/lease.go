@@ -135,24 +135,24 @@ func (k Key) vf() (device.VF, error) {
 }
 
 var (
-	// ErrTaken matches every [TakenError].
-	ErrTaken = errors.New("the VF is taken")
-	// ErrLost is the error for a lease that its job no longer has.
-	ErrLost = errors.New("the lease has ended")
+	// errTaken matches every takenError.
+	errTaken = errors.New("the VF is taken")
+	// errLost is the error for a lease that its job no longer has.
+	errLost = errors.New("the lease has ended")
 )
 
-// A TakenError says which job has a VF.
-type TakenError struct{ Holder Lease }
+// A takenError says which job has a VF.
+type takenError struct{ Holder Lease }
 
-func (e *TakenError) Error() string {
+func (e *takenError) Error() string {
 	if e.Holder.Quarantine != "" {
 		return "in quarantine: " + e.Holder.Quarantine
 	}
 	return fmt.Sprintf("leased to VM %d of job %s", e.Holder.VM, e.Holder.Job)
 }
 
-// Is reports whether target is [ErrTaken].
-func (e *TakenError) Is(target error) bool { return target == ErrTaken }
+// Is reports whether target is errTaken.
+func (e *takenError) Is(target error) bool { return target == errTaken }
 
 // name returns the VF's name for messages.
 func name(vf device.VF) string {

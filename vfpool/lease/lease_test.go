@@ -103,8 +103,8 @@ func TestAVFIsLeasedOnce(t *testing.T) {
 	renamed.PF = "eth7" // the same VF, though its PF has a new name
 	for _, second := range []Lease{{VF: renamed, Job: journal.ID{Job: 1}}, r} {
 		_, err := l.Put(second)
-		var taken *TakenError
-		if !errors.As(err, &taken) || !errors.Is(err, ErrTaken) || taken.Holder.Job != job {
+		var taken *takenError
+		if !errors.As(err, &taken) || !errors.Is(err, errTaken) || taken.Holder.Job != job {
 			t.Errorf("error = %v", err)
 		}
 		const want = "lease VF 0000:01:10.3: leased to VM 2 of job 4217.1"
@@ -122,11 +122,11 @@ func TestALeaseThatHasEnded(t *testing.T) {
 	if err := l.Delete(old); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Update(old); !errors.Is(err, ErrLost) {
+	if err := s.Update(old); !errors.Is(err, errLost) {
 		t.Errorf("Update of a free VF: error = %v", err)
 	}
 	r := put(t, l, Lease{VF: hardware, Job: job})
-	if err := s.Update(old); !errors.Is(err, ErrLost) {
+	if err := s.Update(old); !errors.Is(err, errLost) {
 		t.Errorf("Update of the lease before this one: error = %v", err)
 	}
 	if err := l.Delete(old); err != nil {
@@ -174,7 +174,7 @@ func TestQuarantine(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := l.Put(Lease{VF: hardware, Job: journal.ID{Job: 1}})
-	if !errors.Is(err, ErrTaken) || !strings.HasPrefix(err.Error(), "lease VF 0000:01:10.3: in quarantine: \x01ü") {
+	if !errors.Is(err, errTaken) || !strings.HasPrefix(err.Error(), "lease VF 0000:01:10.3: in quarantine: \x01ü") {
 		t.Errorf("error = %v", err)
 	}
 	if err := l.Delete(r); err != nil {
@@ -237,7 +237,7 @@ func TestLeasesOfAnEarlierBoot(t *testing.T) {
 	r.OldBoot = true
 	wantLeases(t, s, r)
 	l = lock(t, s)
-	if _, err := l.Put(Lease{VF: hardware, Job: job}); !errors.Is(err, ErrTaken) {
+	if _, err := l.Put(Lease{VF: hardware, Job: job}); !errors.Is(err, errTaken) {
 		t.Errorf("error = %v", err)
 	}
 	r.Quarantine = "its reset fails"

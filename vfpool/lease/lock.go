@@ -180,7 +180,7 @@ func (l *Locked) put(r Lease) (Lease, error) {
 	}
 	defer f.Close()
 	if old, leased := l.judge(r.Key(), f.contents, true); leased {
-		return Lease{}, &TakenError{Holder: old}
+		return Lease{}, &takenError{Holder: old}
 	}
 	r.BootID, r.OldBoot, r.Epoch = l.boot, false, f.number+1
 	if err := f.write(&r); err != nil {

@@ -135,7 +135,7 @@ func (s *Store) judge(key Key, c contents, swept bool) (r Lease, leased bool) {
 }
 
 // Update writes another Step, Original or Quarantine to a lease that the caller holds.
-// The error is [ErrLost] if the lease has ended.
+// It fails if the lease has ended.
 func (s *Store) Update(r Lease) error {
 	if err := s.update(r.bounded()); err != nil {
 		return fmt.Errorf("lease of VF %s: %w", name(r.VF), err)
@@ -146,7 +146,7 @@ func (s *Store) Update(r Lease) error {
 func (s *Store) update(r Lease) error {
 	f, err := openFile(s.path(r.Key(), heldSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
-		return ErrLost
+		return errLost
 	}
 	if err != nil {
 		return err
@@ -158,9 +158,9 @@ func (s *Store) replace(f *file, r Lease) error {
 	old, leased := s.judge(r.Key(), f.contents, true)
 	switch {
 	case !leased || !old.same(r):
-		return ErrLost
+		return errLost
 	case f.bad > 0:
-		return &TakenError{Holder: old}
+		return &takenError{Holder: old}
 	}
 	if err := r.checkAfter(old); err != nil {
 		return err

@@ -143,7 +143,7 @@ func (p *jobProcess) lease() error {
 func (p *jobProcess) put(l *Locked, index int, taken bool) error {
 	vf := device.VF{Kind: device.Software, PF: "br0", Index: index}
 	r, err := l.Put(Lease{VF: vf, Job: journal.ID{Job: p.id}})
-	if taken && errors.Is(err, ErrTaken) {
+	if taken && errors.Is(err, errTaken) {
 		return nil
 	}
 	if err != nil || taken {

@@ -10,8 +10,8 @@ import (
 	"github.com/slurm-v/slurm-v/config"
 )
 
-// ErrNoKVM matches the reasons of [KVMUsable].
-var ErrNoKVM = errors.New("KVM is not usable")
+// errNoKVM matches the reasons of [KVMUsable].
+var errNoKVM = errors.New("KVM is not usable")
 
 // KVMUsable returns nil if the machine below root can run guests with KVM, else the reason
 // why not. It is not enough that /dev/kvm opens: some hosts offer it without hardware
@@ -19,15 +19,15 @@ var ErrNoKVM = errors.New("KVM is not usable")
 func KVMUsable(root string) error {
 	device, err := os.OpenFile(filepath.Join(root, "dev/kvm"), os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoKVM, err)
+		return fmt.Errorf("%w: %w", errNoKVM, err)
 	}
 	device.Close()
 	cpuinfo, err := os.ReadFile(filepath.Join(root, "proc/cpuinfo"))
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoKVM, err)
+		return fmt.Errorf("%w: %w", errNoKVM, err)
 	}
 	if !hasFlag(cpuinfo, "vmx") && !hasFlag(cpuinfo, "svm") {
-		return fmt.Errorf("%w: /dev/kvm is there but the CPU has neither vmx nor svm (virtualisation is off in the firmware, or this is a guest)", ErrNoKVM)
+		return fmt.Errorf("%w: /dev/kvm is there but the CPU has neither vmx nor svm (virtualisation is off in the firmware, or this is a guest)", errNoKVM)
 	}
 	return nil
 }

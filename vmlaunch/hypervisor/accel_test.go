@@ -22,7 +22,7 @@ func TestChooseAccel(t *testing.T) {
 		"takes TCG without the device":                         {cpuinfo: vmx, wish: config.AccelAuto, want: config.AccelTCG},
 		"takes TCG where the device is there but not the flag": {device: true, cpuinfo: plain, wish: config.AccelAuto, want: config.AccelTCG},
 		"takes TCG where the site wants it":                    {device: true, cpuinfo: vmx, wish: config.AccelTCG, want: config.AccelTCG},
-		"refuses KVM where it does not work":                   {device: true, cpuinfo: plain, wish: config.AccelKVM, wantErr: ErrNoKVM},
+		"refuses KVM where it does not work":                   {device: true, cpuinfo: plain, wish: config.AccelKVM, wantErr: errNoKVM},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -33,8 +33,8 @@ func ForbidLinks(root string) error {
 	return nil
 }
 
-// AllowLinks undoes [ForbidLinks].
-func AllowLinks(root string) {
+// allowLinks undoes [ForbidLinks].
+func allowLinks(root string) {
 	_ = unix.Unmount(filepath.Join(root, "lib", "qemu"), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 }
 

@@ -11,7 +11,7 @@ func Probe(dir string) (string, error) {
 	if err := ForbidLinks(dir); err != nil {
 		return "", err
 	}
-	defer AllowLinks(dir)
+	defer allowLinks(dir)
 	d, err := Open(dir, filepath.Join(dir, "probe-cache"), filepath.Join(dir, "probe-logs"))
 	if err != nil {
 		return "", err

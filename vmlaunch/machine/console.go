@@ -8,7 +8,7 @@ import (
 // A Console is the serial console of one VM. Its output is kept in a bounded log and passed
 // on to its followers.
 type Console struct {
-	log  *Log
+	log  *logFile
 	conn io.ReadWriteCloser
 
 	mu        sync.Mutex
@@ -18,7 +18,7 @@ type Console struct {
 
 // openConsole records the output of a console to path.
 func openConsole(conn io.ReadWriteCloser, path string) (*Console, error) {
-	log, err := CreateLog(path)
+	log, err := createLog(path)
 	if err != nil {
 		return nil, err
 	}

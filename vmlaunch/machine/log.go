@@ -7,12 +7,12 @@ import (
 	"sync"
 )
 
-// maxLog bounds each of the two files of a Log, in bytes.
+// maxLog bounds each of the two files of a log, in bytes.
 const maxLog = 512 << 10
 
-// A Log is a file that forgets its beginning, so that a guest which floods its console does
+// A logFile is a file that forgets its beginning, so that a guest which floods its console does
 // not fill the node's disk. At most one older part is kept beside path, as path.1.
-type Log struct {
+type logFile struct {
 	path string
 
 	mu   sync.Mutex
@@ -20,20 +20,20 @@ type Log struct {
 	size int
 }
 
-// CreateLog begins a log at path.
-func CreateLog(path string) (*Log, error) {
-	l := &Log{path: path}
+// createLog begins a log at path.
+func createLog(path string) (*logFile, error) {
+	l := &logFile{path: path}
 	return l, l.open()
 }
 
-func (l *Log) open() (err error) {
+func (l *logFile) open() (err error) {
 	l.size = 0
 	l.file, err = os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|os.O_TRUNC, 0o600)
 	return err
 }
 
 // Write appends p.
-func (l *Log) Write(p []byte) (int, error) {
+func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.size > 0 && l.size+len(p) > maxLog {
@@ -46,7 +46,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (l *Log) turn() error {
+func (l *logFile) turn() error {
 	if err := errors.Join(l.file.Close(), os.Rename(l.path, l.path+".1")); err != nil {
 		return err
 	}
@@ -54,13 +54,13 @@ func (l *Log) turn() error {
 }
 
 // Close closes the file.
-func (l *Log) Close() error {
+func (l *logFile) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.file.Close()
 }
 
-// ReadLog returns the contents of the Log at path, oldest first.
+// ReadLog returns the contents of the log at path, oldest first.
 func ReadLog(path string) ([]byte, error) {
 	older, err := os.ReadFile(path + ".1")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

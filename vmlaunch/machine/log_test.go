@@ -8,7 +8,7 @@ import (
 
 func TestLogKeepsTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "console")
-	l, err := CreateLog(path)
+	l, err := createLog(path)
 	if err != nil {
 		t.Fatal(err)
 	}

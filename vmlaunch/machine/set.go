@@ -21,13 +21,13 @@ type Trace struct {
 	Clock    *Stopwatch
 	Progress func(vmstep.Progress) // called from several goroutines
 
-	file *Log
+	file *logFile
 }
 
 // Open starts the job's log on this node, in the directory dir. The user can read it later.
 // Messages before Open are lost.
 func (r *Trace) Open(dir string) (err error) {
-	if r.file, err = CreateLog(filepath.Join(dir, "agent.log")); err != nil {
+	if r.file, err = createLog(filepath.Join(dir, "agent.log")); err != nil {
 		return err
 	}
 	r.Log = slog.New(slog.NewTextHandler(r.file, nil))

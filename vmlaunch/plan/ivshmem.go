@@ -1,16 +1,16 @@
 package plan
 
-// FirmwareHole is how much address space q35 sets aside for devices above the VM's memory
+// firmwareHole is how much address space q35 sets aside for devices above the VM's memory
 // without being told to, in MiB.
-const FirmwareHole = 32 << 10
+const firmwareHole = 32 << 10
 
 // PCIHole is how much address space the devices need above the VM's memory, in MiB; 0 if
-// FirmwareHole is enough.
+// firmwareHole is enough.
 func (p Plan) PCIHole() int64 {
 	if p.NVDIMM {
 		return 0
 	}
-	if hole := 2 * p.Job.Spec.IVShmem.AllMiB(); hole > FirmwareHole {
+	if hole := 2 * p.Job.Spec.IVShmem.AllMiB(); hole > firmwareHole {
 		return hole
 	}
 	return 0
@@ -18,7 +18,7 @@ func (p Plan) PCIHole() int64 {
 
 // TemplateRoom is how much shared memory a template boots with, in MiB. It is the most that
 // a VM restored from the template can have. See [Plan.PCIHole].
-const TemplateRoom = FirmwareHole / 2
+const TemplateRoom = firmwareHole / 2
 
 // RegionSize is the size of each of the job's regions of shared memory, in bytes.
 func (p Plan) RegionSize() int64 { return p.Job.Spec.IVShmem.SizeMiB << 20 }

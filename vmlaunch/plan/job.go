@@ -38,8 +38,8 @@ type Job struct {
 // that the job owns.
 var ErrBeyondAllocation = errors.New("request is beyond the allocation")
 
-// An AllocationError names the resource that a job has too little of on a node.
-type AllocationError struct {
+// An allocationError names the resource that a job has too little of on a node.
+type allocationError struct {
 	VMs        int
 	Each, Have int64
 	Shared     int64  // what the VMs need once beside
@@ -47,7 +47,7 @@ type AllocationError struct {
 	Node       string
 }
 
-func (e *AllocationError) Error() string {
+func (e *allocationError) Error() string {
 	shared := ""
 	if e.Shared > 0 {
 		shared = fmt.Sprintf(", and %d that they share,", e.Shared)
@@ -57,7 +57,7 @@ func (e *AllocationError) Error() string {
 }
 
 // Is reports whether target is [ErrBeyondAllocation].
-func (e *AllocationError) Is(target error) bool { return target == ErrBeyondAllocation }
+func (e *allocationError) Is(target error) bool { return target == ErrBeyondAllocation }
 
 // Admit validates the request again, because nothing from a user is trusted, and compares
 // it with what the job owns on this node.
@@ -66,12 +66,12 @@ func (j Job) Admit(cfg config.Config) error {
 		return err
 	}
 	if need := j.Spec.VMsPerNode * j.Spec.VCPUs; need > j.CPUs {
-		return &AllocationError{VMs: j.Spec.VMsPerNode, Each: int64(j.Spec.VCPUs), Have: int64(j.CPUs), Unit: "CPUs", Node: j.Node}
+		return &allocationError{VMs: j.Spec.VMsPerNode, Each: int64(j.Spec.VCPUs), Have: int64(j.CPUs), Unit: "CPUs", Node: j.Node}
 	}
 	each := j.Spec.MemoryMiB + cfg.Slurm.QEMUOverhead.MiB()
 	shared := j.Spec.IVShmem.AllMiB()
 	if need := int64(j.Spec.VMsPerNode)*each + shared; j.Memory > 0 && need > j.Memory {
-		return &AllocationError{VMs: j.Spec.VMsPerNode, Each: each, Shared: shared, Have: j.Memory, Unit: "MiB of memory", Node: j.Node}
+		return &allocationError{VMs: j.Spec.VMsPerNode, Each: each, Shared: shared, Have: j.Memory, Unit: "MiB of memory", Node: j.Node}
 	}
 	if cfg.Slurm.GRES {
 		return j.admitVFs()
@@ -82,11 +82,11 @@ func (j Job) Admit(cfg config.Config) error {
 // admitVFs compares the VFs of the request with those that Slurm has counted for the job.
 func (j Job) admitVFs() error {
 	if need := j.Spec.VMsPerNode * len(j.Spec.SRIOV.VFs); need > j.VFs {
-		return &AllocationError{VMs: j.Spec.VMsPerNode, Each: int64(len(j.Spec.SRIOV.VFs)), Have: int64(j.VFs), Unit: "VFs (gres/vf)", Node: j.Node}
+		return &allocationError{VMs: j.Spec.VMsPerNode, Each: int64(len(j.Spec.SRIOV.VFs)), Have: int64(j.VFs), Unit: "VFs (gres/vf)", Node: j.Node}
 	}
 	each := j.Spec.SRIOV.MinMbps()
 	if need := int64(j.Spec.VMsPerNode) * each; need > int64(j.VFMbps) {
-		return &AllocationError{VMs: j.Spec.VMsPerNode, Each: each, Have: int64(j.VFMbps), Unit: "Mb/s of VF bandwidth (gres/vfbw)", Node: j.Node}
+		return &allocationError{VMs: j.Spec.VMsPerNode, Each: each, Have: int64(j.VFMbps), Unit: "Mb/s of VF bandwidth (gres/vfbw)", Node: j.Node}
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ func TestTheDocumentedEpilogScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := "    " + strings.Join(EpilogScript(), "\n    ") + "\n"
+	script := "    " + strings.Join(epilogScript(), "\n    ") + "\n"
 	if !strings.Contains(string(admin), script) {
 		t.Errorf("docs/admin.md does not have the script\n%s", script)
 	}

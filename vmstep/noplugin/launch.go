@@ -119,7 +119,7 @@ func sudoError(err error, words string) error {
 	case errors.Is(err, exec.ErrNotFound):
 		return errors.New("sudo is not in PATH; slurmv launch and reclaim need it on every node")
 	case strings.HasPrefix(said, "sudo: "):
-		return fmt.Errorf("%s; the administrator has to let users start the node agent, with this line in the sudoers file of every node: %s", said, SudoersLine())
+		return fmt.Errorf("%s; the administrator has to let users start the node agent, with this line in the sudoers file of every node: %s", said, sudoersLine())
 	}
 	return fmt.Errorf("the node agent failed: %w: %s", err, said)
 }

@@ -14,7 +14,7 @@ func TestSudoersLines(t *testing.T) {
 	if err != nil {
 		t.Skip("no visudo: install the package sudo")
 	}
-	lines := SecurePathLine() + "\n" + SudoersLine() + "\n"
+	lines := securePathLine() + "\n" + sudoersLine() + "\n"
 	accepted := func(text string) bool {
 		path := filepath.Join(t.TempDir(), "sudoers")
 		if err := os.WriteFile(path, []byte(text), 0o440); err != nil {
