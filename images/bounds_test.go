@@ -25,7 +25,6 @@ func TestQEMUImgIsBounded(t *testing.T) {
 func TestTwoUsersOfAnImageHaveACopyEach(t *testing.T) {
 	s := newSite(t)
 	path := s.sized("shared.qcow2")
-	settle()
 	anns, _ := s.must(path, ann)
 	bens, outcome := s.must(path, ben)
 	if outcome.How != Copied || bens.Path == anns.Path {

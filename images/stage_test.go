@@ -23,7 +23,7 @@ var (
 	ben = owner.Owner{Name: "ben", UID: 6002, GID: 6002}
 )
 
-// A site has images on a file system of their own, and a node with a cache.
+// A site has images on a file system of their own, and a node with a cache. Images may be copied as soon as they are written.
 type site struct {
 	shelf
 	cfg    config.Config
@@ -35,7 +35,7 @@ func newSite(t *testing.T) *site {
 	if os.Geteuid() != 0 {
 		t.Skip("acts as several users: run as root")
 	}
-	t.Parallel() // they wait
+	t.Parallel()
 	remote, err := os.MkdirTemp("/dev/shm", "slurmv-test-")
 	if err != nil {
 		t.Fatal(err)
@@ -47,10 +47,17 @@ func newSite(t *testing.T) *site {
 	s := &site{shelf: shelf{t, remote}, cfg: config.Default()}
 	s.cfg.Images.CacheDir = filepath.Join(passable(t), "cache")
 	s.cached = Cache(s.cfg, "n1")
+	s.cached.Granule = 0
 	if beside, err := s.cached.Beside(openFile(t, s.raw("x", sector, 510, "\x55\xaa"))); beside || err != nil {
 		t.Skipf("/dev/shm and TMPDIR are one file system (%v): set TMPDIR to a directory on a disk", err)
 	}
 	return s
+}
+
+// use gives the node a cache that holds at most limit bytes.
+func (s *site) use(limit int64) {
+	s.cached = cache.Open(s.cfg.Images.CacheDir, limit)
+	s.cached.Granule = 0
 }
 
 func openFile(t *testing.T, path string) *os.File {
@@ -62,9 +69,6 @@ func openFile(t *testing.T, path string) *os.File {
 	t.Cleanup(func() { _ = file.Close() })
 	return file
 }
-
-// settle waits until the images that were made may be copied.
-func settle() { time.Sleep(2100 * time.Millisecond) }
 
 func (s *site) staging(as owner.Owner) Staging {
 	return Staging{Cache: s.cached, Site: s.cfg.Images, Owner: as, Holder: as.Name, Say: func(string) {}}
@@ -113,7 +117,6 @@ func TestAChainIsCopiedWhole(t *testing.T) {
 	top := s.qcow2("top.qcow2", "-b", middle, "-F", "qcow2")
 	fill(t, top, "3", "128k")
 	other := s.qcow2("other.qcow2", "-b", "middle.qcow2", "-F", "qcow2")
-	settle()
 	info, outcome := s.must(top, ann)
 	if outcome.How != Copied || outcome.Copied == 0 {
 		t.Errorf("outcome %+v", outcome)
@@ -149,7 +152,6 @@ func TestAnotherUsersCopyIsNobodyElses(t *testing.T) {
 	s := newSite(t)
 	path := s.sized("ann.qcow2")
 	s.own("ann.qcow2", ann, 0o600)
-	settle()
 	info, _ := s.must(path, ann)
 	if _, _, err := s.stage(path, ben); err == nil || !strings.Contains(err.Error(), "not readable by user ben") {
 		t.Errorf("the image itself: error = %v", err)
@@ -166,7 +168,6 @@ func TestAnotherUsersCopyIsNobodyElses(t *testing.T) {
 		t.Errorf("he opens the copy %s", file.Name())
 	}
 	s.own("ann.qcow2", ann, 0o644)
-	settle()
 	mine, outcome := s.must(path, ben)
 	if outcome.How != Copied || mine.Path == info.Path {
 		t.Errorf("when he may read it, he gets %+v of the other's", outcome)
@@ -181,7 +182,6 @@ func TestARightThatIsTakenAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.mode("shared.qcow2", 0o640)
-	settle()
 	inspected, err := Inspect(t.Context(), s.cfg.Images, path, ann)
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,6 @@ func TestTheCatalogueIsShared(t *testing.T) {
 	s.mode("closed.qcow2", 0o640)
 	mine := s.qcow2("mine.qcow2", "-b", path, "-F", "qcow2")
 	s.cfg.Images.Catalogue = map[string]config.Image{"site": {Path: path}, "closed": {Path: closed}}
-	settle()
 	first, _ := s.must(path, ann)
 	second, outcome := s.must(path, ben)
 	if outcome.How != Found || first.Path != second.Path {
@@ -235,6 +234,7 @@ func ownerUID(t *testing.T, path string) uint32 {
 func TestWhatIsUsedWhereItLies(t *testing.T) {
 	s := newSite(t)
 	path := s.sized("i.qcow2")
+	s.cached.Granule = time.Hour
 	if _, fresh := s.must(path, ann); fresh.How != Direct || !strings.Contains(fresh.String(), "changed a moment ago") {
 		t.Errorf("an image that was just written: %v", fresh)
 	}
@@ -242,8 +242,7 @@ func TestWhatIsUsedWhereItLies(t *testing.T) {
 	if info, outcome := s.must(near.sized("near.qcow2"), ann); outcome != (Outcome{How: Direct}) || !within([]string{near.dir}, info.Path) {
 		t.Errorf("an image on the node's disk: %+v, %s", outcome, info.Path)
 	}
-	settle()
-	s.cached = cache.Open(s.cfg.Images.CacheDir, 1)
+	s.use(1)
 	info, outcome := s.must(path, ann)
 	if info.Path != path || outcome.How != Direct || !strings.Contains(outcome.String(), "no room in the image cache") {
 		t.Errorf("without room: %v, %s", outcome, info.Path)
@@ -263,12 +262,11 @@ func TestHalfAChainIsGivenBack(t *testing.T) {
 	top := s.qcow2("top.qcow2", "-b", base, "-F", "qcow2")
 	fill(t, top, "3", "0")
 	fill(t, top, "4", "1M")
-	settle()
 	info, err := os.Stat(base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.cached = cache.Open(s.cfg.Images.CacheDir, info.Sys().(*syscall.Stat_t).Blocks*512)
+	s.use(info.Sys().(*syscall.Stat_t).Blocks * 512)
 	if staged, outcome := s.must(top, ann); outcome.How != Direct || staged.Path != top || staged.Backing[0].Path != base {
 		t.Errorf("%v: %+v", outcome, staged)
 	}

@@ -31,9 +31,9 @@ type Cache struct {
 	dir   string
 	limit int64 // bytes; 0 is half of the file system
 
-	// granule is the coarsest resolution of times on any file system with images: two
+	// Granule is the coarsest resolution of times on any file system with images: two
 	// changes within it may leave the same times.
-	granule time.Duration
+	Granule time.Duration
 
 	look time.Duration // pause between two looks at the progress of another process's copy
 	most int           // bound on the number of entries
@@ -42,7 +42,7 @@ type Cache struct {
 // Open returns the cache in dir, which holds at most limit bytes of copies. A limit of 0
 // means half of its file system.
 func Open(dir string, limit int64) *Cache {
-	return &Cache{dir: dir, limit: limit, granule: 2 * time.Second, look: reportEvery, most: maxEntries}
+	return &Cache{dir: dir, limit: limit, Granule: 2 * time.Second, look: reportEvery, most: maxEntries}
 }
 
 // A Source is a file to be copied.

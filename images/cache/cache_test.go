@@ -57,7 +57,7 @@ func getAsProcess(dir, path, holder, stop string) error {
 // testCache takes files that were written just now.
 func testCache(dir string, limit int64) *Cache {
 	c := Open(dir, limit)
-	c.granule = 0
+	c.Granule = 0
 	return c
 }
 
@@ -331,7 +331,7 @@ func TestASourceThatChangesMeanwhileIsRefused(t *testing.T) {
 
 func TestASourceThatHasJustChangedIsRefused(t *testing.T) {
 	c, path := Open(t.TempDir(), 0), image(t, "i", 100<<10)
-	c.granule = time.Hour
+	c.Granule = time.Hour
 	if _, err := c.Get(t.Context(), source(t, path), "1", nil); !errors.Is(err, errFresh) {
 		t.Errorf("error = %v", err)
 	}

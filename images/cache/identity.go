@@ -66,7 +66,7 @@ func stateAt(path string) (fileState, error) {
 
 // fresh reports whether the file may still change without a change of its times. If the
 // server's clock is ahead, a file stays fresh for longer.
-func (c *Cache) fresh(i Identity) bool { return time.Since(time.Unix(0, i.Changed)) < c.granule }
+func (c *Cache) fresh(i Identity) bool { return time.Since(time.Unix(0, i.Changed)) < c.Granule }
 
 // key returns the key of the source in its present state. A copy names the files below it,
 // so their keys count too.
