@@ -160,15 +160,19 @@ changelog:
 
 # Without the race detector: vfpool/place and cmd have no goroutines. With it the first computes five times as long, and the
 # tests of cmd start hundreds of programs, each of which needs 0.1 s more of CPU. test/mutants checks the types of hundreds of
-# packages, three times as long. `make lint` has go vet. Many tests wait more than they compute, so more
-# packages than there are cores are tested at once. Each test runs, also if it has passed before: that finds those that do
-# not always pass. GORACE: else each program that a test starts waits a second at its end.
+# packages, three times as long. Two tests of fabric/controller run the programs of hundreds of jobs. `make lint` has go vet.
+# Many tests wait more than they compute, so more packages than there are cores are tested at once. Each test runs, also if it
+# has passed before: that finds those that do not always pass. GORACE: else each program that a test starts waits a second at
+# its end. The time limit is for tests that hang, however busy the machine is.
 unit: export GORACE = atexit_sleep_ms=0
 unit: UNRACED = /(cmd/.*|vfpool/place|test/mutants)$$
+unit: OF_PROGRAMS = ^Test(ScriptsThatAreKilledAtAnyStep|ManyJobsShareNoTagAndNoneIsRefused)$$
+unit: FLAGS = -vet=off -count 1 -timeout 45m -p $$((2 * $$(nproc))) -tags $(TAGS)
 unit:
-	scripts/in-memory $(GO) test -vet=off -race -count 1 -p $$((2 * $$(nproc))) -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -vE '$(UNRACED)')
-	scripts/in-memory $(GO) test -vet=off -count 1 -p $$((2 * $$(nproc))) -tags $(TAGS) $$($(GO) list -tags $(TAGS) ./... | grep -E '$(UNRACED)')
-	$(GO) test -C bench -vet=off -race -count 1 -tags $(TAGS) ./...
+	scripts/in-memory $(GO) test $(FLAGS) -race -skip '$(OF_PROGRAMS)' $$($(GO) list -tags $(TAGS) ./... | grep -vE '$(UNRACED)')
+	scripts/in-memory $(GO) test $(FLAGS) $$($(GO) list -tags $(TAGS) ./... | grep -E '$(UNRACED)')
+	scripts/in-memory $(GO) test $(FLAGS) -run '$(OF_PROGRAMS)' ./fabric/controller
+	$(GO) test -C bench $(FLAGS) -race ./...
 
 # Virtual functions with a real kernel and its drivers, on an emulated node. Its kernel also has 802.1Q, which
 # some machines lack: VLAN tests that skip there run here. RUN chooses tests.
@@ -244,7 +248,7 @@ demo: packages
 	scripts/demo
 
 # The scenarios with VMs of a real OpenStack, of Debian 12's packages. `make test-rest` has most of them. RUN chooses others, also
-# those that take long: `make test-openstack RUN=^TestCloud`.
+# those that take long: `make test-openstack RUN='^TestCloud.*'`.
 .PHONY: test-openstack
 test-openstack: packages
 	scripts/test openstack $(if $(RUN),'$(RUN)')

@@ -67,8 +67,8 @@ func TestTypesFunctionsAndProgramsAreSmall(t *testing.T) {
 // go test runs nothing, and says that all is well, if no test has the name. A scenario of test/rest or test/long that was
 // renamed would run in `make test` again, however long it takes.
 func TestScriptsNameTestsThatExist(t *testing.T) {
-	tests := textOf(t, "test/*_test.go") + textOf(t, "test/sriovnode/*_test.go")
-	for _, script := range []string{"test/rest", "test/long", "test/matrix", "test/cgroup2", "scripts/test"} {
+	tests := textOf(t, "test/*_test.go") + textOf(t, "test/sriovnode/*_test.go") + textOf(t, "fabric/controller/*_test.go")
+	for _, script := range []string{"Makefile", "test/rest", "test/long", "test/matrix", "test/cgroup2", "scripts/test"} {
 		named := testNames(textOf(t, script))
 		if len(named) == 0 {
 			t.Errorf("%s names no test", script)
