@@ -384,9 +384,9 @@ func TestAPoolThatIsEmptyAndChanges(t *testing.T) {
 func TestVNIsAreLicences(t *testing.T) {
 	giveCards(t)
 	editVNIs(t, "1024-1026", "licenses = true")
-	editOnCtl(t, "/etc/slurm/slurm.conf", "$ a Licenses=slurmv_vni:2")
+	editOnCtl(t, clusterDir()+"/etc/slurm/slurm.conf", "$ a Licenses=slurmv_vni:2")
 	root.must(t, "scontrol reconfigure")
-	t.Cleanup(func() { root.must(t, "umount -l /etc/slurm/slurm.conf && scontrol reconfigure") })
+	t.Cleanup(func() { root.must(t, "umount -l "+clusterDir()+"/etc/slurm/slurm.conf && scontrol reconfigure") })
 	whole := alice.submit(t, "--nodes=1 --nodelist=n1 --vm-fabric=vni:2 : --nodes=1 --nodelist=n2", `
 for group in 0 1; do `+strings.Replace(printTags, "srun", "srun --het-group=$group", 1)+`; done
 echo up; until [ -e seen ]; do sleep 0.5; done`)
