@@ -19,7 +19,7 @@ func (p patient) RoundTrip(r *http.Request) (*http.Response, error) {
 		stop(nil)
 		return nil, err
 	}
-	still := time.AfterFunc(answerPatience, func() { stop(stalledError{slow: "the answer stood still"}) })
+	still := time.AfterFunc(answerPatience, func() { stop(stalledError{"the answer stood still", answerPatience}) })
 	answer.Body = &answerBody{ReadCloser: answer.Body, ctx: ctx, stop: stop, still: still}
 	return answer, nil
 }

@@ -99,7 +99,7 @@ func (b *body) watch(ctx context.Context, stop context.CancelCauseFunc) {
 			seen, still = taken, 0
 		}
 		if still >= b.patience() {
-			stop(stalledError{slow: b.slow()})
+			stop(stalledError{b.slow(), b.patience()})
 			return
 		}
 		select {
@@ -136,10 +136,13 @@ func (b *body) explain(err error) error {
 // A stalledError is the end of an upload or an answer that stood still. Like any answer that is lost, it is a [net.Error].
 // glance has not got all of an upload, and a service that answers has done its work, so it is not one for which they were
 // too slow (isLate).
-type stalledError struct{ slow string }
+type stalledError struct {
+	slow  string        // what was slow
+	still time.Duration // how long
+}
 
 func (e stalledError) Error() string {
-	return fmt.Sprintf("%s for %v", e.slow, uploadPatience)
+	return fmt.Sprintf("%s for %v", e.slow, e.still)
 }
 func (stalledError) Timeout() bool   { return false }
 func (stalledError) Temporary() bool { return true }

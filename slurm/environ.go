@@ -15,6 +15,7 @@ const (
 	EnvRestarts = "SLURM_RESTART_COUNT" // absent or empty if the job was not requeued
 	EnvJobName  = "SLURM_JOB_NAME"      // in a step, the step's name
 	EnvHetSize  = "SLURM_HET_SIZE"      // only in a heterogeneous job
+	EnvStepID   = "SLURM_STEP_ID"       // in a step, its number in the job
 	EnvProcID   = "SLURM_PROCID"        // the task's rank in its step
 	EnvNodeID   = "SLURM_NODEID"        // the node's number among the nodes of the step
 	EnvLocalID  = "SLURM_LOCALID"       // the task's number on its node

@@ -130,9 +130,13 @@ start="slurm-v-run -Q"
 say exit $start -n 2 ./world exit
 say leave $start -n 2 ./world leave
 say return $start -n 1 ./world return
+say early $start -n 2 sh -c '[ $SLURM_PROCID = 0 ] || exec ./world'
+say late $start -n 2 sh -c '[ $SLURM_PROCID = 1 ] || exec ./world; sleep 15'
+say missing $start -n 2 sh -c '[ $SLURM_PROCID = 0 ] || exec ./world; exec ./nothing' # --kill-on-bad-exit=1 comes with shared memory
 say kill-a-rank ends rank "$killrank"
 say kill-a-relay ends relay "$killrelay"
 start="slurm-v-run -Q --mpi-shm=off"
+say apart $start -n 2 sh -c '[ $SLURM_PROCID = 1 ] || exec ./world; exit 3'
 say kill-a-rank-of-the-network ends network "$killrank"
 start="slurm-v-run -Q"
 say again $start -n 2 ./world
@@ -146,7 +150,10 @@ func TestAKilledRankEndsItsRun(t *testing.T) {
 	contains(t, said["exit"], "Exited with exit code 5\n")
 	contains(t, said["leave"], "slurm-v: the program has ended without MPI_Finalize", "Exited with exit code 1\n")
 	contains(t, said["return"], "status 3\n")
-	for _, name := range []string{"exit", "leave"} {
+	contains(t, said["early"], absentTask(0))
+	contains(t, said["late"], absentTask(1))
+	contains(t, said["apart"], absentTask(1))
+	for _, name := range []string{"exit", "leave", "early", "late", "missing", "apart"} {
 		if strings.Contains(said[name], "status 0\n") {
 			t.Errorf("%s ends well:\n%s", name, said[name])
 		}
@@ -155,6 +162,11 @@ func TestAKilledRankEndsItsRun(t *testing.T) {
 		checkEnd(t, name, said[name], "before: 2\n")
 	}
 	contains(t, said["again"], "rank 1 of 2 in vm1 is one of 2 from 0 on\n", "2 ranks add up to 1, 0 wrong\n", "status 0\n")
+}
+
+// absentTask is how the line begins about a task that has ended without MPI_Init.
+func absentTask(task int) string {
+	return fmt.Sprintf("slurm-v: task %d on n", task)
 }
 
 // openMPIImage returns an image that has Open MPI.

@@ -23,6 +23,8 @@ say return $start -n 1 ./world return
 say exit $start -n 2 ./world exit
 say leave $start -n 2 ./world leave
 say abort $start -n 2 ./world abort
+say neighbour-absent $start -n 2 -N 1 sh -c '[ $SLURM_PROCID = 0 ] || exec ./world'
+say absent $start -n 4 sh -c '[ $SLURM_PROCID = 3 ] || exec ./world'
 say spawn $start -n 2 ./world spawn
 say static $start -n 2 ./static
 say no-pmix slurm-v-run -Q -n 2 ./static
@@ -64,6 +66,8 @@ func TestOpenMPI(t *testing.T) {
 	} {
 		contains(t, said[name], want...)
 	}
+	contains(t, said["neighbour-absent"], absentTask(0))
+	contains(t, said["absent"], absentTask(3))
 	checkWorld(t, said["world"], 8, 2)
 	checkWorld(t, said["variable"], 2, 1)
 	checkWorld(t, said["ssh"], 2, 1)
@@ -72,7 +76,7 @@ func TestOpenMPI(t *testing.T) {
 	}
 	checkWorld(t, said["again"], 2, 1)
 	// The status is the failed rank's or that of one which was ended because of it.
-	for _, name := range []string{"exit", "leave", "abort", "spawn", "library"} {
+	for _, name := range []string{"exit", "leave", "abort", "neighbour-absent", "absent", "spawn", "library"} {
 		if strings.Contains(said[name], "status 0\n") {
 			t.Errorf("%s ends well:\n%s", name, said[name])
 		}

@@ -106,6 +106,14 @@ func (c *Client) Key(ctx context.Context, authorized, host string) (NodeVMs, err
 	return c.describe(ctx, Request{Op: OpKey, AuthorizedKey: authorized, HostKey: host})
 }
 
+// First reports whether this is the first task of the job on this node that says the word. The agent remembers the
+// last thousand words.
+func (c *Client) First(ctx context.Context, word string) (bool, error) {
+	defer c.Close()
+	reply, err := c.call(ctx, Request{Op: OpFirst, Word: word})
+	return reply.First, err
+}
+
 // Stop asks the agent to end; only root may ask. It returns when the agent is about to
 // exit.
 func (c *Client) Stop(ctx context.Context) error {

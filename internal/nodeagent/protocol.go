@@ -13,6 +13,7 @@
 //	console  raw bytes, server to client
 //	forward  raw bytes both ways, half-close is kept
 //	key      nothing more; the server closes
+//	first    nothing more; the server closes
 //	stop     nothing more; the server closes when the agent is about to exit
 //
 // The server decides by the peer's credentials who may call: others get a Reply with
@@ -41,6 +42,7 @@ const (
 	OpConsole = "console"
 	OpForward = "forward"
 	OpKey     = "key"
+	OpFirst   = "first"
 	OpStop    = "stop"
 )
 
@@ -54,6 +56,9 @@ const (
 	MaxReply   = 1 << 20
 	MaxMap     = 16 << 20
 )
+
+// MaxWord bounds the word of op first, in bytes.
+const MaxWord = 64
 
 // A Request opens a connection.
 type Request struct {
@@ -89,6 +94,9 @@ type Request struct {
 	// HostKey is a private host key (OpenSSH format) for that sshd. A node keeps the
 	// first one that it gets; the Reply contains the one in use.
 	HostKey string `json:"host_key,omitempty"`
+
+	// Word is what op first asks about, of at most MaxWord bytes.
+	Word string `json:"word,omitempty"`
 }
 
 // A Reply answers a [Request]. If Error, one sentence for the user, is set, the other
@@ -104,6 +112,9 @@ type Reply struct {
 
 	// IVShmemSize is the size in bytes of the device of an exec's claim.
 	IVShmemSize int64 `json:"ivshmem_size,omitempty"`
+
+	// First says, in replies to first, that no other task of the job on this node has said the word.
+	First bool `json:"first,omitempty"`
 }
 
 // NodeVMs is what one node contributes to the VM cluster of a job.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
+	"time"
 )
 
 // A Layout tells a relay where its rank runs.
@@ -18,6 +20,7 @@ type Layout struct {
 	Member       *Membership  // learns whether the program is a rank; may be nil
 	Abort        func([]byte) // takes the program's request to end its run; nil passes it on
 	Shared       *Shared      // memory that the VMs of a node share; nil if MPI has none
+	Absence      *Absence     // tells ranks of tasks that have ended without MPI_Init; nil to let them wait
 }
 
 // pmixCommand is what slurmv-pmix says to the relay when the program has connected to it (joined=1) and when it
@@ -35,10 +38,14 @@ var errUnanswered = errors.New("relay PMI: the program sends requests and reads 
 // are called from both directions.
 type conversation struct {
 	layout Layout
+	server io.Writer
+	turn   chan struct{} // is full during a message to the server, and until its answer if the relay waits for that
 
 	mu      sync.Mutex
-	dialect dialect // 0 before the client's first message
-	asked   []bool  // unanswered requests for values: true if for the mapping
+	dialect dialect     // 0 before the client's first message
+	asked   []bool      // unanswered requests for values: true if for the mapping
+	own     *question   // of the relay's own, and unanswered; nil if there is none
+	waiting *time.Timer // until the relay asks for absent tasks; nil if the program is in no barrier
 }
 
 // framing returns the dialect of the next message; the first is a line in both dialects.
@@ -74,6 +81,8 @@ func (c *conversation) request(msg []byte) (forward, answer []byte, err error) {
 		c.asked = append(c.asked, key == mappingKey)
 	case "info-putnodeattr", "info-getnodeattr":
 		return c.nodeAttribute(msg), nil, nil
+	case "barrier_in", "kvs-fence":
+		c.enter()
 	case "abort":
 		if c.layout.Abort != nil {
 			c.layout.Abort(bytes.Clone(msg))
@@ -94,10 +103,8 @@ func (c *conversation) begin(msg []byte) (forward, answer []byte, err error) {
 	if !c.layout.PMIx && !c.layout.Shared.admit() {
 		return nil, nil, ErrNotShared
 	}
-	c.dialect = pmi1
-	if version, _ := field(pmi1, msg, "pmi_version"); version == "2" {
-		c.dialect = pmi2
-	}
+	version, _ := field(pmi1, msg, "pmi_version")
+	c.dialect = dialectOf(version)
 	c.follow(msg)
 	return msg, nil, nil
 }
@@ -119,9 +126,11 @@ func (c *conversation) follow(msg []byte) {
 func (c *conversation) ofPMIx(msg []byte) ([]byte, error) {
 	if joined, _ := field(pmi1, msg, "joined"); joined != "1" {
 		c.layout.Member.leave()
+		c.leave()
 		return []byte("cmd=" + pmixCommand + " rc=0\n"), nil
 	}
 	c.layout.Member.join(pmi1)
+	c.enter()
 	if !c.layout.Shared.admit() {
 		return nil, ErrNotShared
 	}
@@ -148,12 +157,18 @@ func (c *conversation) nodeAttribute(msg []byte) []byte {
 	return frame(pmi2, strings.Replace(body(pmi2, msg), ";key=", named, 1))
 }
 
-// answer takes a server's message and returns the message for the client.
+// answer takes a server's message and returns the message for the client; nil if it was for the relay.
 func (c *conversation) answer(msg []byte) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d := max(c.dialect, pmi1)
 	cmd, _ := field(d, msg, "cmd")
+	switch {
+	case c.isOwn(d, msg):
+		return nil
+	case cmd == "barrier_out", cmd == "kvs-fence-response":
+		c.leave()
+	}
 	if cmd != "get_result" && cmd != "info-getjobattr-response" || len(c.asked) == 0 {
 		return msg
 	}

@@ -26,6 +26,14 @@ const (
 	pmi2 dialect = 2 // six digits of length, then fields ended by semicolons
 )
 
+// dialectOf returns the dialect of a pmi_version.
+func dialectOf(version string) dialect {
+	if version == "2" {
+		return pmi2
+	}
+	return pmi1
+}
+
 const (
 	// maxMessage bounds one message. PMI-2 cannot announce more than 999999
 	// bytes; PMI-1 lines are below 1024, but a spawn request has many lines.

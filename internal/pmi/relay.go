@@ -14,10 +14,14 @@ func Relay(server, client io.ReadWriter, layout Layout) error {
 	if layout.VMsPerNode < 1 || layout.Ranks < 1 {
 		return fmt.Errorf("relay PMI: %d ranks on nodes of %d VMs cannot be", layout.Ranks, layout.VMsPerNode)
 	}
-	talk := &conversation{layout: layout}
+	talk := &conversation{layout: layout, server: server, turn: make(chan struct{}, 1)}
+	if layout.Absence != nil {
+		layout.Absence.talk.Store(talk)
+	}
+	defer talk.end()
 	toClient := &lockedWriter{w: client}
 	done := make(chan error, 2)
-	go func() { done <- upstream(talk, client, server, toClient) }()
+	go func() { done <- upstream(talk, client, toClient) }()
 	go func() { done <- downstream(talk, server, toClient) }()
 	if err := <-done; !errors.Is(err, io.EOF) {
 		return err
@@ -25,7 +29,7 @@ func Relay(server, client io.ReadWriter, layout Layout) error {
 	return nil
 }
 
-func upstream(talk *conversation, client io.Reader, server, toClient io.Writer) error {
+func upstream(talk *conversation, client io.Reader, toClient io.Writer) error {
 	in := newReader(client)
 	for {
 		msg, err := in.Next(talk.framing())
@@ -36,7 +40,7 @@ func upstream(talk *conversation, client io.Reader, server, toClient io.Writer) 
 		if err != nil {
 			return err
 		}
-		if err := writeMessage(server, forward); err != nil {
+		if err := talk.send(forward); err != nil {
 			return fmt.Errorf("relay PMI to slurmstepd: %w", err)
 		}
 		if err := writeMessage(toClient, answer); err != nil {

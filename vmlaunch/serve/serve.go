@@ -28,6 +28,7 @@ type Server struct {
 	claims   *claims
 	devices  *devices
 	programs *programs
+	words    words
 	environ  func(m *machine.Machine, env []string) []string
 
 	mapOnce sync.Once
@@ -130,6 +131,12 @@ func (s *Server) serve(ctx context.Context, stop func(), conn *nodeagent.Conn, r
 		return s.serveForward(ctx, conn, r)
 	case nodeagent.OpKey:
 		return s.serveKey(ctx, conn, r)
+	case nodeagent.OpFirst:
+		first, err := s.words.first(r.Word)
+		if err != nil {
+			return err
+		}
+		return conn.WriteJSON(nodeagent.Reply{First: first})
 	case nodeagent.OpStop:
 		err := conn.WriteJSON(nodeagent.Reply{})
 		stop()

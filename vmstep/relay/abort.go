@@ -2,13 +2,17 @@ package relay
 
 import (
 	"cmp"
+	"fmt"
+	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/guest"
+	"github.com/slurm-v/slurm-v/internal/pmi"
 )
 
 const (
@@ -37,7 +41,7 @@ func (t *Task) Leave(exit guest.Exit) {
 		return
 	}
 	abort := t.abort.Swap(nil)
-	if abort == nil && t.unfinished() && !t.PMIx && !t.SparesRanks && !t.told(exit) {
+	if abort == nil && !t.ends.Load() && t.unfinished() && !t.PMIx && !t.SparesRanks && !t.told(exit) {
 		message := t.member.Abort()
 		abort = &message
 	}
@@ -50,6 +54,7 @@ func (t *Task) endRun(abort *[]byte) {
 	if abort == nil {
 		return
 	}
+	t.ends.Store(true)
 	awaitRead(readPatience, t.Stdout, t.Stderr)
 	_, _ = t.PMI.Write(*abort)
 }
@@ -73,6 +78,40 @@ func hasUnread(stream any) bool {
 	}
 	n, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCINQ)
 	return err == nil && n > 0
+}
+
+// absence is what the relay needs so that no rank waits for ever for a task that has ended without MPI_Init.
+func (t *Task) absence() *pmi.Absence {
+	if t.Absence == nil || t.SparesRanks {
+		return nil
+	}
+	t.Absence.Misses = t.miss
+	return t.Absence
+}
+
+// NeverStarted says that the program of this task could not be started.
+func (t *Task) NeverStarted() {
+	if t.PMI == nil {
+		return
+	}
+	t.Rank.Member, t.Rank.Absence = &t.member, t.absence()
+	_ = pmi.Relay(t.PMI, noProgram{}, t.Rank)
+	t.Rank.Absence.Tell()
+	_ = t.PMI.Close()
+}
+
+// noProgram is a program's end of the conversation with PMI.
+type noProgram struct{}
+
+func (noProgram) Read([]byte) (int, error)    { return 0, io.EOF }
+func (noProgram) Write(p []byte) (int, error) { return len(p), nil }
+
+// miss ends the run: a task has ended, and this rank would wait for it for ever.
+func (t *Task) miss(task string) {
+	number, node, _ := strings.Cut(task, "@")
+	fmt.Fprintf(t.Stderr, "slurm-v: task %s on %s has ended without MPI_Init, and the other tasks would wait for it there for ever. The run ends.\n", number, node)
+	message := t.member.Abort()
+	t.endRun(&message)
 }
 
 // unfinished reports whether the program has left ranks behind that may wait for it.

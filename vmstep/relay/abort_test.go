@@ -2,10 +2,13 @@ package relay
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,17 +39,27 @@ func (r *received) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// read reads a task's words, but slowly.
-func (r *received) read(pipe io.Reader) {
-	buf := make([]byte, 100)
+// read reads a task's words, but slowly. What it has read is in its place before anybody sees the pipe empty and adds more.
+func (r *received) read(pipe *os.File) {
 	for {
 		time.Sleep(100 * time.Millisecond)
-		n, err := pipe.Read(buf)
-		if err != nil {
+		if !r.readWords(pipe) {
 			return
 		}
-		r.add(strings.TrimSpace(string(buf[:n])))
 	}
+}
+
+// readWords reads what is in the pipe; false at its end.
+func (r *received) readWords(pipe *os.File) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = pipe.SetReadDeadline(time.Now().Add(time.Millisecond))
+	buf := make([]byte, 100)
+	n, err := pipe.Read(buf)
+	if n > 0 {
+		r.what = append(r.what, strings.TrimSpace(string(buf[:n])))
+	}
+	return err == nil || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // Slurm 24.11 kills a task as soon as it hears of an abort, so what the program and Slurm-V say must have been read before.
@@ -106,3 +119,59 @@ func abortingTask(t *testing.T, got *received, script string, patience time.Dura
 	readers.Wait()
 	return exit
 }
+
+// A rank waits in its first barrier for a task that has ended without MPI_Init, and Slurm does not end it.
+func TestARankDoesNotWaitForATaskThatHasEnded(t *testing.T) {
+	const waits = init1 + `printf 'cmd=barrier_in\n' >&$PMI_FD; read -t 20 -r answer <&$PMI_FD`
+	const sentence = "slurm-v: task 1 on n2 has ended without MPI_Init, and the other tasks would wait for it there for ever. The run ends.\n"
+	for name, spares := range map[string]bool{"the run ends": false, "the user spares the others": true} {
+		t.Run(name, func(t *testing.T) {
+			server, ours := wire(t)
+			stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stderr.Close()
+			task := &Task{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: stderr, PMI: ours, SparesRanks: spares,
+				Absence: &pmi.Absence{Wait: time.Millisecond}, Rank: pmi.Layout{Ranks: 2, VMsPerNode: 1}}
+			ends := &abortEnds{process: newVM(t).start(t, waits, true)}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				hearPMI(server, ends)
+			}()
+			if spares {
+				time.AfterFunc(300*time.Millisecond, ends.kill)
+			}
+			exit, err := task.Run(ends.process)
+			if err != nil || exit.Signal != int(syscall.SIGKILL) {
+				t.Errorf("the rank ends with %v, %v", exit, err)
+			}
+			task.Leave(exit)
+			<-ended
+			want, asks := sentence, "cmd=lookup_name service=slurmv-absent\ncmd=abort exitcode=1\n"
+			if spares {
+				want, asks = "", "cmd=barrier_in\n"
+			}
+			says, err := os.ReadFile(stderr.Name())
+			if err != nil || string(says) != want || !strings.HasSuffix(ends.heard.String(), asks) {
+				t.Errorf("it says %q, %v, and slurmstepd hears %q; want %q and %q", says, err, ends.heard.String(), want, asks)
+			}
+		})
+	}
+}
+
+// abortEnds is what slurmstepd hears, and ends the program when it hears of an abort.
+type abortEnds struct {
+	process *guest.Process
+	heard   bytes.Buffer
+}
+
+func (a *abortEnds) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("cmd=abort")) {
+		a.kill()
+	}
+	return a.heard.Write(p)
+}
+
+func (a *abortEnds) kill() { _ = a.process.Signal(syscall.SIGKILL) }

@@ -35,6 +35,9 @@ type Task struct {
 	PMI  io.ReadWriteCloser
 	Rank pmi.Layout
 
+	// Absence is what ranks learn if this task ends without MPI_Init, and this one of such a task; nil if they are to wait.
+	Absence *pmi.Absence
+
 	// PMIx says that a PMIx server speaks PMI for the program; see internal/pmix.
 	PMIx bool
 
@@ -48,6 +51,7 @@ type Task struct {
 	passed     atomic.Uint64          // signals that Slurm has sent, a bit for each
 	terminated atomic.Int64           // when Slurm has sent SIGTERM last, in ns since 1970
 	abort      atomic.Pointer[[]byte] // the program's own, which is kept back
+	ends       atomic.Bool            // Slurm has been asked to end the run
 
 	abortPatience, killPatience time.Duration // others than the constants, for tests
 }
@@ -83,6 +87,9 @@ func (t *Task) Run(p *guest.Process) (guest.Exit, error) {
 		exit = t.judge(exit, p)
 	}
 	waitAtMost(confirmation, func() { _ = p.Close() })
+	if err == nil {
+		t.Rank.Absence.Tell()
+	}
 	return exit, err
 }
 
@@ -132,7 +139,7 @@ func (t *Task) talk(p *guest.Process) <-chan error {
 		ended <- nil
 		return ended
 	}
-	t.Rank.Member, t.Rank.PMIx, t.Rank.Abort = &t.member, t.PMIx, t.hold
+	t.Rank.Member, t.Rank.PMIx, t.Rank.Abort, t.Rank.Absence = &t.member, t.PMIx, t.hold, t.absence()
 	go func() {
 		err := pmi.Relay(t.PMI, p.PMI, t.Rank)
 		_ = p.PMI.Close()

@@ -200,6 +200,8 @@ func talkPMI(server io.ReadWriter) {
 		"cmd=init":     "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
 		"cmd=get":      "cmd=get_result rc=0 value=(vector,(0,2,4))\n",
 		"cmd=finalize": "cmd=finalize_ack rc=0\n",
+
+		"cmd=lookup_name": "cmd=lookup_result info=ok port=1@n2\n",
 	}
 	lines := bufio.NewScanner(server)
 	for lines.Scan() {

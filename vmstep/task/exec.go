@@ -90,6 +90,7 @@ func (e Exec) Run(program []string) (guest.Exit, error) {
 	process, err := session.Start(ctx, command)
 	stop()
 	if err != nil {
+		task.NeverStarted()
 		return guest.Exit{}, e.lostIn(reply, err)
 	}
 	exit, err := task.Run(process)
@@ -235,6 +236,11 @@ func (e Exec) joinPMI(r *relay.Task, reply nodeagent.Reply) error {
 	}
 	unix.CloseOnExec(fd)
 	r.PMI = os.NewFile(uintptr(fd), "PMI")
+	r.Absence = &pmi.Absence{
+		Task:  fmt.Sprintf("%d@%s", task.Rank, os.Getenv(slurm.EnvNodeName)),
+		Wait:  pmi.AbsenceWait(task.Rank),
+		First: func() bool { return e.first("absent in step " + os.Getenv(slurm.EnvStepID)) },
+	}
 	r.Rank = pmi.Layout{
 		Ranks:        task.Ranks,
 		VMsPerNode:   len(reply.Node.VMs),
@@ -242,6 +248,21 @@ func (e Exec) joinPMI(r *relay.Task, reply nodeagent.Reply) error {
 		Distribution: pmi.Distribution(e.Distribution),
 	}
 	return nil
+}
+
+// firstTimeout bounds how long the agent may take to answer.
+const firstTimeout = 5 * time.Second
+
+// first reports whether this is the first task of its node that says the word to the agent.
+func (e Exec) first(word string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), firstTimeout)
+	defer cancel()
+	client, err := e.dial(ctx)
+	if err != nil {
+		return false
+	}
+	first, err := client.First(ctx, word)
+	return err == nil && first
 }
 
 // useTerminal puts the task's terminal into raw mode, so that only the program's terminal
