@@ -178,13 +178,20 @@ func TestACompletingJobThatHasGivenBackItsTagsIsNotAdopted(t *testing.T) {
 }
 
 func TestWithoutSlurmctldNothingIsGiven(t *testing.T) {
-	b := newBench(t)
-	b.change(func(w *world) { w.Down = true })
-	if _, err := b.reserve(run(7, 0), "vni:1"); err == nil {
-		t.Fatal("the ledger is given out unseen")
-	}
-	if e := b.entries(); len(e) > 0 {
-		t.Errorf("%+v", e)
+	for name, silent := range map[string]func(*world){
+		"it does not answer":        func(w *world) { w.Down = true },
+		"it does not list the jobs": func(w *world) { w.Mute = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.change(silent)
+			if _, err := b.start(run(7, 0), "vni:1"); err == nil {
+				t.Error("the ledger is given out unseen")
+			}
+			if e := b.entries(); len(e) > 0 {
+				t.Errorf("%+v", e)
+			}
+		})
 	}
 }
 

@@ -36,6 +36,7 @@ type world struct {
 	Jobs     map[uint32]job
 	Nodes    map[string]node
 	Down     bool            // it does not answer
+	Mute     bool            // it answers, but does not list its jobs
 	Deaf     bool            // it takes no change of a job
 	Conf     string          // its settings, as scontrol shows them
 	Notified []string        // JOB TEXT
@@ -165,6 +166,8 @@ func playSqueue() int {
 			fmt.Fprintln(os.Stderr, "slurm_load_jobs error: Invalid job id specified")
 			return 1
 		}
+	} else if w.Mute {
+		return unreachable()
 	}
 	for id, j := range w.Jobs {
 		asked := option("jobs") == "" || option("jobs") == fmt.Sprint(id)

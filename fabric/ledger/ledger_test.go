@@ -214,8 +214,9 @@ func TestARunHasItsTagsOnce(t *testing.T) {
 	b := newBench(t, 1024, 1025)
 	b.gives(id(1), 1024)
 	b.end(id(1))
-	if got, err := b.reserve(id(1), 1); !errors.Is(err, ErrEnded) {
-		t.Errorf("an ended job gets %v, error %v", got, err)
+	got, err := b.l.Reserve(request(id(1), Want{Pool: b.pool, Count: 1}), b.o, b.now)
+	if tags := got.Tags(fabric.VNI); !errors.Is(err, ErrEnded) || len(tags) > 0 {
+		t.Errorf("an ended job gets %v, error %v", tags, err)
 	}
 }
 
