@@ -217,6 +217,7 @@ func TestManyMakeOneLedger(t *testing.T) {
 		})
 	}
 	all.Wait()
+	noError(t, create(path)) // so does the slowest that has found none
 	l, err := Open(t.Context(), path)
 	noError(t, err)
 	defer l.Close()
