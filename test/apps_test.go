@@ -20,15 +20,10 @@ func example(t *testing.T, name string) string {
 	return string(text)
 }
 
-// submitExample submits a batch script of the examples beside its program, with another
-// size of the problem.
-func (u user) submitExample(t *testing.T, name, size, small string) *job {
+// submitExample submits a batch script of the examples beside its program.
+func (u user) submitExample(t *testing.T, name, options, script string) *job {
 	t.Helper()
-	script := example(t, name+".sbatch")
-	if !strings.Contains(script, size) {
-		t.Fatalf("%s.sbatch has no %s", name, size)
-	}
-	j := u.submit(t, "--hold", strings.Replace(script, size, small, 1))
+	j := u.submit(t, "--hold "+options, script)
 	u.writeFile(t, j.dir+"/"+name+".c", example(t, name+".c"))
 	u.must(t, "scontrol release "+j.id)
 	return j
@@ -44,7 +39,11 @@ func TestApplications(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			out := alice.submitExample(t, name, tt.size, tt.small).completes()
+			script := example(t, name+".sbatch")
+			if !strings.Contains(script, tt.size) {
+				t.Fatalf("%s.sbatch has no %s", name, tt.size)
+			}
+			out := alice.submitExample(t, name, "", strings.Replace(script, tt.size, tt.small, 1)).completes()
 			contains(t, out, "4 VMs on 2 nodes ready")
 			if !regexp.MustCompile(tt.want).MatchString(out) {
 				t.Errorf("no line %s in:\n%s", tt.want, out)

@@ -28,7 +28,12 @@ echo result > result; echo disk $(df -BM --output=size / | tail -1)'`)
 	if got := j.file("result"); got != "result" {
 		t.Errorf("the job's directory holds %q", got)
 	}
-	// A file system has a little less than its disk.
+	checkDisk(t, out)
+}
+
+// checkDisk checks that a root file system has grown to a disk of 3G. It has a little less than that.
+func checkDisk(t *testing.T, out string) {
+	t.Helper()
 	if size := regexp.MustCompile(`(?m)^disk (\d+)M$`).FindStringSubmatch(out); size == nil || len(size[1]) != 4 || size[1] < "2700" || size[1] > "3072" {
 		t.Errorf("the root file system is not of 3G:\n%s", out)
 	}
@@ -60,9 +65,7 @@ func TestImageByUEFI(t *testing.T) {
 	t.Parallel()
 	guest := root.must(t, "realpath $(dirname $(command -v slurm-v-run))/../libexec/slurm-v/slurmv-guest")
 	image := output(t, "../scripts/guest-image", "--uefi", "--guest", guest)
-	defer func() {
-		root.run(t, "slurmv image drop -N n1 $(slurmv image templates -N n1 | grep "+image+" | cut -d' ' -f1)", "--node", "n1")
-	}()
+	defer dropTemplates(t, image)
 	j := alice.submit(t, small+" --nodelist=n1 --vm-start=warm --ivshmem=1 --vm-image="+image, `
 slurm-v-run -Q sh -c 'ls -d /sys/firmware/efi; test -w /dev/slurmv/ivshmem0 && echo shared; echo from the VM > result'`)
 	contains(t, j.completes(), "/sys/firmware/efi\n", "shared\n")

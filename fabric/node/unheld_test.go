@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/fabric/cxi"
 	"github.com/slurm-v/slurm-v/journal"
 	"github.com/slurm-v/slurm-v/slurm"
 )
@@ -133,6 +134,21 @@ func TestARunWithAJournalIsNotConfirmedByARecord(t *testing.T) {
 	defer lock.Close()
 	if err := d.confirmLate(t.Context(), 4217, nothingLeft); err != nil || d.confirmed() != nil {
 		t.Errorf("while its agent is at work: %v, confirmed %v", err, d.confirmed())
+	}
+}
+
+// An agent gives a run its tags while another looks for services that may be of that run.
+func TestARunThatGetsAJournalMeanwhileIsNotConfirmed(t *testing.T) {
+	d := newDesk(t)
+	begins := func() ([]cxi.Placed, error) {
+		d.up()
+		return nil, nil
+	}
+	if err := d.confirmOne(t.Context(), unheld{id: id, of: id}, begins, nothingLeft); err != nil {
+		t.Error(err)
+	}
+	if got := d.services(); len(got) != 4 || d.confirmed() != nil {
+		t.Errorf("services %v, confirmed %v", got, d.confirmed())
 	}
 }
 

@@ -315,7 +315,7 @@ var fabricNodeMutants = []Mutant{
 		Old:     "j, err := n.records.beginFresh(run.id, run.of)",
 		New:     "j, err := n.records.begin(ctx, Job{ID: run.id})",
 		Package: "fabric/node",
-		Test:    "TestARunWithAJournalIsNotConfirmedByARecord",
+		Test:    "TestARunThatGetsAJournalMeanwhileIsNotConfirmed",
 	},
 	{
 		Name:    "linger-ends-no-later-run",
