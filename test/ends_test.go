@@ -43,7 +43,7 @@ func TestCancelWhileQueued(t *testing.T) {
 
 func TestCancelWhileLaunching(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small, "slurm-v-run hostname")
+	j := alice.submit(t, small, "slurm-v-run sleep 1000")
 	j.await("RUNNING")
 	j.awaitOutput("image")
 	alice.must(t, "scancel "+j.id)
@@ -52,7 +52,7 @@ func TestCancelWhileLaunching(t *testing.T) {
 
 func TestCancelWhileBooting(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small+cold, "slurm-v-run hostname")
+	j := alice.submit(t, small+cold, "slurm-v-run sleep 1000")
 	j.awaitOutput("boot")
 	alice.must(t, "scancel "+j.id)
 	j.ends("CANCELLED", "")

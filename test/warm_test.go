@@ -129,7 +129,7 @@ func TestWarmFallsBack(t *testing.T) {
 	}
 	boots := func(how string) string {
 		t.Helper()
-		j := alice.submit(t, options+how, "slurm-v-run hostname")
+		j := alice.submit(t, options+how, "slurm-v-run sleep 1000")
 		j.awaitOutput("boot")
 		alice.must(t, "scancel "+j.id)
 		j.ends("CANCELLED", "")
