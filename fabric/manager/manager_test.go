@@ -49,6 +49,13 @@ func play(t *testing.T) (*fabricManager, Options) {
 	}
 }
 
+// change looks at what the manager has, or changes it. A handler may still be at work although its answer has come.
+func (m *fabricManager) change(change func()) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	change()
+}
+
 func file(t *testing.T, dir, name, text string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -145,7 +152,7 @@ func TestStepsOfASession(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantSteps(t, c)
-	m.steps["deep-4217"] = map[string][]int{"0": {1, 2}, "3": {3}, "tree.1": {4}}
+	m.change(func() { m.steps["deep-4217"] = map[string][]int{"0": {1, 2}, "3": {3}, "tree.1": {4}} })
 	wantSteps(t, c, "0", "3", "tree.1")
 	for range 2 { // the second finds that it has none
 		if err := c.ReleaseStep(t.Context(), "deep-4217", "3"); err != nil {
@@ -153,7 +160,7 @@ func TestStepsOfASession(t *testing.T) {
 		}
 	}
 	wantSteps(t, c, "0", "tree.1")
-	delete(m.sessions, "deep-4217") // the job has ended meanwhile
+	m.change(func() { delete(m.sessions, "deep-4217") }) // the job has ended meanwhile
 	wantSteps(t, c)
 	if err := c.ReleaseStep(t.Context(), "deep-4217", "0"); err != nil {
 		t.Error(err)
@@ -176,9 +183,7 @@ func TestStepsThatFail(t *testing.T) {
 		"the fabric manager answers 500 Internal Server Error: no":       say(500, `{"detail":"no"}`),
 		"the fabric manager " + m.URL + " has not answered within 200ms": hang,
 	} {
-		m.mutex.Lock()
-		m.trouble = trouble
-		m.mutex.Unlock()
+		m.change(func() { m.trouble = trouble })
 		if got, err := c.Steps(t.Context(), "deep-1"); got != nil || err == nil || err.Error() != "ask which steps have multicast addresses of deep-1: "+what {
 			t.Errorf("%v, error = %v", got, err)
 		}
@@ -199,9 +204,11 @@ func TestASession(t *testing.T) {
 		}
 	}
 	wantSessions(t, c, "deep-4217")
-	if m.limits["deep-4217"] != 23 {
-		t.Errorf("mcastLimit is %v", m.limits["deep-4217"])
-	}
+	m.change(func() {
+		if m.limits["deep-4217"] != 23 {
+			t.Errorf("mcastLimit is %v", m.limits["deep-4217"])
+		}
+	})
 	for range 2 { // the second finds that it is gone
 		if err := c.Release(t.Context(), "deep-4217"); err != nil {
 			t.Error(err)
@@ -213,9 +220,11 @@ func TestASession(t *testing.T) {
 		"GET" + session, "POST /fabric/collectives/jobs", "GET" + session, "GET /fabric/collectives/jobs/",
 		"DELETE" + session, "DELETE" + session, "GET /fabric/collectives/jobs/",
 	}
-	if diff := cmp.Diff(asked, m.requests); diff != "" {
-		t.Errorf("requests differ (-want +got):\n%s", diff)
-	}
+	m.change(func() {
+		if diff := cmp.Diff(asked, m.requests); diff != "" {
+			t.Errorf("requests differ (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func wantSessions(t *testing.T, c *Client, want ...string) {
@@ -395,9 +404,7 @@ func TestListThatFails(t *testing.T) {
 		`{"documentLinks":[7]}`:   "the answer of URL is not understood: ",
 		`[]`:                      "the answer of URL is not understood: ",
 	} {
-		m.mutex.Lock()
-		m.trouble = say(200, text)
-		m.mutex.Unlock()
+		m.change(func() { m.trouble = say(200, text) })
 		got, err := connect(t, o).List(t.Context())
 		want = "list the sessions of the fabric manager: " + strings.ReplaceAll(want, "URL", m.URL)
 		if got != nil || err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -41,6 +41,19 @@ func newDouble(t *testing.T) *double {
 	return d
 }
 
+// change changes what UFM is like. A handler may still be at work although its answer has come.
+func (d *double) change(change func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change()
+}
+
+// membersOf returns a copy of the members of a P_Key.
+func (d *double) membersOf(pkey string) (members map[string]bool) {
+	d.change(func() { members = maps.Clone(d.members[pkey]) })
+	return members
+}
+
 const token = "Zr5UDr1kL2P9"
 
 func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +182,7 @@ func testAJobsPartition(t *testing.T, c *Client, d *double) {
 		}
 	}
 	want := map[string]bool{"0250000000700000": true, "0250000000700040": true, "7cfe900300cb7400": false}
-	if got := d.members["0x1004"]; !maps.Equal(got, want) {
+	if got := d.membersOf("0x1004"); !maps.Equal(got, want) {
 		t.Errorf("the members are %v, want %v", got, want)
 	}
 	mustNotConfirm(t, c.ConfirmGone, all)
@@ -219,7 +232,7 @@ func TestAProxyThatFindsNothing(t *testing.T) {
 	if err := c.Add(t.Context(), 0x1004, vfPorts); err != nil {
 		t.Fatal(err)
 	}
-	d.away = func() bool { return true }
+	d.change(func() { d.away = func() bool { return true } })
 	if members, err := c.Members(t.Context(), 0x1004); err == nil || !strings.Contains(err.Error(), "UFM is away") {
 		t.Errorf("the members are %v, %v", members, err)
 	}
@@ -227,7 +240,7 @@ func TestAProxyThatFindsNothing(t *testing.T) {
 		t.Error("the P_Key is removed, and UFM does not know")
 	}
 	mustNotConfirm(t, c.ConfirmGone, vfPorts)
-	d.asked, d.away = nil, func() bool { return len(d.asked) == 1 } // it comes back after the first answer
+	d.change(func() { d.asked, d.away = nil, func() bool { return len(d.asked) == 1 } }) // it comes back after the first answer
 	if members, err := c.Members(t.Context(), 0x1004); err != nil || len(members) != 2 {
 		t.Errorf("the members are %v, %v", members, err)
 	}
@@ -260,8 +273,8 @@ func TestManyPorts(t *testing.T) {
 	if err := errors.Join(c.Add(t.Context(), 1, many), c.Confirm(t.Context(), 1, many), c.Remove(t.Context(), 1, many), c.ConfirmGone(t.Context(), 1, many)); err != nil {
 		t.Fatal(err)
 	}
-	if len(d.members["0x1"]) != 0 {
-		t.Errorf("%d members are left", len(d.members["0x1"]))
+	if left := d.membersOf("0x1"); len(left) != 0 {
+		t.Errorf("%d members are left", len(left))
 	}
 }
 
