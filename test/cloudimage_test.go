@@ -20,10 +20,10 @@ func TestStockCloudImage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			image := output(t, "../scripts/cloud-image", strings.Fields(tt.image)...)
 			defer dropTemplates(t, image)
-			options := "--nodes=1 --nodelist=n1 --vm-per-node=1 --memory-per-vm=1G --time=90 --vm-image=" + image + " " + tt.options
+			options := "--nodes=1 --nodelist=n1 --vm-per-node=4 --memory-per-vm=1G --time=90 --vm-image=" + image + " " + tt.options
 			script := example(t, "hello-mpi.sbatch") + "\nslurm-v-run -Q -n 1 --mpi=none sh -c 'df --output=source /; echo disk $(df -BM --output=size / | tail -1)'\n"
 			out := alice.submitExample(t, "hello-mpi", options, script).completes()
-			contains(t, out, "rank 7 of 8 runs in vm0 on node n1\n", "the ranks add up to 28, which is right\n")
+			contains(t, out, "rank 7 of 8 runs in vm3 on node n1\n", "the ranks add up to 28, which is right\n")
 			if strings.Contains(tt.image, "--lvm") {
 				contains(t, out, "/dev/mapper/cloud-root")
 				checkDisk(t, out)

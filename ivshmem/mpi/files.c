@@ -62,15 +62,13 @@ static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
 static pid_t self;
 static uint64_t programs;
 
-/* The thread that forks has the table. Other libraries prepare for the fork, too, with locks about which we are asked. */
-static _Thread_local bool forking __attribute__((tls_model("initial-exec")));
-
-/* Who only looks at mappings does not wait for the table, but for who changes one of them: it may have a lock for which the
- * thread that forks waits, such as that of an allocator, and this one has the table. The number is odd during a change. */
+/* The thread that forks has the table. Other libraries prepare for the fork, too, with locks about which we are asked. So who
+ * only looks at mappings does not wait for the table, but for who changes one of them: it may also have a lock for which the
+ * thread that forks waits, such as that of an allocator. The number is odd during a change. */
 static atomic_uint changes;
 
-#define LOCK() (forking ? 0 : REAL(pthread_mutex_lock)(&table))
-#define UNLOCK() (forking ? 0 : REAL(pthread_mutex_unlock)(&table))
+#define LOCK() REAL(pthread_mutex_lock)(&table)
+#define UNLOCK() REAL(pthread_mutex_unlock)(&table)
 
 static void begin_change(void)
 {
@@ -93,14 +91,12 @@ static bool borrowed(void) { return raw(SYS_getpid) != self; }
 static void before_fork(void)
 {
 	LOCK();
-	forking = true;
 	region_before_fork();
 }
 
 static void after_fork(void)
 {
 	region_after_fork();
-	forking = false;
 	UNLOCK();
 }
 
