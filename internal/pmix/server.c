@@ -421,6 +421,9 @@ static bool await_requests(int agent)
 	return !both[1].revents;
 }
 
+/* How long libpmix may take to end, in seconds. SIGALRM ends the server then; nobody needs it any more. */
+enum { FINALIZE_PATIENCE = 10 };
+
 void server_run(int agent)
 {
 	struct request *r;
@@ -428,5 +431,6 @@ void server_run(int agent)
 	while (await_requests(agent))
 		while ((r = dequeue()))
 			perform(r);
+	alarm(FINALIZE_PATIENCE); /* on a busy machine, libpmix has waited for ever there after an abort */
 	pmix->finalize();
 }
