@@ -19,7 +19,7 @@ func TestStockCloudImage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			image := output(t, "../scripts/cloud-image", strings.Fields(tt.image)...)
-			defer dropTemplates(t, image)
+			defer dropTemplates(t, image, "n1")
 			options := "--nodes=1 --nodelist=n1 --vm-per-node=4 --memory-per-vm=1G --time=90 --vm-image=" + image + " " + tt.options
 			script := example(t, "hello-mpi.sbatch") + "\nslurm-v-run -Q -n 1 --mpi=none sh -c 'df --output=source /; echo disk $(df -BM --output=size / | tail -1)'\n"
 			out := alice.submitExample(t, "hello-mpi", options, script).completes()
@@ -32,8 +32,8 @@ func TestStockCloudImage(t *testing.T) {
 	}
 }
 
-// dropTemplates removes what n1 keeps of an image.
-func dropTemplates(t *testing.T, image string) {
+// dropTemplates removes a node's templates of an image.
+func dropTemplates(t *testing.T, image, node string) {
 	t.Helper()
-	root.run(t, "slurmv image drop -N n1 $(slurmv image templates -N n1 | grep "+image+" | cut -d' ' -f1)", "--node", "n1")
+	root.run(t, "slurmv image drop -N $SLURMD_NODENAME $(slurmv image templates -N $SLURMD_NODENAME | grep "+image+" | cut -d' ' -f1)", "--node", node)
 }

@@ -65,7 +65,7 @@ func TestImageByUEFI(t *testing.T) {
 	t.Parallel()
 	guest := root.must(t, "realpath $(dirname $(command -v slurm-v-run))/../libexec/slurm-v/slurmv-guest")
 	image := output(t, "../scripts/guest-image", "--uefi", "--guest", guest)
-	defer dropTemplates(t, image)
+	defer dropTemplates(t, image, "n1")
 	j := alice.submit(t, small+" --nodelist=n1 --vm-start=warm --ivshmem=1 --vm-image="+image, `
 slurm-v-run -Q sh -c 'ls -d /sys/firmware/efi; test -w /dev/slurmv/ivshmem0 && echo shared; echo from the VM > result'`)
 	contains(t, j.completes(), "/sys/firmware/efi\n", "shared\n")

@@ -23,7 +23,7 @@ func ownImage(t *testing.T, u user) string {
 	t.Cleanup(func() {
 		u.run(t, "rm -f "+image)
 		for _, node := range []string{"n1", "n2"} {
-			root.run(t, "slurmv image drop -N $SLURMD_NODENAME $(slurmv image templates -N $SLURMD_NODENAME | grep "+image+" | cut -d' ' -f1)", "--node", node)
+			dropTemplates(t, image, node)
 		}
 	})
 	root.must(t, "cat $(sed -n '/catalogue.demo/,$s/^path = \"\\(.*\\)\"$/\\1/p' "+clusterDir()+"/etc/slurm-v/slurmv.toml) > "+image)

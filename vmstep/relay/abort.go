@@ -82,11 +82,11 @@ func hasUnread(stream any) bool {
 
 // absence is what the relay needs so that no rank waits for ever for a task that has ended without MPI_Init.
 func (t *Task) absence() *pmi.Absence {
-	if t.Absence == nil || t.SparesRanks {
+	if t.Rank.Absence == nil || t.SparesRanks {
 		return nil
 	}
-	t.Absence.Misses = t.miss
-	return t.Absence
+	t.Rank.Absence.Misses = t.miss
+	return t.Rank.Absence
 }
 
 // NeverStarted says that the program of this task could not be started.

@@ -133,7 +133,7 @@ func TestARankDoesNotWaitForATaskThatHasEnded(t *testing.T) {
 			}
 			defer stderr.Close()
 			task := &Task{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: stderr, PMI: ours, SparesRanks: spares,
-				Absence: &pmi.Absence{Wait: time.Millisecond}, Rank: pmi.Layout{Ranks: 2, VMsPerNode: 1}}
+				Rank: pmi.Layout{Ranks: 2, VMsPerNode: 1, Absence: &pmi.Absence{Wait: time.Millisecond}}}
 			ends := &abortEnds{process: newVM(t).start(t, waits, true)}
 			ended := make(chan struct{})
 			go func() {

@@ -35,9 +35,6 @@ type Task struct {
 	PMI  io.ReadWriteCloser
 	Rank pmi.Layout
 
-	// Absence is what ranks learn if this task ends without MPI_Init, and this one of such a task; nil if they are to wait.
-	Absence *pmi.Absence
-
 	// PMIx says that a PMIx server speaks PMI for the program; see internal/pmix.
 	PMIx bool
 

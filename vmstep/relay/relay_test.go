@@ -197,10 +197,9 @@ func TestTheLossOfTheVMIsAnError(t *testing.T) {
 // talkPMI plays slurmstepd: it answers what a program asks of it.
 func talkPMI(server io.ReadWriter) {
 	answers := map[string]string{
-		"cmd=init":     "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
-		"cmd=get":      "cmd=get_result rc=0 value=(vector,(0,2,4))\n",
-		"cmd=finalize": "cmd=finalize_ack rc=0\n",
-
+		"cmd=init":        "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n",
+		"cmd=get":         "cmd=get_result rc=0 value=(vector,(0,2,4))\n",
+		"cmd=finalize":    "cmd=finalize_ack rc=0\n",
 		"cmd=lookup_name": "cmd=lookup_result info=ok port=1@n2\n",
 	}
 	lines := bufio.NewScanner(server)

@@ -236,16 +236,16 @@ func (e Exec) joinPMI(r *relay.Task, reply nodeagent.Reply) error {
 	}
 	unix.CloseOnExec(fd)
 	r.PMI = os.NewFile(uintptr(fd), "PMI")
-	r.Absence = &pmi.Absence{
-		Task:  fmt.Sprintf("%d@%s", task.Rank, os.Getenv(slurm.EnvNodeName)),
-		Wait:  pmi.AbsenceWait(task.Rank),
-		First: func() bool { return e.first("absent in step " + os.Getenv(slurm.EnvStepID)) },
-	}
 	r.Rank = pmi.Layout{
 		Ranks:        task.Ranks,
 		VMsPerNode:   len(reply.Node.VMs),
 		VM:           reply.VM.Index,
 		Distribution: pmi.Distribution(e.Distribution),
+		Absence: &pmi.Absence{
+			Task:  fmt.Sprintf("%d@%s", task.Rank, os.Getenv(slurm.EnvNodeName)),
+			Wait:  pmi.AbsenceWait(task.Rank),
+			First: func() bool { return e.first("absent in step " + os.Getenv(slurm.EnvStepID)) },
+		},
 	}
 	return nil
 }
