@@ -5,6 +5,7 @@ import (
 	"image/color"
 	"math"
 	"path/filepath"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -28,16 +29,19 @@ func (r *results) draw(out string) error {
 			return err
 		}
 	}
-	if len(r.Scale) == 0 {
-		return nil
-	}
 	var panels []*plot.Plot
 	for _, start := range []string{"cold", "warm"} {
+		if !slices.ContainsFunc(r.Scale, func(p scalePoint) bool { return p.Start == start }) {
+			continue // not measured yet, and a logarithmic axis cannot be empty
+		}
 		p, err := drawScale(r.Scale, start)
 		if err != nil {
 			return err
 		}
 		panels = append(panels, p)
+	}
+	if panels == nil {
+		return nil
 	}
 	return draw.Save(filepath.Join(out, "benchmarks-nodes.svg"), 26*vg.Centimeter, 11*vg.Centimeter, 2, panels...)
 }

@@ -53,3 +53,15 @@ func TestNoReportWithoutResults(t *testing.T) {
 		t.Errorf("%v was written", files)
 	}
 }
+
+// A run writes its report after each point, so at first only one kind of start has been measured.
+func TestAPictureOfTheFirstPoint(t *testing.T) {
+	out := t.TempDir()
+	r := results{Scale: []scalePoint{{VMs: 32, Nodes: 4, Start: "warm", Rounds: []launch{{Seconds: 10, CPU: 20}}}}}
+	if err := r.draw(out); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(out, "benchmarks-nodes.svg")); err != nil || !strings.Contains(string(text), "<svg") {
+		t.Errorf("the picture is %.100q, %v", text, err)
+	}
+}
