@@ -2,19 +2,11 @@ package images
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"strconv"
 
 	"github.com/google/uuid"
-	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/config"
-	"github.com/slurm-v/slurm-v/internal/owner"
 )
 
 // WantedFirmware returns the firmware for the image at path: the one that the job names, or
@@ -34,38 +26,6 @@ func WantedFirmware(site config.Images, path string, job config.Firmware) config
 // bootSectors is how much of a disk firmwareOf looks at: the master boot record, the header
 // of a GPT, and a table of 128 partitions, which is what a GPT has.
 const bootSectors = 34
-
-// DetectFirmware returns the firmware that boots the image. It reads the beginning of the
-// disk as a VM would see it, through all files that the image is based on. QEMU reads it,
-// with the owner's rights: root parses no tables of qcow2. Owners can change what is read,
-// but the firmware of their VMs is their own choice anyway.
-func DetectFirmware(ctx context.Context, image Info, as owner.Owner) (config.Firmware, error) {
-	start, err := readBootSectors(ctx, image, as)
-	if err != nil {
-		return "", fmt.Errorf("read the partition table of image %s: %w", printable(image.Path), err)
-	}
-	return firmwareOf(start), nil
-}
-
-func readBootSectors(ctx context.Context, image Info, as owner.Owner) ([]byte, error) {
-	fd, err := unix.MemfdCreate("slurmv-boot-sectors", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("make a file in memory: %w", err)
-	}
-	file := os.NewFile(uintptr(fd), "boot sectors")
-	defer file.Close()
-	// The child's first extra file is its descriptor 3.
-	if err := runQEMUImg(ctx, as, []*os.File{file}, "dd", "-U", "-f", image.Format, "-O", Raw, "bs="+strconv.Itoa(bootSectors*sector),
-		"count=1", "if="+image.Path, "of=/proc/self/fd/3"); err != nil {
-		return nil, err
-	}
-	start := make([]byte, bootSectors*sector)
-	n, err := file.ReadAt(start, 0)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return start[:n], err
-}
 
 // Types of partitions (UEFI specification, table 5-7; GRUB's manual, "BIOS installation").
 var (

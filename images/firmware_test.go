@@ -82,7 +82,7 @@ func FuzzFirmwareOf(f *testing.F) {
 }
 
 // The disk is what a VM sees, whichever file has its sectors.
-func TestDetectFirmware(t *testing.T) {
+func TestFirmwareOfAnImage(t *testing.T) {
 	s := newShelf(t)
 	raw := write(t, s.path("disk.raw"), 0o644, partitioned(efiSystem))
 	bios := write(t, s.path("bios.raw"), 0o644, partitioned(biosBoot, efiSystem))
@@ -106,27 +106,26 @@ func TestDetectFirmware(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := DetectFirmware(t.Context(), image, nobody)
-			if err != nil || got != tt.want {
-				t.Errorf("%q, %v; want %s", got, err, tt.want)
+			if image.Firmware != tt.want {
+				t.Errorf("%q, want %s", image.Firmware, tt.want)
 			}
 		})
 	}
 }
 
-// An image that was replaced after it was inspected is still read as its owner.
-func TestDetectFirmwareReadsAsTheOwner(t *testing.T) {
+// An image that is replaced while it is inspected is still read as its owner.
+func TestQEMUReadsAsTheOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("becomes another user: run as root")
 	}
 	s := newShelf(t)
-	image := Info{Layer: Layer{write(t, filepath.Join(s.dir, "disk.raw"), 0o644, partitioned(efiSystem)), Raw}}
-	if got, err := DetectFirmware(t.Context(), image, nobody); got != config.FirmwareUEFI || err != nil {
-		t.Fatalf("readable: %q, %v", got, err)
+	image := Layer{write(t, filepath.Join(s.dir, "disk.raw"), 0o644, partitioned(efiSystem)), Raw}
+	if got, err := readWithQEMU(t.Context(), image, nobody); firmwareOf(got) != config.FirmwareUEFI || err != nil {
+		t.Fatalf("readable: %x, %v", got, err)
 	}
 	s.mode("disk.raw", 0o600)
-	if got, err := DetectFirmware(t.Context(), image, nobody); err == nil || errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("root's own: %q, %v", got, err)
+	if got, err := readWithQEMU(t.Context(), image, nobody); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("root's own: %x, %v", got, err)
 	}
 }
 

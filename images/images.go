@@ -44,6 +44,8 @@ type Info struct {
 	Layer
 	VirtualBytes int64   // of the disk that a VM sees
 	Backing      []Layer // what the image is based on, nearest first
+
+	Firmware config.Firmware // what boots it, by its partition table: BIOS or UEFI
 }
 
 // VirtualMiB returns the size of the disk, rounded up.
@@ -99,9 +101,11 @@ func Inspect(ctx context.Context, site config.Images, path string, as owner.Owne
 	if err != nil {
 		return Info{}, err
 	}
-	if err := checkWithQEMU(ctx, info.Layer, as); err != nil {
+	start, err := readWithQEMU(ctx, info.Layer, as)
+	if err != nil {
 		return Info{}, err
 	}
+	info.Firmware = firmwareOf(start)
 	return info, nil
 }
 

@@ -106,19 +106,20 @@ func TestImagesThatCanBeUsed(t *testing.T) {
 		path string
 		want Info
 	}{
-		"a qcow2 image":                     {base, Info{q(base), ten, nil}},
-		"a raw disk with a boot sector":     {raw, Info{Layer{raw, Raw}, 3 * sector, nil}},
-		"a raw disk with a GPT":             {gpt, Info{Layer{gpt, Raw}, 4 * sector, nil}},
-		"one with a relative backing file":  {over, Info{q(over), ten, []Layer{q(base)}}},
-		"one on a raw disk":                 {overRaw, Info{q(overRaw), 3 * sector, []Layer{{raw, Raw}}}},
-		"one on one on one, by a link":      {s.path("link"), Info{q(top), ten, []Layer{q(over), q(base)}}},
-		"the old version of the format":     {old, Info{q(old), ten, []Layer{q(base)}}},
-		"one that hides its backing format": {s.path("plain.qcow2"), Info{q(s.path("plain.qcow2")), ten, []Layer{q(base)}}},
-		"a path that leads back and forth":  {s.dir + "/../" + filepath.Base(s.dir) + "/base.qcow2", Info{q(base), ten, nil}},
+		"a qcow2 image":                     {base, Info{Layer: q(base), VirtualBytes: ten}},
+		"a raw disk with a boot sector":     {raw, Info{Layer: Layer{raw, Raw}, VirtualBytes: 3 * sector}},
+		"a raw disk with a GPT":             {gpt, Info{Layer: Layer{gpt, Raw}, VirtualBytes: 4 * sector}},
+		"one with a relative backing file":  {over, Info{Layer: q(over), VirtualBytes: ten, Backing: []Layer{q(base)}}},
+		"one on a raw disk":                 {overRaw, Info{Layer: q(overRaw), VirtualBytes: 3 * sector, Backing: []Layer{{raw, Raw}}}},
+		"one on one on one, by a link":      {s.path("link"), Info{Layer: q(top), VirtualBytes: ten, Backing: []Layer{q(over), q(base)}}},
+		"the old version of the format":     {old, Info{Layer: q(old), VirtualBytes: ten, Backing: []Layer{q(base)}}},
+		"one that hides its backing format": {s.path("plain.qcow2"), Info{Layer: q(s.path("plain.qcow2")), VirtualBytes: ten, Backing: []Layer{q(base)}}},
+		"a path that leads back and forth":  {s.dir + "/../" + filepath.Base(s.dir) + "/base.qcow2", Info{Layer: q(base), VirtualBytes: ten}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := s.inspect(tt.path)
+			tt.want.Firmware = config.FirmwareBIOS
 			if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
 				t.Errorf("error %v (-want +got):\n%s", err, diff)
 			}
@@ -340,7 +341,7 @@ func TestCreateOverlay(t *testing.T) {
 				t.Errorf("mode %v, owner %d, %v", stat.Mode(), stat.Sys().(*syscall.Stat_t).Uid, err)
 			}
 			got, err := s.inspect(path)
-			want := Info{Layer{path, QCOW2}, tt.want, append([]Layer{info.Layer}, info.Backing...)}
+			want := Info{Layer: Layer{path, QCOW2}, VirtualBytes: tt.want, Backing: append([]Layer{info.Layer}, info.Backing...), Firmware: config.FirmwareBIOS}
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("error %v (-want +got):\n%s", err, diff)
 			}

@@ -252,33 +252,28 @@ func (c *cloud) create(ctx context.Context, there *openstack.Cloud, r openstack.
 			return there.Create(ctx, r)
 		}
 	}
-	options, err := c.imageOptions(ctx, image)
-	if err != nil {
-		return err
-	}
 	file, err := images.OpenWhole(ctx, c.Plan.Images, c.Plan.Image, c.Plan.Owner)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	c.sayImage("OpenStack gets it by an upload, unless another job has the same one there; the administrator can upload it once for all")
-	r.Image = openstack.Image{Path: c.Plan.Image, File: file, Size: file.Size, Format: file.Format, Options: options}
+	r.Image = openstack.Image{Path: c.Plan.Image, File: file, Size: file.Size, Format: file.Format, Options: c.imageOptions(image)}
 	return there.Create(ctx, r)
 }
 
 // imageOptions are the properties of an uploaded image: a controller for the guest agent's
 // port, a machine with slots for shared memory, a bus for the configuration drive that
 // small kernels know, and the firmware that boots the image.
-func (c *cloud) imageOptions(ctx context.Context, image images.Info) (map[string]string, error) {
+func (c *cloud) imageOptions(image images.Info) map[string]string {
 	options := map[string]string{
 		"hw_qemu_guest_agent": "yes", "hw_machine_type": "pc", "hw_rng_model": "virtio",
 		"hw_cdrom_bus": "scsi", "hw_scsi_model": "virtio-scsi",
 	}
-	firmware, err := firmwareFor(ctx, c.Plan, c.Log, image)
-	if firmware == config.FirmwareUEFI {
+	if firmwareFor(c.Plan, c.Log, image) == config.FirmwareUEFI {
 		options["hw_firmware_type"] = "uefi"
 	}
-	return options, err
+	return options
 }
 
 // wanted is the request for the VMs of all nodes.

@@ -1,7 +1,6 @@
 package vmlaunch
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,10 +13,9 @@ import (
 
 // findFirmware returns the UEFI firmware of this node if the image boots with it, and nothing
 // if it boots by BIOS, which is always there.
-func findFirmware(ctx context.Context, p plan.Plan, log *slog.Logger, image images.Info) (uefi emulator.UEFI, err error) {
-	firmware, err := firmwareFor(ctx, p, log, image)
-	if err != nil || firmware != config.FirmwareUEFI {
-		return emulator.UEFI{}, err
+func findFirmware(p plan.Plan, log *slog.Logger, image images.Info) (uefi emulator.UEFI, err error) {
+	if firmwareFor(p, log, image) != config.FirmwareUEFI {
+		return emulator.UEFI{}, nil
 	}
 	uefi, err = emulator.FindUEFI("/", p.QEMU)
 	if errors.Is(err, emulator.ErrNoUEFI) {
@@ -29,13 +27,13 @@ func findFirmware(ctx context.Context, p plan.Plan, log *slog.Logger, image imag
 
 // firmwareFor returns BIOS or UEFI: what is wanted for the image, or what its partition table
 // calls for.
-func firmwareFor(ctx context.Context, p plan.Plan, log *slog.Logger, image images.Info) (firmware config.Firmware, err error) {
-	firmware = p.Firmware
+func firmwareFor(p plan.Plan, log *slog.Logger, image images.Info) config.Firmware {
+	firmware := p.Firmware
 	if firmware == config.FirmwareAuto {
-		firmware, err = images.DetectFirmware(ctx, image, p.Owner)
+		firmware = image.Firmware
 	}
 	log.Info("firmware", "wanted", p.Firmware, "is", firmware)
-	return firmware, err
+	return firmware
 }
 
 // makeVars gives a VM its own UEFI variables, those of a new machine. A restored VM's

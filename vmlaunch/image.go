@@ -19,7 +19,7 @@ func (v *VMs) getImage(ctx context.Context) (images.Info, emulator.UEFI, error) 
 	if err != nil {
 		return images.Info{}, emulator.UEFI{}, err
 	}
-	uefi, err := findFirmware(ctx, v.Plan, v.Log, image)
+	uefi, err := findFirmware(v.Plan, v.Log, image)
 	if err != nil {
 		return images.Info{}, emulator.UEFI{}, err
 	}

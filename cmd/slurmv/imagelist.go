@@ -91,7 +91,7 @@ func lookAt(ctx context.Context, cfg config.Config, name string, me owner.Owner)
 		image.Firmware = images.WantedFirmware(cfg.Images, image.Path, config.FirmwareAuto)
 	}
 	if image.Firmware == config.FirmwareAuto {
-		image.Firmware, err = images.DetectFirmware(ctx, info, me)
+		image.Firmware = info.Firmware
 	}
 	var fault *images.Error
 	switch {
