@@ -22,7 +22,7 @@ var unwalked = [][3]string{
 }
 
 // walks are the tests on a fresh system that follow blocks of admin.md.
-var walks = []string{"../test/admin", "../test/packages"}
+var walks = []string{"../test/admin", "../test/packages", "../test/systemd", "../test/fresh.sh"}
 
 // What administrators are told to type is typed by a test, or a reason says why not.
 func TestAdministratorsReadWhatTestsDo(t *testing.T) {
