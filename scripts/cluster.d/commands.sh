@@ -118,8 +118,6 @@ up_again() {
 # replaced never calls the new one's epilog hook.
 slurmd_input() {
 	cksum "$plugin" "$dir"/etc/slurm/*.conf 2>/dev/null || true
-	# slurmv check wants a slurmd that is younger than its plugin, also if an upgrade has brought the same one again.
-	[[ -z ${SLURMV_INSTALLED:-} ]] || stat --format %Y "$plugin"
 }
 
 # start_missing: hosts without power and daemons that are not alive.
