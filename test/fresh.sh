@@ -2,6 +2,10 @@
 # What tests in a Debian with nothing installed have in common: test/admin, test/packages, test/rpm and test/systemd source this.
 
 say() { printf '\n=== %s\n' "$*"; }
+die() {
+	echo "${0##*/}: $*" >&2
+	exit 1
+}
 
 # nobody_answers: apt asks nothing, starts no service, and lets a file stay that the administrator has changed.
 nobody_answers() {
@@ -18,8 +22,18 @@ do_as_told() {
 	(cd "$1" && bash -ex -c "$told") >/tmp/told.log 2>&1 </dev/null || { tail -n 30 /tmp/told.log && exit 1; }
 }
 
-# block SECTION TEXT: what administrators read in docs/admin.md.
-block() { test/block "$@"; }
+# block SECTION TEXT: what administrators read in docs/admin.md, but for what is for RHEL.
+block() { test/block "$@" | grep -vE '^(dnf|firewall-cmd) '; }
+
+# on_nodes: does as root on each node what stdin says.
+on_nodes() {
+	local node told
+	told=$(cat)
+	for node in n1 n2; do
+		echo "$node: $told"
+		scripts/cluster run --user root --node "$node" -- bash -e -c "$told"
+	done
+}
 
 # ours: our packages.
 ours() { dpkg-query --show --showformat='${Package} ${Version} ${db:Status-Status}\n' 'slurm-v*' 2>/dev/null || true; }
