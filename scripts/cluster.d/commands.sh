@@ -108,7 +108,8 @@ up_again() {
 		for node in $(nodes); do
 			stop_daemon "$node" slurmd
 		done
-		on ctl scontrol reconfigure
+		# slurmctld has to start again if nodes have other CPUs than before.
+		on ctl scontrol reconfigure || stop_daemon ctl slurmctld
 	fi
 	start_missing
 	wait_for 30 nodes_ready || die "not all nodes take jobs; see: scripts/cluster status"
