@@ -265,8 +265,9 @@ memory (IVShmem), half with a virtual function. They end in turns like this, and
 After each of them ` + "`scripts/leaks`" + ` finds nothing of the job on any node, and no node is
 drained. Before and after all of them ` + "`scripts/census`" + ` counts on each host what jobs could
 leave, with ordinary tools instead of Slurm-V's own records. Nothing has grown but the memory
-of Slurm's daemons, which may grow by 2 MiB and 8 KiB for each job. A few jobs run before the
-first count, because Slurm, libvirt and the agent make some things once and keep them.
+of Slurm's daemons. It may grow by 2 MiB, and for each job by 40 KiB in slurmctld, which remembers
+jobs for an hour, and by 8 KiB in the others. A few jobs run before the first count, because
+Slurm, libvirt and the agent make some things once and keep them.
 
 %s
 Measured by ` + "`make soak-cycles`" + `, which fails if anything grows.
