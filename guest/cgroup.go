@@ -19,13 +19,13 @@ import (
 // nothing.
 type Cgroups struct{ dir string }
 
-// newCgroups makes the directory dir below a mounted cgroup hierarchy.
+// newCgroups makes the directory dir below a mounted cgroup hierarchy, and nothing elsewhere.
 func newCgroups(dir string) (*Cgroups, error) {
+	if _, err := os.Stat(filepath.Join(filepath.Dir(dir), "cgroup.procs")); err != nil {
+		return nil, fmt.Errorf("make a cgroup for programs: %s is not in a cgroup hierarchy: %w", dir, err)
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make a cgroup for programs: %w", err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err != nil {
-		return nil, fmt.Errorf("make a cgroup for programs: %s is not in a cgroup hierarchy: %w", dir, err)
 	}
 	return &Cgroups{dir}, nil
 }

@@ -72,7 +72,11 @@ func TestCgroupVersions(t *testing.T) {
 }
 
 func TestCgroupOutsideOfAny(t *testing.T) {
-	if _, err := newCgroups(t.TempDir()); err == nil {
+	dir := filepath.Join(t.TempDir(), "programs")
+	if _, err := newCgroups(dir); err == nil {
 		t.Error("a plain directory is taken for a cgroup")
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("a directory is made outside of any hierarchy: %v", err)
 	}
 }
