@@ -60,6 +60,18 @@ guest_image() {
 	esac
 }
 
+# emulator: prints the path of SLURMV_EMULATOR. A script comes along, because the checkout may be in /tmp, and nodes have a
+# /tmp of their own.
+emulator() {
+	local copy=$prefix/libexec/${SLURMV_EMULATOR##*/}
+	if [[ $(head -c 2 -- "$SLURMV_EMULATOR") == '#!' ]]; then
+		install -D -m 0755 -- "$SLURMV_EMULATOR" "$copy"
+		echo "$copy"
+	else
+		realpath -- "$SLURMV_EMULATOR"
+	fi
+}
+
 # backend_text: who makes the VMs, and what they are connected to. scripts/openstack has the other side.
 backend_text() {
 	if [[ ${SLURMV_BACKEND:-} == openstack ]]; then
@@ -137,7 +149,7 @@ requeue = true
 
 END
 	[[ -z ${SLURMV_IMAGE_MODE:-} ]] || printf '\n[images]\nmode = "%s"\n' "$SLURMV_IMAGE_MODE"
-	[[ -z ${SLURMV_EMULATOR:-} ]] || printf '\n[qemu]\nemulator = "%s"\n' "$(realpath -- "$SLURMV_EMULATOR")"
+	[[ -z ${SLURMV_EMULATOR:-} ]] || printf '\n[qemu]\nemulator = "%s"\n' "$(emulator)"
 	printf '\n[defaults]\nready_timeout = 1800 # an emulated VM may have an eighth of a CPU, as among the scenarios\n'
 	[[ -z $1 ]] || cat <<END
 image = "demo"
