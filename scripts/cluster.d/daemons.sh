@@ -123,23 +123,19 @@ start_slurmctld() {
 	wait_for 20 listening 6817
 }
 
-# own_group moves a shell of a host into a group for slurmd alone, as a service has one. With cgroup v2, slurmd of Slurm 24.11
-# moves all processes of its group into one below that, and joins neither again.
-# shellcheck disable=SC2016 # for the shell there
-own_group='if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then
-	[[ ! -e /sys/fs/cgroup/slurmd ]] || find /sys/fs/cgroup/slurmd -depth -type d -exec rmdir {} +
-	mkdir /sys/fs/cgroup/slurmd && echo $$ >/sys/fs/cgroup/slurmd/cgroup.procs
-fi'
-
-# start_slurmd NODE: with the limits that Slurm's own unit gives it, as far as root may raise them here.
+# start_slurmd NODE: with the limits that Slurm's own unit gives it, as far as root may raise them here. With cgroup v2,
+# slurmd of Slurm 24.11 moves all processes of its group into one below that, so it has a group of its own.
 start_slurmd() {
+	local group
 	mkdir -p "$dir/spool/$1"
+	group=$(cgroup_of "$1" slurmd)
+	! unified || { cgroup_remove "$cgroup_name/$group" && mkdir "/sys/fs/cgroup/$cgroup_name/$group"; }
 	(
 		for limit in "-n 131072" "-l unlimited" "-s unlimited"; do
 			# shellcheck disable=SC2086 # an option and its value
 			ulimit $limit 2>/dev/null || true
 		done
-		on "$1" bash -c "$own_group"$'\n''exec "$@"' bash slurmd -N "$1"
+		on "$1" slurmd -N "$1"
 	) && wait_for 30 daemon_pid "$1" slurmd
 }
 

@@ -1,6 +1,8 @@
 # shellcheck shell=bash
 # The hosts: namespaces that a process which does nothing, the holder, keeps alive.
 
+group='' # the cgroup to enter, if it is not the host's own
+
 # hierarchies: where the machine's cgroup hierarchies are mounted (one with cgroup v2).
 hierarchies() {
 	local top type seen=' '
@@ -46,12 +48,12 @@ host_off() {
 	rm -f "$dir/run/$1.pid"
 }
 
-# enter HOST COMMAND...: replaces this (sub)shell by a command on the host.
+# enter HOST COMMAND...: replaces this (sub)shell by a command on the host, in $group or among the host's own processes.
 enter() {
 	local host=$1 pid
 	shift
 	pid=$(holder "$host") || die "the host $host is not up; see: scripts/cluster status"
-	cgroup_join "$(cgroup_of "$host")"
+	cgroup_join "${group:-$(cgroup_of "$host")}"
 	exec nsenter --target "$pid" --mount --uts --ipc --net --cgroup -- "$@"
 }
 
@@ -101,11 +103,11 @@ cgroup_join() {
 	done < <(hierarchies)
 }
 
-# cgroup_of HOST: where its own processes are. With cgroup v2 a cgroup has processes or passes
-# controllers on to others, not both, and the host's root does the latter for Slurm.
+# cgroup_of HOST [NAME]: where its own processes are, or those of a service. With cgroup v2 a cgroup has processes or
+# passes controllers on to others, not both, and the host's root does the latter for Slurm.
 cgroup_of() {
 	if unified; then
-		echo "$1/host"
+		echo "$1/${2:-host}"
 	else
 		echo "$1"
 	fi
