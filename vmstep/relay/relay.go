@@ -72,7 +72,7 @@ func (t *Task) Run(p *guest.Process) (guest.Exit, error) {
 	go t.pass(p, done)
 	t.listen()
 	said := t.talk(p)
-	go t.warn(p, t.patience(), done)
+	go t.warn(p, initPatience, done)
 	var output sync.WaitGroup
 	output.Go(func() { drain(t.Stdout, p.Stdout) })
 	output.Go(func() { drain(t.Stderr, p.Stderr) })
@@ -191,19 +191,9 @@ func (t *Task) rightStart(library string) string {
 	return "This library was not built for PMI-1 or PMI-2 of Slurm; start it with: slurm-v-run --launcher=ssh mpirun …"
 }
 
-// How long a program may compute before its MPI speaks. Open MPI opens a hundred files before, which took more than 30 s
-// in emulated VMs of a busy machine.
-const (
-	initPatience = 30 * time.Second
-	pmixPatience = 2 * time.Minute
-)
-
-func (t *Task) patience() time.Duration {
-	if t.PMIx {
-		return pmixPatience
-	}
-	return initPatience
-}
+// initPatience is how long a program may compute before its MPI speaks. Open MPI opens a hundred files before, and 64 ranks
+// may start in a VM at once: either took more than 30 s in emulated VMs of a busy machine.
+const initPatience = 2 * time.Minute
 
 // warn warns of what may be a wrong start while the program runs. It ends nothing: the program may read its input
 // before it starts MPI, or be slow.
