@@ -2,4 +2,4 @@
 
 package hostdir
 
-const stressOperations = 5_000
+const stressOperations, stressWorkers = 5_000, 4

@@ -2,4 +2,4 @@
 
 package hostdir
 
-const stressOperations = 10_000_000
+const stressOperations, stressWorkers = 10_000_000, 16

@@ -14,7 +14,8 @@ func TestRandomOperations(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../test/fsstress").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	out, err := exec.CommandContext(t.Context(), program, "-operations", fmt.Sprint(stressOperations), "-also", v.host, v.guest).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), program, "-operations", fmt.Sprint(stressOperations), "-workers", fmt.Sprint(stressWorkers),
+		"-also", v.host, v.guest).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
