@@ -96,10 +96,12 @@ func (s *subnetBench) await(pkey fabric.Tag, want opensm.Membership, ports ...fa
 // wantMembers checks what the tables of ports say now.
 func (s *subnetBench) wantMembers(pkey fabric.Tag, want opensm.Membership, ports ...fabric.GUID) {
 	s.t.Helper()
-	now, err := opensm.Ports{}.Members(s.t.Context(), pkey, ports)
+	now := opensmtest.Patiently(s.t, func(ctx context.Context) (map[fabric.GUID]opensm.Membership, error) {
+		return opensm.Ports{}.Members(ctx, pkey, ports)
+	})
 	for _, port := range ports {
-		if err != nil || now[port] != want {
-			s.t.Errorf("port %s is a %s member of %s, want %s; %v", port.Hex(), now[port], pkey.Text(fabric.PKey), want, err)
+		if now[port] != want {
+			s.t.Errorf("port %s is a %s member of %s, want %s", port.Hex(), now[port], pkey.Text(fabric.PKey), want)
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (l *lab) mustConfirm(t *testing.T, what string, c confirm, pkey fabric.Tag,
 // mustNotConfirm is about the P_Key of the first job.
 func mustNotConfirm(t *testing.T, c confirm, want string, guids ...fabric.GUID) {
 	t.Helper()
-	patiently(t, func(all context.Context) (none struct{}, err error) {
+	opensmtest.Patiently(t, func(all context.Context) (none struct{}, err error) {
 		ctx, cancel := context.WithTimeoutCause(all, 1500*time.Millisecond, errors.New("enough"))
 		defer cancel()
 		if err = c(ctx, 0x1004, guids); err == nil {
@@ -103,25 +103,9 @@ func mustNotConfirm(t *testing.T, c confirm, want string, guids ...fabric.GUID) 
 	})
 }
 
-// patiently asks the fabric until it answers. On a busy machine the simulated one can take longer than smpquery waits.
-func patiently[T any](t *testing.T, ask func(context.Context) (T, error)) T {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		answer, err := ask(ctx)
-		if err == nil {
-			return answer
-		}
-		if ctx.Err() != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func (l *lab) checkMembers(t *testing.T, pkey fabric.Tag, want Membership, guids ...fabric.GUID) {
 	t.Helper()
-	got := patiently(t, func(ctx context.Context) (map[fabric.GUID]Membership, error) { return l.Members(ctx, pkey, guids) })
+	got := opensmtest.Patiently(t, func(ctx context.Context) (map[fabric.GUID]Membership, error) { return l.Members(ctx, pkey, guids) })
 	for g, m := range got {
 		if m != want {
 			t.Errorf("port %s is a %s member of %s, want %s", g.Hex(), m, pkey.Text(fabric.PKey), want)
@@ -132,7 +116,7 @@ func (l *lab) checkMembers(t *testing.T, pkey fabric.Tag, want Membership, guids
 // first returns the first P_Key in a port's table, which IPoIB uses.
 func (l *lab) first(t *testing.T, g fabric.GUID) uint16 {
 	t.Helper()
-	table := patiently(t, func(ctx context.Context) ([]uint16, error) { return l.table(ctx, g) })
+	table := opensmtest.Patiently(t, func(ctx context.Context) ([]uint16, error) { return l.table(ctx, g) })
 	if len(table) == 0 {
 		t.Fatalf("port %s has no P_Keys", g.Hex())
 	}

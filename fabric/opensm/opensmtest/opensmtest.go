@@ -7,6 +7,7 @@ package opensmtest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -109,6 +110,23 @@ func (f *Fabric) StartOpenSM(t testing.TB) {
 		t.Fatal(err)
 	}
 	f.await(t, "opensm.log", "SUBNET UP")
+}
+
+// Patiently asks the fabric until it answers, for a minute at most. On a busy machine the simulated one can take longer than
+// smpquery waits.
+func Patiently[T any](t testing.TB, ask func(context.Context) (T, error)) T {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		answer, err := ask(ctx)
+		if err == nil {
+			return answer
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // KillOpenSM ends OpenSM as a crash would.
