@@ -163,13 +163,25 @@ func admitted(plug string) (string, error) {
 
 func (h hook) has(conn *nftables.Conn, table *nftables.Table, link string) (bool, error) {
 	elements, err := conn.GetSetElements(h.set(table))
-	if errors.Is(err, unix.ENOENT) {
-		return false, nil
-	}
 	if err != nil {
+		// The error does not tell that there is no such map. The first VF brings it and the last one takes it away, whosever
+		// these are.
+		if there, asked := h.exists(conn); asked == nil && !there {
+			return false, nil
+		}
 		return false, fmt.Errorf("read nftables map %s: %w", h.links, err)
 	}
 	return slices.ContainsFunc(elements, func(e nftables.SetElement) bool { return slices.Equal(e.Key, bridgeport.PortKey(link)) }), nil
+}
+
+// exists says whether the table has the hook's map.
+func (h hook) exists(conn *nftables.Conn) (bool, error) {
+	table, err := findTable(conn)
+	if err != nil || table == nil {
+		return false, err
+	}
+	maps, err := conn.GetSets(table)
+	return slices.ContainsFunc(maps, func(s *nftables.Set) bool { return s.Name == h.links }), err
 }
 
 // macIn returns the MAC address in rules that GuestRules made.

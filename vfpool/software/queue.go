@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/slurm-v/slurm-v/internal/bridgeport"
@@ -40,15 +42,15 @@ var (
 func leaf(index int) uint32     { return netlink.MakeHandle(1, 0x10+uint16(index)) }
 func priority(index int) uint16 { return 1 + uint16(index) }
 
-// queue is the longest time that frames wait if the PF has nothing else to send.
-const queue = 0.020 // seconds
+// queue returns how many bytes may wait in a class. If the PF has nothing else to send, they wait for 20 ms.
+func (p pf) queue() uint32 {
+	return uint32(min(max(p.speed()/50, 4*largestSend), math.MaxInt32))
+}
 
 // makeIFB finds or makes the device that shapes what the PF's VFs send.
 func (p pf) makeIFB() (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = ifbName(p.name)
-	// A class's queue is a bfifo, which takes TxQLen frames' worth of bytes.
-	attrs.TxQLen = int(max(float64(p.speed())*queue, 4*largestSend)) / leastQuantum
 	ifb, err := makeLink(&netlink.Ifb{LinkAttrs: attrs}, mark+p.name)
 	if err != nil {
 		return nil, err
@@ -65,17 +67,36 @@ func (p pf) makeIFB() (netlink.Link, error) {
 
 // addQdisc adds a qdisc unless it is there.
 func addQdisc(link netlink.Link, qdisc netlink.Qdisc) error {
+	return provideQdisc(link, qdisc.Type(), qdisc.Attrs().Parent, func() error { return netlink.QdiscAdd(qdisc) })
+}
+
+// addFIFO adds a bfifo of that many bytes to a class, unless one is there. netlink.QdiscAdd cannot say the bytes (struct
+// tc_fifo_qopt of linux/pkt_sched.h). The kernel's own choice comes from the link's queue length, which new kernels limit.
+func addFIFO(link netlink.Link, class, bytes uint32) error {
+	const kind = "bfifo"
+	return provideQdisc(link, kind, class, func() error {
+		request := nl.NewNetlinkRequest(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+		request.AddData(&nl.TcMsg{Family: nl.FAMILY_ALL, Ifindex: int32(link.Attrs().Index), Parent: class})
+		request.AddData(nl.NewRtAttr(nl.TCA_KIND, nl.ZeroTerminated(kind)))
+		request.AddData(nl.NewRtAttr(nl.TCA_OPTIONS, nl.Uint32Attr(bytes)))
+		_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+		return err
+	})
+}
+
+// provideQdisc adds a qdisc unless there is one of its kind.
+func provideQdisc(link netlink.Link, kind string, parent uint32, add func() error) error {
 	there, err := netdump.Whole(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(link) })
 	if err != nil {
 		return fmt.Errorf("list qdiscs of %s: %w", link.Attrs().Name, err)
 	}
 	for _, q := range there {
-		if q.Type() == qdisc.Type() && q.Attrs().Parent == qdisc.Attrs().Parent {
+		if q.Type() == kind && q.Attrs().Parent == parent {
 			return nil
 		}
 	}
-	if err := netlink.QdiscAdd(qdisc); err != nil {
-		return fmt.Errorf("add qdisc %s to %s: %w", qdisc.Type(), link.Attrs().Name, bridgeport.Lacking(err, qdisc.Type()))
+	if err := add(); err != nil {
+		return fmt.Errorf("add qdisc %s to %s: %w", kind, link.Attrs().Name, bridgeport.Lacking(err, kind))
 	}
 	return nil
 }
@@ -103,8 +124,7 @@ func (p port) addClass(ifb netlink.Link) error {
 	if err := setClass(ifb, trunk, class, p.pf.shape(p.want.MinRate, p.want.MaxRate)); err != nil {
 		return err
 	}
-	fifo := &netlink.GenericQdisc{QdiscType: "bfifo", QdiscAttrs: netlink.QdiscAttrs{LinkIndex: ifb.Attrs().Index, Parent: class}}
-	if err := addQdisc(ifb, fifo); err != nil {
+	if err := addFIFO(ifb, class, p.pf.queue()); err != nil {
 		return err
 	}
 	filter := fromMAC(ifb, htbRoot, p.mac)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/slurm-v/slurm-v/config"
 	"github.com/slurm-v/slurm-v/internal/bridgeport"
 	"github.com/slurm-v/slurm-v/internal/netlab"
 	"github.com/slurm-v/slurm-v/vfpool/device"
@@ -51,6 +53,46 @@ func TestAVFIsWhatItWasSetTo(t *testing.T) {
 				t.Errorf("state (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What waits for a fast PF is more than the queue length of a link may say: Linux 7 refuses more than 32767 frames.
+func TestTheQueueOfAFastPF(t *testing.T) {
+	l := newLab(t)
+	l.pool = Open(config.VF{Software: map[string]config.SoftwarePF{"soft0": {Bridge: "br0", Rate: 100_000, VFs: 4}}}, true)
+	l.attach(vf(0), settings(0))
+	var out []byte
+	l.do(func() (err error) {
+		out, err = exec.CommandContext(t.Context(), "tc", "qdisc", "show", "dev", ifbName("soft0")).Output()
+		if frames := linkNamed(ifbName("soft0")).Attrs().TxQLen; frames > 32767 {
+			t.Errorf("the link has a queue length of %d", frames)
+		}
+		return err
+	})
+	if want := ": parent 1:10 limit 250000000b"; !strings.Contains(string(out), want) {
+		t.Errorf("%q is missing in:\n%s", want, out)
+	}
+}
+
+// The bridge of a VLAN brings the table, and one of its maps, before a VF has been attached.
+func TestATableWithoutTheMapOfVFs(t *testing.T) {
+	l := newLab(t)
+	l.do(func() error { return keepOffHost("svubr0-2000") })
+	for range 2 {
+		l.do(func() error {
+			if mac, err := admitted("svssoft0-3"); mac != "" || err != nil {
+				return fmt.Errorf("a VF that is not attached has a filter for %q: %w", mac, err)
+			}
+			return nil
+		})
+		l.attach(vf(3), settings(0)) // positive control
+		l.do(func() error {
+			if mac, err := admitted("svssoft0-3"); mac != settings(0).MAC || err != nil {
+				return fmt.Errorf("a VF that is attached has a filter for %q: %w", mac, err)
+			}
+			return nil
+		})
+		l.restore(vf(3))
 	}
 }
 
