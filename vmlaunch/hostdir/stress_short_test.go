@@ -2,4 +2,4 @@
 
 package hostdir
 
-const stressOperations, stressWorkers = 5_000, 4
+const stressRuns, stressOperations, stressWorkers = 1, 5_000, 4
