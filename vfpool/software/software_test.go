@@ -81,14 +81,14 @@ func TestATableWithoutTheMapOfVFs(t *testing.T) {
 	for range 2 {
 		l.do(func() error {
 			if mac, err := admitted("svssoft0-3"); mac != "" || err != nil {
-				return fmt.Errorf("a VF that is not attached has a filter for %q: %w", mac, err)
+				return errors.Join(fmt.Errorf("a VF that is not attached has a filter for %q", mac), err)
 			}
 			return nil
 		})
 		l.attach(vf(3), settings(0)) // positive control
 		l.do(func() error {
 			if mac, err := admitted("svssoft0-3"); mac != settings(0).MAC || err != nil {
-				return fmt.Errorf("a VF that is attached has a filter for %q: %w", mac, err)
+				return errors.Join(fmt.Errorf("a VF that is attached has a filter for %q", mac), err)
 			}
 			return nil
 		})
