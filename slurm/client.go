@@ -75,13 +75,18 @@ func (c Client) Run(ctx context.Context, name string, args ...string) (string, e
 	return string(out), nil
 }
 
+// ignoringSIGPIPE makes a shell become a command that SIGPIPE does not end. munged hangs up
+// on a client that sends nothing for 2 seconds, as on a busy node. libmunge then tries again,
+// but Slurm's commands leave SIGPIPE at its default, which ends them before.
+const ignoringSIGPIPE = `trap '' PIPE; exec "$0" "$@"`
+
 // command returns the command with its path and environment.
 func (c Client) command(ctx context.Context, name string, args ...string) (*exec.Cmd, error) {
 	path, err := c.find(name)
 	if err != nil {
 		return nil, err
 	}
-	command := exec.CommandContext(ctx, path, args...)
+	command := exec.CommandContext(ctx, "/bin/sh", slices.Concat([]string{"-c", ignoringSIGPIPE, path}, args)...)
 	if command.Env = c.Env; c.Env == nil {
 		command.Env = pathOnly()
 	}

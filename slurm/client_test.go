@@ -42,6 +42,17 @@ func TestRootTellsSlurmNothingOfTheCallers(t *testing.T) {
 	}
 }
 
+// The command tries again what failed, as libmunge does.
+func TestABrokenPipeEndsNoCommand(t *testing.T) {
+	bin := commands(t, map[string]string{"squeue": `kill -s PIPE $$; echo again "$@"`})
+	for _, client := range []Client{{Bin: bin}, User([]string{"PATH=" + bin})} {
+		t.Setenv("PATH", bin)
+		if got, err := client.Run(t.Context(), "squeue", "a b", "*"); err != nil || got != "again a b *\n" {
+			t.Errorf("squeue printed %q, %v", got, err)
+		}
+	}
+}
+
 func TestUser(t *testing.T) {
 	t.Setenv("PATH", commands(t, map[string]string{"squeue": `env`})+":"+os.Getenv("PATH"))
 	got, err := User([]string{"SQUEUE_FORMAT=%i", "SACCT_FORMAT=x", "SLURM_TIME_FORMAT=relative", "SLURM_CONF=/mine"}).Run(t.Context(), "squeue")

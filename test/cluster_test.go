@@ -76,10 +76,14 @@ const (
 	root  user = "root"
 )
 
+// keepsTrying makes Slurm's commands, where a script names them, try again when munged hangs
+// up on them, as it does on a busy machine: by default, SIGPIPE ends them before.
+const keepsTrying = `for c in sbatch scancel scontrol squeue sacct; do eval "$c() (trap '' PIPE; exec $c \"\$@\")"; done; `
+
 // command runs a shell script as u; see runIn.
 func (u user) command(ctx context.Context, script string, options ...string) *exec.Cmd {
 	args := append([]string{"run", "--user", string(u)}, options...)
-	return exec.CommandContext(ctx, cluster, append(args, "--", "bash", "-c", script)...)
+	return exec.CommandContext(ctx, cluster, append(args, "--", "bash", "-c", keepsTrying+script)...)
 }
 
 // runIn runs a shell script as u, on the login node or where the further options
