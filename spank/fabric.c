@@ -312,7 +312,7 @@ static int run_agent(spank_t sp, const struct settings *s)
 
 	agent.envp = begin_environment();
 	add_job(sp);
-	return agent_run(&agent);
+	return await_placement(sp) < 0 ? -1 : agent_run(&agent);
 }
 
 /* Refuses what the file cannot be. */
@@ -365,7 +365,7 @@ static int set_up_locked(spank_t sp, const struct settings *s)
  * the job (srun --jobid) has no such variable, but finds the file that the job's own tasks
  * have got. A user who sets it in a job without tags gets a step that fails.
  */
-static bool wants_tags(spank_t sp)
+bool wants_tags(spank_t sp)
 {
 	char wish[2];
 

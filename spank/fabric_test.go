@@ -38,6 +38,12 @@ func (n node) writeTagsOf(t *testing.T, run, text string) {
 	}
 }
 
+// begin runs the hooks of a task, and returns what the host saw after Slurm had moved it into its cgroups.
+func (n node) begin(t *testing.T, env []string) []string {
+	t.Helper()
+	return n.run(t, "exec -- x", env, stepd, "user_init", "task_post_fork", "task_init_privileged")[2:]
+}
+
 // thisBoot is a file's first line.
 func thisBoot(t *testing.T) string {
 	t.Helper()
@@ -90,7 +96,7 @@ func TestTasksGetTheVariablesOfTheirTags(t *testing.T) {
 			if tt.task != "" {
 				tt.env = append(tt.env, "HOST_TASK="+tt.task)
 			}
-			got := strings.Join(n.run(t, "exec -- x", tt.env, stepd, "task_init_privileged"), "\n")
+			got := strings.Join(n.begin(t, tt.env), "\n")
 			if diff := cmp.Diff(strings.Join(tt.want, "\n"), strings.ReplaceAll(got, n.tagsDir(), "DIR")); diff != "" {
 				t.Errorf("the host saw (-want +got):\n%s", diff)
 			}
@@ -124,7 +130,7 @@ func TestAJobWithoutTagsHasNoVariablesOfTags(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got := n.run(t, "exec -- x", append(tt.env, "JOB:SLINGSHOT_VNIS=9"), stepd, "task_init_privileged")
+			got := n.begin(t, append(tt.env, "JOB:SLINGSHOT_VNIS=9"))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("the host saw (-want +got):\n%s", diff)
 			}
@@ -156,7 +162,7 @@ func TestTagsAreOfSlurmctldsRun(t *testing.T) {
 			for _, run := range tt.runs {
 				n.writeTagsOf(t, run, thisBoot(t)+"set RUN="+run+"\nend\n")
 			}
-			got := n.run(t, "exec -- x", tt.env, stepd, "task_init_privileged")
+			got := n.begin(t, tt.env)
 			want := []string{"task_init_privileged: 0"}
 			if tt.given != "" {
 				want = []string{"setenv: RUN=" + tt.given, "task_init_privileged: 0"}
@@ -193,13 +199,13 @@ func TestRootReadsOnlyItsOwnFileOfTags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, "exit 1")
 			n.writeTags(t, boot+tags)
-			if got := n.run(t, "exec -- x", []string{wish}, stepd, "task_init_privileged"); !slices.Equal(got, append(slices.Clone(tagsSet), "task_init_privileged: 0")) {
+			if got := n.begin(t, []string{wish}); !slices.Equal(got, append(slices.Clone(tagsSet), "task_init_privileged: 0")) {
 				t.Fatalf("before: %q", got)
 			}
 			if err := spoil(n); err != nil {
 				t.Fatal(err)
 			}
-			got := strings.Join(n.run(t, "exec -- x", []string{wish}, stepd, "task_init_privileged"), "\n")
+			got := strings.Join(n.begin(t, []string{wish}), "\n")
 			if strings.Contains(got, "setenv") || !strings.Contains(got, "is not a whole file of root's") {
 				t.Errorf("the host saw %s", got)
 			}
@@ -238,7 +244,7 @@ func TestTheFirstTaskHasTheTagsSetUp(t *testing.T) {
 	n.writeAgent(t, n.agentUp(t))
 	want := append(slices.Clone(tagsSet), "task_init_privileged: 0")
 	for when, env := range map[string]string{"first": "HOST_RESTART=0", "second": "JOB:SLURM_RESTART_COUNT=1"} {
-		if diff := cmp.Diff(want, n.run(t, "exec -- x", []string{wish, env}, stepd, "task_init_privileged")); diff != "" {
+		if diff := cmp.Diff(want, n.begin(t, []string{wish, env})); diff != "" {
 			t.Errorf("the host saw, at its %s task (-want +got):\n%s", when, diff)
 		}
 	}
@@ -255,8 +261,25 @@ func TestAFileOfAnEarlierBootIsOutOfDate(t *testing.T) {
 	n.writeAgent(t, n.agentUp(t))
 	n.writeTags(t, "boot 00000000-0000-0000-0000-000000000000\nset SLINGSHOT_VNIS=9\nend\n")
 	want := append(slices.Clone(tagsSet), "task_init_privileged: 0")
-	if diff := cmp.Diff(want, n.run(t, "exec -- x", []string{wish}, stepd, "task_init_privileged")); diff != "" {
+	if diff := cmp.Diff(want, n.begin(t, []string{wish})); diff != "" {
 		t.Errorf("the host saw (-want +got):\n%s", diff)
+	}
+}
+
+// An agent outside of its step's cgroups has no limit, and outlives the job. Slurm 24.11 with
+// cgroup v2 then leaves the job's directory behind.
+func TestTheAgentOfTagsNeedsThePlacement(t *testing.T) {
+	n := newNode(t, "")
+	n.writeAgent(t, n.agentUp(t))
+	want := []string{"user_init: 0", outside, "task_init_privileged: -1"}
+	if diff := cmp.Diff(want, n.run(t, "exec -- x", []string{wish}, stepd, "user_init", "task_init_privileged")); diff != "" {
+		t.Errorf("the host saw (-want +got):\n%s", diff)
+	}
+	if n.calls() != "" {
+		t.Errorf("the agent was called with %q", n.calls())
+	}
+	if got := n.begin(t, []string{wish, "HOST_TASK=7", "HOST_STEP=4"}); !slices.Contains(got, tagsSet[0]) {
+		t.Errorf("a task in its cgroups saw %q", got)
 	}
 }
 
@@ -266,7 +289,7 @@ func TestTasksWaitForTheFirst(t *testing.T) {
 	n.writeAgent(t, "sleep 0.3\n"+n.agentUp(t))
 	seen := make(chan []string)
 	for range 8 {
-		go func() { seen <- n.run(t, "exec -- x", []string{wish}, stepd, "task_init_privileged") }()
+		go func() { seen <- n.begin(t, []string{wish}) }()
 	}
 	for range 8 {
 		if got := <-seen; !slices.Contains(got, tagsSet[0]) {
@@ -282,13 +305,13 @@ func TestAFailureFailsAStepWithOneSentence(t *testing.T) {
 	n := newNode(t, "")
 	n.writeAgent(t, `echo call >> `+n.agent+`.calls; echo 'error node n1: cxi0 has no VNI left' >&3; exit 1`)
 	refused := []string{"error: slurmv: node n1: cxi0 has no VNI left", "task_init_privileged: -1"}
-	if diff := cmp.Diff(refused, n.run(t, "exec -- x", []string{wish}, stepd, "task_init_privileged")); diff != "" {
+	if diff := cmp.Diff(refused, n.begin(t, []string{wish})); diff != "" {
 		t.Errorf("the first task saw (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(refused[1:], n.run(t, "exec -- x", []string{wish, "HOST_TASK=1"}, stepd, "task_init_privileged")); diff != "" {
+	if diff := cmp.Diff(refused[1:], n.begin(t, []string{wish, "HOST_TASK=1"})); diff != "" {
 		t.Errorf("the second task saw (-want +got):\n%s", diff)
 	}
-	if got := n.run(t, "exec -- x", []string{wish, "HOST_STEP=4"}, stepd, "task_init_privileged"); !slices.Equal(got, refused) {
+	if got := n.begin(t, []string{wish, "HOST_STEP=4"}); !slices.Equal(got, refused) {
 		t.Errorf("the next step saw %q", got)
 	}
 	if n.calls() != "call\ncall\n" {
@@ -298,7 +321,7 @@ func TestAFailureFailsAStepWithOneSentence(t *testing.T) {
 
 func TestAnAgentThatWritesElsewhereIsReported(t *testing.T) {
 	n := newNode(t, "exit 0")
-	got := strings.Join(n.run(t, "exec -- x", []string{wish}, stepd, "task_init_privileged"), "\n")
+	got := strings.Join(n.begin(t, []string{wish}), "\n")
 	want := "error: slurmv: node n1: DIR has no file of this boot with the variables about the job's tags: " +
 		"state= in plugstack.conf must name the directory that paths.state names in slurmv.toml\ntask_init_privileged: -1"
 	if diff := cmp.Diff(want, strings.ReplaceAll(got, n.tagsDir(), "DIR")); diff != "" {
@@ -308,7 +331,7 @@ func TestAnAgentThatWritesElsewhereIsReported(t *testing.T) {
 
 func TestTheAgentOfTagsLearnsOnlyTheJob(t *testing.T) {
 	n := newNode(t, "env -u PWD -u OLDPWD -u SHLVL -u _ | sort | sed 's/^/say /' >&3")
-	got := n.run(t, "exec -- x", []string{wish, "SECRET=1", "JOB:LD_PRELOAD=/evil.so"}, stepd, "task_init_privileged")
+	got := n.begin(t, []string{wish, "SECRET=1", "JOB:LD_PRELOAD=/evil.so"})
 	want := []string{
 		"log: PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "log: SLURMV_CPUS=8", "log: SLURMV_GID=100",
 		"log: SLURMV_JOB=4217", "log: SLURMV_MEM=4096", "log: SLURMV_NODE=n1", "log: SLURMV_NODES=2", "log: SLURMV_NODE_RANK=1",

@@ -67,38 +67,53 @@ bool is_first_task(spank_t sp)
  * slurmstepd forks a task, which begins with its hooks, and only then moves it into the
  * step's cgroups. An agent that is started too early stays outside, where no limit holds
  * and nothing kills it. slurmstepd calls task_post_fork after the move. The two
- * processes share a semaphore, because not all versions of Slurm leave a descriptor
- * open.
+ * processes share a semaphore for each of the step's tasks on the node, because not all
+ * versions of Slurm leave a descriptor open.
  */
 static sem_t *placed;
+static uint32_t tasks;
 
-void expect_placement(void)
+void expect_placement(spank_t sp)
 {
-	placed = mmap(NULL, sizeof(*placed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (placed == MAP_FAILED || sem_init(placed, 1, 0) < 0)
-		placed = NULL;
+	tasks = number(sp, S_JOB_LOCAL_TASK_COUNT);
+	placed = mmap(NULL, tasks * sizeof(*placed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (placed == MAP_FAILED)
+		tasks = 0;
+	for (uint32_t i = 0; i < tasks; i++)
+		sem_init(&placed[i], 1, 0);
 }
 
-void note_placement(void)
+/* The task's own semaphore, or NULL. */
+static sem_t *placement(spank_t sp)
 {
-	if (placed)
-		sem_post(placed);
+	int local = -1;
+
+	spank_get_item(sp, S_TASK_ID, &local);
+	return local >= 0 && (uint32_t)local < tasks ? &placed[local] : NULL;
 }
 
-/* Returns -1 and tells the user if the task may not be in its cgroups. */
-static int await_placement(void)
+void note_placement(spank_t sp)
 {
+	sem_t *own = placement(sp);
+
+	if (own)
+		sem_post(own);
+}
+
+int await_placement(spank_t sp)
+{
+	sem_t *own = placement(sp);
 	struct timespec until;
 	int rc;
 
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += PLACEMENT_SECONDS;
 	do
-		rc = placed ? sem_timedwait(placed, &until) : -1;
-	while (placed && rc < 0 && errno == EINTR);
+		rc = own ? sem_timedwait(own, &until) : -1;
+	while (own && rc < 0 && errno == EINTR);
 	if (rc < 0)
-		return refuse(ERROR_MARK "node %s: Slurm has not moved the VM step into its cgroups, "
-			      "so its VMs would be outside of the job; see slurmd's log", node_name());
+		return refuse(ERROR_MARK "node %s: Slurm has not moved the task into its cgroups, so what it starts "
+			      "would be outside of the job; see slurmd's log", node_name());
 	return 0;
 }
 
@@ -247,7 +262,7 @@ int launch(spank_t sp, const struct settings *s)
 	add_users(sp, "SLURMV_REQUESTED", "SLURMV_REQUESTED");
 	if (environment.full)
 		return refuse(ERROR_MARK "node %s: the VM options of the job are too long", node_name());
-	return await_placement() < 0 ? -1 : agent_run(&agent);
+	return await_placement(sp) < 0 ? -1 : agent_run(&agent);
 }
 
 /*

@@ -135,10 +135,11 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
+const outside = "error: slurmv: node n1: Slurm has not moved the task into its cgroups, " +
+	"so what it starts would be outside of the job; see slurmd's log"
+
 // An agent outside of its step's cgroups has no limit, and outlives the job.
 func TestLaunchNeedsThePlacement(t *testing.T) {
-	const outside = "error: slurmv: node n1: Slurm has not moved the VM step into its cgroups, " +
-		"so its VMs would be outside of the job; see slurmd's log"
 	tests := map[string]struct {
 		hooks []string
 		want  []string

@@ -143,17 +143,15 @@ int slurm_spank_user_init(spank_t sp, int ac, char **av)
 {
 	struct settings s = read_settings(ac, av);
 
-	if (is_vm_step(sp, &s))
-		expect_placement();
+	if (is_vm_step(sp, &s) || wants_tags(sp))
+		expect_placement(sp);
 	return 0;
 }
 
 int slurm_spank_task_post_fork(spank_t sp, int ac, char **av)
 {
-	struct settings s = read_settings(ac, av);
-
-	if (is_vm_step(sp, &s) && is_first_task(sp))
-		note_placement();
+	(void)ac, (void)av;
+	note_placement(sp);
 	return 0;
 }
 

@@ -30,8 +30,9 @@ int check_srun(void);
 /* node.c: slurmstepd */
 bool is_vm_step(spank_t sp, const struct settings *s);
 bool is_first_task(spank_t sp);
-void expect_placement(void);
-void note_placement(void);
+void expect_placement(spank_t sp); /* in the step, before its tasks */
+void note_placement(spank_t sp);   /* in the step: the task is in its cgroups */
+int await_placement(spank_t sp);   /* in the task; returns -1 and tells the user if it may not be in its cgroups */
 int launch(spank_t sp, const struct settings *s);
 void reclaim_step(spank_t sp, const struct settings *s);
 void reclaim_job(spank_t sp, const struct settings *s);
@@ -45,6 +46,7 @@ void add_job(spank_t sp);
 bool below_state(const struct settings *s, const char *rest, char *path, size_t size);
 
 /* fabric.c: the tasks of jobs with tags on the fabric */
+bool wants_tags(spank_t sp);
 int give_tags(spank_t sp, const struct settings *s);
 
 #endif

@@ -140,6 +140,7 @@ spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 	case S_SLURM_RESTART_COUNT: *va_arg(args, uint32_t *) = from_environ("HOST_RESTART", 5); break;
 	case S_JOB_NCPUS: *va_arg(args, uint16_t *) = 8; break;
 	case S_JOB_ALLOC_MEM: *va_arg(args, uint64_t *) = 4096; break;
+	case S_JOB_LOCAL_TASK_COUNT: *va_arg(args, uint32_t *) = 8; break;
 	case S_TASK_ID: *va_arg(args, int *) = from_environ("HOST_TASK", 0); break;
 	case S_JOB_ARGV: get_argv(args); break;
 	default: va_end(args); return ESPANK_BAD_ARG;
