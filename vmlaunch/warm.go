@@ -119,7 +119,7 @@ func (w *warmer) shape(ctx context.Context, image images.Info) (template.Shape, 
 		return template.Shape{}, err
 	}
 	s := plannedShape(w.Plan)
-	s.Image, s.UEFI, s.Guest, s.QEMU = files, uefi, agent, w.versions
+	s.Named, s.Image, s.UEFI, s.Guest, s.QEMU = w.Plan.Image, files, uefi, agent, w.versions
 	return s, nil
 }
 

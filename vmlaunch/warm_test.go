@@ -62,7 +62,7 @@ func TestSharedMemoryDoesNotChangeTheShape(t *testing.T) {
 // Users hear why the template that root has made does not fit, if they have none of their own.
 func TestWhyTheTemplateForAllDoesNotFit(t *testing.T) {
 	const path = "/images/x.qcow2"
-	shape := template.Shape{Image: []images.FileIdentity{{Path: path}}, VCPUs: 2, Threads: 1}
+	shape := template.Shape{Named: path, Image: []images.FileIdentity{{Path: path}}, VCPUs: 2, Threads: 1}
 	site := shape
 	site.Threads = 2
 	tests := map[string]struct{ own, want string }{

@@ -40,7 +40,7 @@ func newNode(t *testing.T, limit int64) *lab {
 func (l *lab) use(t Template) error { return l.job.Intend(Use, t.Dir, nil) }
 
 func shape(path string) Shape {
-	return Shape{Image: []images.FileIdentity{{Path: path, Identity: cache.Identity{Size: 7}}}, VCPUs: 1, Threads: 1, Memory: 384, QEMU: "7.2", Version: "1"}
+	return Shape{Named: path, Image: []images.FileIdentity{{Path: path, Identity: cache.Identity{Size: 7}}}, VCPUs: 1, Threads: 1, Memory: 384, QEMU: "7.2", Version: "1"}
 }
 
 // make makes a template with a file of size bytes.
@@ -103,6 +103,19 @@ func TestOnlyItsOwnersFindATemplate(t *testing.T) {
 	}
 }
 
+// Two names of a file have one copy on the node.
+func TestATemplateFitsUnderAnotherName(t *testing.T) {
+	n := newNode(t, 1<<30)
+	if err := n.make(Own(1), shape("/a"), 1); err != nil {
+		t.Fatal(err)
+	}
+	s := shape("/a")
+	s.Named = "/link"
+	if _, err := n.find(s, Own(1)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWhyATemplateDoesNotFit(t *testing.T) {
 	n := newNode(t, 1<<30)
 	if err := n.make(Own(1), shape("/a"), 1); err != nil {
@@ -127,7 +140,8 @@ func TestWhyATemplateDoesNotFit(t *testing.T) {
 		"another machine":          {func(s *Shape) { s.Machine = "pc" }, "its configuration has changed"},
 		"another processor":        {func(s *Shape) { s.CPU = "EPYC" }, "its configuration has changed"},
 		"KVM":                      {func(s *Shape) { s.Accel = "kvm" }, "its configuration has changed"},
-		"another image":            {func(s *Shape) { s.Image[0].Path = "/b" }, "no template of the image"},
+		"another copy of it":       {func(s *Shape) { s.Image[0].Path = "/cache/b" }, "the node has another copy"},
+		"another image":            {func(s *Shape) { s.Named, s.Image[0].Path = "/b", "/b" }, "no template of the image"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

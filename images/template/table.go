@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os/user"
@@ -16,10 +17,7 @@ func WriteTable(out io.Writer, all []Template) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tOWNER\tIMAGE\tVCPUS\tMEMORY\tDISK\tUSED")
 	for _, v := range all {
-		image := "-"
-		if len(v.Shape.Image) > 0 {
-			image = v.Shape.Image[0].Path
-		}
+		image := cmp.Or(v.Shape.Named, "-")
 		fmt.Fprintf(t, "%.12s\t%s\t%s\t%d\t%s\t%d MiB\t%s\n", filepath.Base(v.Dir), ownerName(v.Whose), image,
 			v.Shape.VCPUs, config.Size(v.Shape.Memory), v.Bytes>>20, v.Used.Format(time.DateTime))
 	}

@@ -32,7 +32,8 @@ import (
 
 // A Shape is what a VM must have in common with a template to be restored from it.
 type Shape struct {
-	Image     []images.FileIdentity `json:"image"` // the image and all files that it is based on
+	Named     string                `json:"named"` // the image's path, as jobs name it; people know the image by it, VMs may read a copy
+	Image     []images.FileIdentity `json:"image"` // the files that VMs read: the image and all that it is based on, or their copies
 	DiskMiB   int64                 `json:"disk_mib"`
 	VCPUs     int                   `json:"vcpus"`
 	Threads   int                   `json:"threads"`   // that each core has, as the guest knows it
@@ -52,8 +53,9 @@ type Shape struct {
 	Guest     images.FileIdentity   `json:"guest"`            // the guest agent
 }
 
-// Key is the name of templates of this shape.
+// Key is the name of templates of this shape. How jobs name the image is nothing that VMs have in common.
 func (s Shape) Key() string {
+	s.Named = ""
 	text, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // strings and numbers always marshal
@@ -63,13 +65,13 @@ func (s Shape) Key() string {
 }
 
 // Differs says in a few words how the shape differs from the shape of a template of an
-// image at the same path; "" if the template is of another image.
+// image of the same name; "" if the template is of another image.
 func (s Shape) Differs(from Shape) string {
 	switch {
-	case len(s.Image) == 0 || len(from.Image) == 0 || s.Image[0].Path != from.Image[0].Path:
+	case s.Named == "" || s.Named != from.Named:
 		return ""
 	case !slices.Equal(s.Image, from.Image):
-		return "the image has changed since"
+		return "the image has changed since, or the node has another copy of it"
 	case s.UEFI.Path != from.UEFI.Path:
 		return "it has booted with other firmware"
 	case s.VCPUs != from.VCPUs:
