@@ -35,8 +35,8 @@ type Keeper struct {
 	stepped chan struct{} // closed when the current step has ended
 }
 
-// helloTimeout bounds how long a client may take for its first line.
-const helloTimeout = 10 * time.Second
+// helloTimeout bounds how long a client may take for its first line, on a busy node too.
+const helloTimeout = time.Minute
 
 // Serve starts the VM step, answers clients and returns when the keeper is no longer
 // needed. It closes the listener.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -17,8 +18,9 @@ import (
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 )
 
-// helloTimeout bounds how long a connection may take to send its request.
-const helloTimeout = 10 * time.Second
+// helloTimeout bounds how long a connection may take to send its request. A relay that shares a busy CPU with a hundred
+// others needs many seconds.
+const helloTimeout = time.Minute
 
 // A Server answers on the socket of a job on one node.
 type Server struct {
@@ -92,6 +94,9 @@ func (s *Server) answer(ctx context.Context, stop func(), c *caller) {
 	_ = c.SetReadDeadline(time.Now().Add(helloTimeout))
 	var request nodeagent.Request
 	err := conn.ReadJSON(nodeagent.MaxRequest, &request)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("no request came within %v: the node is too busy", helloTimeout)
+	}
 	if err == nil {
 		_ = c.SetReadDeadline(time.Time{})
 		err = c.mayAsk(request.Op)
