@@ -46,12 +46,15 @@ func domainOf(dir string) string {
 // demand returns how long the threads of a process have run, and have waited for a CPU: the
 // first two numbers of schedstat, in nanoseconds (Linux,
 // Documentation/scheduler/sched-stats.rst). dir is the process's directory below /proc.
-// Ended threads do not count.
+// Ended threads do not count. Kernels without CONFIG_SCHEDSTATS have zeros or no such file: that is an error.
 func demand(dir string) (sum time.Duration, err error) {
 	tasks, err := tasksOf(dir)
 	for _, task := range tasks {
 		ran, waited := schedstat(task)
 		sum += ran + waited
+	}
+	if err == nil && sum == 0 {
+		err = errors.New("this kernel does not tell how long threads have run (CONFIG_SCHEDSTATS)")
 	}
 	return sum, err
 }

@@ -85,6 +85,32 @@ func TestDemandIsCPUTime(t *testing.T) {
 	}
 }
 
+// Of a kernel that does not count, nobody knows whether a process computes.
+func TestDemandThatNoKernelCounts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		schedstat string // "" is no file
+		want      time.Duration
+	}{
+		"counts":           {"2000 300 7\n", 2300},
+		"counts nothing":   {"0 0 0\n", 0},
+		"has no such file": {"", 0},
+	} {
+		dir := t.TempDir()
+		task := filepath.Join(dir, "task", "1")
+		if err := os.MkdirAll(task, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if tt.schedstat != "" {
+			if err := os.WriteFile(filepath.Join(task, "schedstat"), []byte(tt.schedstat), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := demand(dir); got != tt.want || (err == nil) != (tt.want > 0) {
+			t.Errorf("a kernel that %s: %v, %v", name, got, err)
+		}
+	}
+}
+
 // A process is a domain's QEMU by one word of its command line.
 func TestDomainOf(t *testing.T) {
 	for words, want := range map[string]string{
