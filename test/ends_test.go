@@ -3,6 +3,7 @@
 package test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -173,6 +174,31 @@ func TestGuestNeverBoots(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, small+" --vm-ready-timeout=10 --vm-image="+emptyImage(t), "slurm-v-run hostname")
 	contains(t, j.ends("FAILED", "1:0"), "--vm-ready-timeout")
+}
+
+// A kernel that panics stands still. The job does not wait for its guest agent, as it does for a guest that is slow.
+func TestAKernelThatPanicsEndsTheStart(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, small+" --vm-image="+panickingImage(t), "slurm-v-run hostname")
+	contains(t, j.ends("FAILED", "1:0"), `vm0: the VM stopped with a kernel panic: "VFS: Unable to mount root fs"`, "slurmv logs "+j.id)
+}
+
+// panickingImage returns the path of an image of alice's whose boot sector writes to the serial port what Linux writes
+// when it panics, and then stands still.
+func panickingImage(t *testing.T) string {
+	t.Helper()
+	const code = "\xfa\xfc" + // cli; cld
+		"\x31\xc0\x8e\xd8" + // xor ax, ax; mov ds, ax
+		"\xbe\x17\x7c" + // mov si, the message behind the code
+		"\xba\xf8\x03" + // mov dx, 0x3f8
+		"\xac\x84\xc0\x74\x03" + // next: lodsb; test al, al; jz stand
+		"\xee\xeb\xf8" + // out dx, al; jmp next
+		"\xf4\xeb\xfd" // stand: hlt; jmp stand
+	sector := make([]byte, 512)
+	copy(sector, code+"[    1.000000] Kernel panic - not syncing: VFS: Unable to mount root fs\r\n\x00")
+	copy(sector[510:], "\x55\xaa")
+	return alice.must(t, "f=$(mktemp ~/panics-XXXXXX.qcow2) && echo "+base64.StdEncoding.EncodeToString(sector)+" | base64 -d > $f.raw && truncate -s 1M $f.raw && "+
+		"qemu-img convert -f raw -O qcow2 $f.raw $f && rm $f.raw && echo $f")
 }
 
 // emptyImage returns the path of an image of alice's that no VM boots from.

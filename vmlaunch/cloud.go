@@ -385,7 +385,7 @@ func (c *cloud) adopt(m *machine.Machine, is hypervisor.Instance) error {
 	if err != nil {
 		return err
 	}
-	return m.OpenConsole(console, c.Plan.State)
+	return c.Record(m, console, c.Plan.State)
 }
 
 // plugSeed gives the VM the same seed disk as without OpenStack. nova has started the VM less than a second ago, so the

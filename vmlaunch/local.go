@@ -93,7 +93,7 @@ func (v *VMs) domainStarted(m *machine.Machine) error {
 	if err != nil {
 		return err
 	}
-	return m.OpenConsole(console, v.Plan.State)
+	return v.Record(m, console, v.Plan.State)
 }
 
 func (l local) dial(_ context.Context, m *machine.Machine) (net.Conn, error) {

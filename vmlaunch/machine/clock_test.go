@@ -18,6 +18,7 @@ import (
 type clockMachine struct {
 	guest.Machine
 	began time.Time
+	still chan struct{} // the agent does not answer before it is closed; nil if it answers
 
 	mu     sync.Mutex
 	rates  map[string]float64 // of the monotonic clock, by clock source
@@ -31,6 +32,9 @@ func (c *clockMachine) Clock(time.Duration) (time.Time, time.Duration, error) {
 }
 
 func (c *clockMachine) ClockSource(name string) (guest.ClockSource, error) {
+	if c.still != nil {
+		<-c.still
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if name != "" {

@@ -1,44 +1,87 @@
 package machine
 
 import (
+	"bytes"
 	"io"
+	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // A Console is the serial console of one VM. Its output is kept in a bounded log and passed
 // on to its followers.
 type Console struct {
-	log  *logFile
-	conn io.ReadWriteCloser
+	log      *logFile
+	conn     io.ReadWriteCloser
+	panicked func(why string)
+	telling  atomic.Bool // panicked is running
 
 	mu        sync.Mutex
 	followers map[chan []byte]struct{}
 	closed    bool
 }
 
-// openConsole records the output of a console to path.
-func openConsole(conn io.ReadWriteCloser, path string) (*Console, error) {
+// openConsole records the output of a console to path. It calls panicked if the output says that the kernel has panicked,
+// and not again while panicked runs.
+func openConsole(conn io.ReadWriteCloser, path string, panicked func(why string)) (*Console, error) {
 	log, err := createLog(path)
 	if err != nil {
 		return nil, err
 	}
-	c := &Console{log: log, conn: conn, followers: map[chan []byte]struct{}{}}
+	c := &Console{log: log, conn: conn, panicked: panicked, followers: map[chan []byte]struct{}{}}
 	go c.record()
 	return c, nil
 }
 
 func (c *Console) record() {
+	var last lastWords
 	buffer := make([]byte, 4096)
 	for {
 		n, err := c.conn.Read(buffer)
 		if n > 0 {
 			c.spread(append([]byte(nil), buffer[:n]...))
+			c.tell(last.in(buffer[:n]))
 		}
 		if err != nil {
 			c.end()
 			return
 		}
 	}
+}
+
+// tell does not wait for panicked, so that the recording goes on.
+func (c *Console) tell(why string) {
+	if why == "" || !c.telling.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer c.telling.Store(false)
+		c.panicked(why)
+	}()
+}
+
+// panicMark begins the reason in Linux's last message; see panic() in kernel/panic.c.
+const panicMark = "Kernel panic - not syncing: "
+
+// maxLine bounds how much of a line is looked at, in bytes. The message comes at its beginning.
+const maxLine = 256
+
+// lastWords looks for Linux's last message in the output of a console. Its value is the line that has not ended.
+type lastWords []byte
+
+// in returns the reason if p ends a line with the message; "" if it does not.
+func (l *lastWords) in(p []byte) (why string) {
+	for line := range bytes.Lines(p) {
+		*l = append(*l, line[:min(len(line), maxLine-len(*l))]...)
+		if line[len(line)-1] != '\n' {
+			break
+		}
+		if _, reason, found := strings.Cut(string(*l), panicMark); found && why == "" {
+			why = strings.TrimSpace(reason)
+		}
+		*l = (*l)[:0]
+	}
+	return why
 }
 
 // spread never waits: a follower that is too slow loses output, as on a real serial line.

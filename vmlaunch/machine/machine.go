@@ -7,9 +7,7 @@ package machine
 
 import (
 	"fmt"
-	"io"
 	"net/netip"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -39,25 +37,20 @@ type Machine struct {
 	state     string
 	since     time.Duration // of the stage, on the record's clock
 	clockRate *nodeagent.Clock
-	stop      string // why the guest ended by itself; "" while it runs
-	restoring bool   // if the VM ends now, the job goes on
+	stop      string        // why the guest ended by itself; "" while it runs
+	ended     chan struct{} // closed when the guest has ended by itself
+	restoring bool          // if the VM ends now, the job goes on
 }
 
 // New is the machine of vm. It reports its stages and its end to trace.
 func New(vm plan.VM, trace *Trace) *Machine {
-	return &Machine{Plan: vm, trace: trace, address: vm.Address}
+	return &Machine{Plan: vm, trace: trace, address: vm.Address, ended: make(chan struct{})}
 }
 
 // Close ends the session and the recording of the console. The VM keeps running.
 func (m *Machine) Close() {
 	m.EndSession()
 	m.CloseConsole()
-}
-
-// OpenConsole begins to record the console, to a file in the directory logs.
-func (m *Machine) OpenConsole(console io.ReadWriteCloser, logs string) (err error) {
-	m.Console, err = openConsole(console, filepath.Join(logs, m.Plan.Name+".console"))
-	return err
 }
 
 // CloseConsole ends the recording, if there is one.
@@ -97,6 +90,13 @@ func (m *Machine) StopReason() string {
 	return m.stop
 }
 
+// Ended is closed when the VM has ended by itself. After [Machine.Restored] it is another channel.
+func (m *Machine) Ended() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ended
+}
+
 // Failure is a sentence about a VM that has ended by itself; nil while it runs. node is the
 // VM's node.
 func (m *Machine) Failure(node string) error {
@@ -106,11 +106,14 @@ func (m *Machine) Failure(node string) error {
 	return nil
 }
 
-// stopped notes why the VM ended, and reports whether the job ends with it.
+// stopped notes why the VM ended, and reports whether the job ends with it. The first reason is the cause of others.
 func (m *Machine) stopped(reason string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.stop = reason
+	if m.stop == "" {
+		m.stop = reason
+		close(m.ended)
+	}
 	return !m.restoring
 }
 
@@ -136,6 +139,7 @@ func (m *Machine) Restored() (err error) {
 	defer m.mu.Unlock()
 	if m.stop != "" {
 		err = fmt.Errorf("the restored VM %s", m.stop)
+		m.ended = make(chan struct{})
 	}
 	m.restoring, m.stop = false, ""
 	return err

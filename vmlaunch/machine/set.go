@@ -1,12 +1,16 @@
 package machine
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/slurm-v/slurm-v/internal/nodeagent"
 	"github.com/slurm-v/slurm-v/slurm/cgroup"
@@ -85,6 +89,30 @@ func (s *Set) Stopped(uuid, reason string) {
 			s.goneOnce.Do(func() { close(s.gone) })
 		}
 	}
+}
+
+// Record begins to record the console of a VM, to a file in the directory logs. A VM whose kernel panics has ended: Linux
+// stands still then, unless the image says otherwise, and only its console tells.
+func (s *Set) Record(m *Machine, console io.ReadWriteCloser, logs string) (err error) {
+	path := filepath.Join(logs, m.Plan.Name+".console")
+	m.Console, err = openConsole(console, path, func(why string) { s.panicked(m, why) })
+	return err
+}
+
+// panicPatience is how long a guest may take to show that it lives, although its console tells of a panic.
+const panicPatience = 10 * time.Second
+
+// panicked ends the VM, unless its guest agent answers: programs can write to the console, too.
+func (s *Set) panicked(m *Machine, why string) {
+	if session := m.Session(); session != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), panicPatience)
+		defer cancel()
+		if _, err := session.ClockSource(ctx); err == nil {
+			s.Log.Info("the console tells of a kernel panic, and the guest agent answers", "vm", m.Plan.Name, "panic", why)
+			return
+		}
+	}
+	s.Stopped(m.Plan.UUID, fmt.Sprintf("stopped with a kernel panic: %q", why))
 }
 
 // withCause adds to the end of a QEMU that the kernel has killed it for lack of memory. outOfMemory is about the cgroup of this
