@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -52,32 +51,40 @@ func TestAKernelThatPanics(t *testing.T) {
 		"that another program prints": {true, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inside := &clockMachine{rates: map[string]float64{"tsc": 1}}
-				if tt.still {
-					inside.still = make(chan struct{})
-				}
-				s, m := clockVM(t, inside)
-				if !tt.reported {
-					m.EndSession()
-					m.SetSession(nil)
-				}
-				host, port := net.Pipe()
-				if err := s.Record(m, host, s.Plan.State); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.WriteString(port, lastMessage); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(2 * panicPatience)
-				synctest.Wait()
-				checkLost(t, s, m, tt.want)
-				if inside.still != nil {
-					close(inside.still)
-				}
-				m.CloseConsole()
-			})
+			inside := &clockMachine{rates: map[string]float64{"tsc": 1}}
+			if tt.still {
+				inside.still = make(chan struct{})
+			}
+			s, m := clockVM(t, inside)
+			if tt.still {
+				s.patience = 50 * time.Millisecond
+				t.Cleanup(func() { close(inside.still) }) // before the agent's end is awaited
+			}
+			if !tt.reported {
+				m.EndSession()
+				m.SetSession(nil)
+			}
+			printOn(t, s, m, lastMessage)
+			checkLost(t, s, m, tt.want)
 		})
+	}
+}
+
+// printOn prints text on a VM's console, and returns when the VM's fate is decided.
+func printOn(t *testing.T, s *Set, m *Machine, text string) {
+	t.Helper()
+	host, port := net.Pipe()
+	if err := s.Record(m, host, s.Plan.State); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.CloseConsole)
+	for _, p := range []string{text, "\n"} { // what is recorded next has been looked at before
+		if _, err := io.WriteString(port, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for m.Console.telling.Load() {
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -49,13 +49,15 @@ type Set struct {
 
 	gone     chan struct{} // closed when a VM has ended by itself
 	goneOnce sync.Once
+
+	patience time.Duration // panicPatience; another in tests
 }
 
 // NewSet returns the VMs of a plan. None of them runs yet.
 func NewSet(p plan.Plan, clock *Stopwatch, progress func(vmstep.Progress)) *Set {
 	s := &Set{
 		Trace: &Trace{Log: slog.New(slog.DiscardHandler), Clock: clock, Progress: progress},
-		Plan:  p, gone: make(chan struct{}),
+		Plan:  p, gone: make(chan struct{}), patience: panicPatience,
 	}
 	for _, vm := range p.VMs {
 		s.Machines = append(s.Machines, New(vm, s.Trace))
@@ -105,7 +107,7 @@ const panicPatience = 10 * time.Second
 // panicked ends the VM, unless its guest agent answers: programs can write to the console, too.
 func (s *Set) panicked(m *Machine, why string) {
 	if session := m.Session(); session != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), panicPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), s.patience)
 		defer cancel()
 		if _, err := session.ClockSource(ctx); err == nil {
 			s.Log.Info("the console tells of a kernel panic, and the guest agent answers", "vm", m.Plan.Name, "panic", why)
