@@ -287,25 +287,15 @@ func (v *VMs) bootMachine(ctx context.Context, m *machine.Machine, t turn, image
 		return err
 	}
 	m.Enter(nodeagent.StageBoot)
-	wait, cancel := withPatience(ctx, v.Plan.Job.Spec.ReadyTimeout)
+	wait, cancel := withPatienceFor(ctx, m, v.Plan.Job.Spec.ReadyTimeout)
 	defer cancel()
 	go t.watch(wait, m.Domain.Demand)
-	go endWith(wait, m, cancel)
 	if err := v.meetGuest(wait, m); err != nil {
 		logSilence(wait, v.Log, m)
 		return explainBoot(wait, v.Plan, m, err)
 	}
 	m.Enter(nodeagent.StateReady)
 	return nil
-}
-
-// endWith cancels a wait for the guest when the VM has ended.
-func endWith(wait context.Context, m *machine.Machine, cancel context.CancelFunc) {
-	select {
-	case <-m.Ended():
-		cancel()
-	case <-wait.Done():
-	}
 }
 
 // logSilence logs twice what QEMU's threads do whose guest has not reported in time. A slow

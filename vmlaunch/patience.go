@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 )
 
 // patienceStep is how often withPatience counts down.
@@ -31,6 +33,19 @@ func withPatienceFrom(ctx context.Context, begin <-chan struct{}, d time.Duratio
 		}
 	}()
 	return ctx, func() { cancel(nil) }
+}
+
+// withPatienceFor is withPatience for the guest of a VM. The context ends with the VM, too.
+func withPatienceFor(ctx context.Context, m *machine.Machine, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := withPatience(ctx, d)
+	go func() {
+		select {
+		case <-m.Ended():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 func countDown(ctx context.Context, d time.Duration, end context.CancelCauseFunc) {

@@ -52,7 +52,7 @@ func (w *warmer) restore(ctx context.Context, m *machine.Machine, image images.I
 	if err := m.Domain.PlugVFs(m.VFs); err != nil {
 		return err
 	}
-	wait, cancel := withPatience(ctx, w.Plan.Job.Spec.ReadyTimeout)
+	wait, cancel := withPatienceFor(ctx, m, w.Plan.Job.Spec.ReadyTimeout)
 	defer cancel()
 	if err := w.meetGuest(wait, m); err != nil {
 		return explainBoot(wait, w.Plan, m, err)
