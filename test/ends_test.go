@@ -179,8 +179,13 @@ func TestGuestNeverBoots(t *testing.T) {
 // A kernel that panics stands still. The job does not wait for its guest agent, as it does for a guest that is slow.
 func TestAKernelThatPanicsEndsTheStart(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, small+" --vm-image="+panickingImage(t), "slurm-v-run hostname")
-	contains(t, j.ends("FAILED", "1:0"), `vm0: the VM stopped with a kernel panic: "VFS: Unable to mount root fs"`, "slurmv logs "+j.id)
+	image := panickingImage(t)
+	for start, vm := range map[string]string{"cold": "vm0: ", "warm": "make a template: "} {
+		t.Run(start, func(t *testing.T) {
+			j := alice.submit(t, small+" --vm-start="+start+" --vm-image="+image, "slurm-v-run hostname")
+			contains(t, j.ends("FAILED", "1:0"), vm+`the VM stopped with a kernel panic: "VFS: Unable to mount root fs"`, "slurmv logs "+j.id)
+		})
+	}
 }
 
 // panickingImage returns the path of an image of alice's whose boot sector writes to the serial port what Linux writes

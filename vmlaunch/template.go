@@ -148,11 +148,12 @@ func (w *warmer) forgetRoom(room *ivshmem.Region) error {
 
 // bootTemplate boots the VM and makes its guest agent prepare it for being saved.
 func (w *warmer) bootTemplate(ctx context.Context, m *machine.Machine, nothing string, room *ivshmem.Region) error {
+	defer w.WatchTemplate(m)()
 	if err := w.startDomain(m, hypervisor.DescribeTemplate(w.Plan, m.Plan, nothing, room)); err != nil {
 		return err
 	}
 	m.Enter(nodeagent.StageBoot)
-	wait, cancel := withPatience(ctx, w.Plan.Job.Spec.ReadyTimeout)
+	wait, cancel := withPatienceFor(ctx, m, w.Plan.Job.Spec.ReadyTimeout)
 	defer cancel()
 	err := w.reach(wait, m)
 	if err == nil {

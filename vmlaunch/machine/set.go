@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,7 @@ type Set struct {
 
 	gone     chan struct{} // closed when a VM has ended by itself
 	goneOnce sync.Once
+	template atomic.Pointer[Machine] // becomes a template now; nil while no VM does
 
 	patience time.Duration // panicPatience; another in tests
 }
@@ -75,12 +77,28 @@ func (s *Set) Close() {
 	}
 }
 
+// WatchTemplate makes Stopped and Record notice the end of a VM that becomes a template, until the caller calls end. The job goes on
+// without it.
+func (s *Set) WatchTemplate(m *Machine) (end func()) {
+	m.Restoring()
+	s.template.Store(m)
+	return func() { s.template.Store(nil) }
+}
+
+// running returns the job's VMs and the one that becomes a template.
+func (s *Set) running() []*Machine {
+	if m := s.template.Load(); m != nil {
+		return append(slices.Clone(s.Machines), m)
+	}
+	return s.Machines
+}
+
 // Stopped notes that the guest of the VM with that UUID has ended. [hypervisor.Driver]
 // calls it. The guest ended by itself: reclaim kills QEMU only after this process has
 // ended.
 func (s *Set) Stopped(uuid, reason string) {
 	reason = withCause(reason, s.Plan.Hardware, func() bool { return cgroup.OutOfMemory("/", os.Getpid()) })
-	for _, m := range s.Machines {
+	for _, m := range s.running() {
 		if m.Plan.UUID != uuid {
 			continue
 		}

@@ -39,3 +39,30 @@ func TestWhyAQEMUEnded(t *testing.T) {
 		}
 	}
 }
+
+// A job that cannot have a template boots its VMs, or says why it cannot. So the end of the template's VM is not the job's.
+func TestATemplatesVMEndsWithoutTheJob(t *testing.T) {
+	s := NewSet(plantest.On(t, plan.Hardware{}, 1), StartStopwatch(time.Time{}), nil)
+	m := New(plan.VM{Name: "template", UUID: "5d1f7f3e-0000-4000-8000-000000000001"}, s.Trace)
+	defer s.WatchTemplate(m)()
+	s.Stopped(m.Plan.UUID, "powered itself off")
+	if !closed(m.Ended()) || m.StopReason() != "powered itself off" {
+		t.Errorf("nobody has noticed the end of the template's VM: %q", m.StopReason())
+	}
+	if closed(s.Gone()) || s.Failure() != nil {
+		t.Errorf("the job ends: %v", s.Failure())
+	}
+	s.Stopped(s.Machines[0].Plan.UUID, "powered itself off")
+	if !closed(s.Gone()) {
+		t.Error("nobody has noticed the end of the job's own VM")
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
