@@ -149,7 +149,6 @@ requeue = true
 
 END
 	[[ -z ${SLURMV_IMAGE_MODE:-} ]] || printf '\n[images]\nmode = "%s"\n' "$SLURMV_IMAGE_MODE"
-	[[ -z ${SLURMV_LAUNCH_PARALLEL:-} ]] || printf '\n[launch]\nparallel = %d\n' "$SLURMV_LAUNCH_PARALLEL"
 	[[ -z ${SLURMV_EMULATOR:-} ]] || printf '\n[qemu]\nemulator = "%s"\n' "$(emulator)"
 	printf '\n[defaults]\nready_timeout = 1800 # an emulated VM may have an eighth of a CPU, as among the scenarios\n'
 	[[ -z $1 ]] || cat <<END
