@@ -99,15 +99,11 @@ func checkLost(t *testing.T, s *Set, m *Machine, want string) {
 		t.Errorf("the VM is lost because %q, want %q", why, want)
 	}
 	for what, ended := range map[string]<-chan struct{}{"the VM": m.Ended(), "the job": s.Gone()} {
-		select {
-		case <-ended:
-			if want == "" {
-				t.Errorf("%s has ended", what)
-			}
-		default:
-			if want != "" {
-				t.Errorf("%s goes on", what)
-			}
+		switch has := closed(ended); {
+		case has && want == "":
+			t.Errorf("%s has ended", what)
+		case !has && want != "":
+			t.Errorf("%s goes on", what)
 		}
 	}
 }
