@@ -2,58 +2,32 @@ package manager
 
 import (
 	"context"
-	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slurm-v/slurm-v/fabric"
+	"github.com/slurm-v/slurm-v/fabric/manager/managertest"
 )
 
-// A fabricManager plays one. Its sessions have tokens "token-NAME".
-type fabricManager struct {
-	*httptest.Server
-	token string // that requests must have, as in the header
-
-	mutex    sync.Mutex
-	sessions map[string]bool
-	limits   map[string]float64          // mcastLimit by session
-	steps    map[string]map[string][]int // multicast addresses by session and step
-	requests []string
-	trouble  http.HandlerFunc // instead of an answer, if not nil
-}
-
-func play(t *testing.T) (*fabricManager, Options) {
+// play starts a fabric manager, and returns the options of its clients.
+func play(t *testing.T) (*managertest.Manager, Options) {
 	t.Helper()
-	m := &fabricManager{token: "Bearer secret", sessions: map[string]bool{}, limits: map[string]float64{}, steps: map[string]map[string][]int{}}
-	m.Server = httptest.NewUnstartedServer(m)
-	m.Config.ErrorLog = log.New(io.Discard, "", 0)
+	m := managertest.New()
 	m.StartTLS()
 	t.Cleanup(m.Close)
 	dir := t.TempDir()
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: m.Certificate().Raw})
 	return m, Options{
-		URL: m.URL + "/", TokenFile: file(t, dir, "token", "secret\n", 0o600), CAFile: file(t, dir, "ca.pem", string(authority), 0o644),
+		URL: m.URL + "/", TokenFile: file(t, dir, "token", "secret\n", 0o600), CAFile: file(t, dir, "ca.pem", string(m.Authority()), 0o644),
 		Timeout: 10 * time.Second, Addrs: 23, MinNodes: 64,
 	}
-}
-
-// change looks at what the manager has, or changes it. A handler may still be at work although its answer has come.
-func (m *fabricManager) change(change func()) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	change()
 }
 
 func file(t *testing.T, dir, name, text string, mode os.FileMode) string {
@@ -75,76 +49,6 @@ func connect(t *testing.T, o Options) *Client {
 	return c
 }
 
-func (m *fabricManager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	m.requests = append(m.requests, r.Method+" "+r.URL.Path)
-	name := strings.TrimPrefix(r.URL.Path, "/fabric/collectives/jobs/")
-	switch _, known := m.sessions[name]; {
-	case m.trouble != nil:
-		m.trouble(w, r)
-	case r.Header.Get("Authorization") != m.token:
-		answer(w, http.StatusUnauthorized, map[string]any{"detail": "who are you?"})
-	case name == "":
-		answer(w, http.StatusOK, map[string]any{"documentLinks": m.links()})
-	case r.Method == http.MethodPost && r.URL.Path == "/fabric/collectives/jobs":
-		m.make(w, r)
-	case !known:
-		answer(w, http.StatusNotFound, map[string]any{"detail": "no such job"})
-	case r.Method == http.MethodGet:
-		answer(w, http.StatusOK, map[string]any{"sessionToken": "token-" + name, "jobSteps": m.steps[name]})
-	case r.Method == http.MethodPatch:
-		m.patch(w, r, name)
-	case r.Method == http.MethodDelete:
-		delete(m.sessions, name)
-		w.WriteHeader(http.StatusNoContent)
-	default:
-		answer(w, http.StatusMethodNotAllowed, nil)
-	}
-}
-
-func answer(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(v)
-}
-
-func (m *fabricManager) links() []string {
-	links := []string{}
-	for name := range m.sessions {
-		links = append(links, "/fabric/collectives/jobs/"+name)
-	}
-	return links
-}
-
-func (m *fabricManager) make(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		JobID      string
-		McastLimit float64
-	}
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || m.sessions[body.JobID] {
-		answer(w, http.StatusBadRequest, map[string]any{"detail": "the job exists"})
-		return
-	}
-	m.sessions[body.JobID], m.limits[body.JobID] = true, body.McastLimit
-	answer(w, http.StatusCreated, map[string]any{"sessionToken": "token-" + body.JobID})
-}
-
-// patch removes the steps whose value is null, and knows nothing else.
-func (m *fabricManager) patch(w http.ResponseWriter, r *http.Request, session string) {
-	var body struct{ JobSteps map[string]any }
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.JobSteps) == 0 {
-		answer(w, http.StatusBadRequest, map[string]any{"detail": "no steps"})
-		return
-	}
-	for step, value := range body.JobSteps {
-		if value == nil {
-			delete(m.steps[session], step)
-		}
-	}
-	answer(w, http.StatusOK, map[string]any{"jobSteps": m.steps[session]})
-}
-
 func TestStepsOfASession(t *testing.T) {
 	m, o := play(t)
 	c := connect(t, o)
@@ -152,7 +56,7 @@ func TestStepsOfASession(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantSteps(t, c)
-	m.change(func() { m.steps["deep-4217"] = map[string][]int{"0": {1, 2}, "3": {3}, "tree.1": {4}} })
+	m.Change(func() { m.Steps["deep-4217"] = map[string][]int{"0": {1, 2}, "3": {3}, "tree.1": {4}} })
 	wantSteps(t, c, "0", "3", "tree.1")
 	for range 2 { // the second finds that it has none
 		if err := c.ReleaseStep(t.Context(), "deep-4217", "3"); err != nil {
@@ -160,7 +64,7 @@ func TestStepsOfASession(t *testing.T) {
 		}
 	}
 	wantSteps(t, c, "0", "tree.1")
-	m.change(func() { delete(m.sessions, "deep-4217") }) // the job has ended meanwhile
+	m.Change(func() { delete(m.Sessions, "deep-4217") }) // the job has ended meanwhile
 	wantSteps(t, c)
 	if err := c.ReleaseStep(t.Context(), "deep-4217", "0"); err != nil {
 		t.Error(err)
@@ -183,7 +87,7 @@ func TestStepsThatFail(t *testing.T) {
 		"the fabric manager answers 500 Internal Server Error: no":       say(500, `{"detail":"no"}`),
 		"the fabric manager " + m.URL + " has not answered within 200ms": hang,
 	} {
-		m.change(func() { m.trouble = trouble })
+		m.Change(func() { m.Trouble = trouble })
 		if got, err := c.Steps(t.Context(), "deep-1"); got != nil || err == nil || err.Error() != "ask which steps have multicast addresses of deep-1: "+what {
 			t.Errorf("%v, error = %v", got, err)
 		}
@@ -204,9 +108,9 @@ func TestASession(t *testing.T) {
 		}
 	}
 	wantSessions(t, c, "deep-4217")
-	m.change(func() {
-		if m.limits["deep-4217"] != 23 {
-			t.Errorf("mcastLimit is %v", m.limits["deep-4217"])
+	m.Change(func() {
+		if m.Sessions["deep-4217"] != 23 {
+			t.Errorf("mcastLimit is %v", m.Sessions["deep-4217"])
 		}
 	})
 	for range 2 { // the second finds that it is gone
@@ -220,8 +124,8 @@ func TestASession(t *testing.T) {
 		"GET" + session, "POST /fabric/collectives/jobs", "GET" + session, "GET /fabric/collectives/jobs/",
 		"DELETE" + session, "DELETE" + session, "GET /fabric/collectives/jobs/",
 	}
-	m.change(func() {
-		if diff := cmp.Diff(asked, m.requests); diff != "" {
+	m.Change(func() {
+		if diff := cmp.Diff(asked, m.Requests); diff != "" {
 			t.Errorf("requests differ (-want +got):\n%s", diff)
 		}
 	})
@@ -255,7 +159,7 @@ func TestTokens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := o
 			o.TokenFile = file(t, t.TempDir(), "token", tt.text, tt.mode)
-			m.token = tt.wants
+			m.Token = tt.wants
 			_, err := connect(t, o).List(t.Context())
 			want := strings.ReplaceAll(tt.err, "FILE", o.TokenFile)
 			if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
@@ -270,9 +174,7 @@ func TestTheTokenIsReadAtEachRequest(t *testing.T) {
 	m, o := play(t)
 	c := connect(t, o)
 	wantSessions(t, c)
-	m.mutex.Lock()
-	m.token = "Bearer renewed"
-	m.mutex.Unlock()
+	m.Change(func() { m.Token = "Bearer renewed" })
 	if err := c.Release(t.Context(), "deep-1"); err == nil {
 		t.Error("the old token still opens")
 	}
@@ -283,19 +185,19 @@ func TestTheTokenIsReadAtEachRequest(t *testing.T) {
 func TestWhomTheTokenIsNotShownTo(t *testing.T) {
 	m, o := play(t)
 	other, _ := play(t)
-	m.trouble = func(w http.ResponseWriter, r *http.Request) {
+	m.Trouble = func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
 	}
 	t.Setenv("HTTPS_PROXY", other.URL)
 	err := connect(t, o).Release(t.Context(), "deep-1")
-	if err == nil || !strings.Contains(err.Error(), "the fabric manager answers 307 Temporary Redirect") || len(m.requests) != 1 || len(other.requests) != 0 {
-		t.Errorf("error %v, the fabric manager was asked %v, another server %v", err, m.requests, other.requests)
+	if err == nil || !strings.Contains(err.Error(), "the fabric manager answers 307 Temporary Redirect") || len(m.Requests) != 1 || len(other.Requests) != 0 {
+		t.Errorf("error %v, the fabric manager was asked %v, another server %v", err, m.Requests, other.Requests)
 	}
 	stranger := o
 	stranger.URL, stranger.CAFile = other.URL, ""
 	err = connect(t, stranger).Release(t.Context(), "deep-1")
-	if err == nil || !strings.Contains(err.Error(), "certificate") || !strings.HasSuffix(err.Error(), "; look at ca_file in [fabric.collectives] of slurmv.toml") || len(other.requests) != 0 {
-		t.Errorf("error %v, the stranger was asked %v", err, other.requests)
+	if err == nil || !strings.Contains(err.Error(), "certificate") || !strings.HasSuffix(err.Error(), "; look at ca_file in [fabric.collectives] of slurmv.toml") || len(other.Requests) != 0 {
+		t.Errorf("error %v, the stranger was asked %v", err, other.Requests)
 	}
 }
 
@@ -349,7 +251,7 @@ func TestReserveThatFails(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			m, o := play(t)
-			m.trouble = tt.trouble
+			m.Trouble = tt.trouble
 			if strings.Contains(tt.err, "200ms") {
 				o.Timeout = 200 * time.Millisecond
 			}
@@ -386,7 +288,7 @@ func TestAFabricManagerThatIsGone(t *testing.T) {
 
 func TestTheCallerCanGiveUp(t *testing.T) {
 	m, o := play(t)
-	m.trouble = hang
+	m.Trouble = hang
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
 	if err := connect(t, o).Release(ctx, "deep-1"); !errors.Is(err, context.Canceled) {
@@ -404,7 +306,7 @@ func TestListThatFails(t *testing.T) {
 		`{"documentLinks":[7]}`:   "the answer of URL is not understood: ",
 		`[]`:                      "the answer of URL is not understood: ",
 	} {
-		m.change(func() { m.trouble = say(200, text) })
+		m.Change(func() { m.Trouble = say(200, text) })
 		got, err := connect(t, o).List(t.Context())
 		want = "list the sessions of the fabric manager: " + strings.ReplaceAll(want, "URL", m.URL)
 		if got != nil || err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -21,13 +21,14 @@ var uptimes = regexp.MustCompile(`(?m)^(vm\d+) (\S+) (\S+)$`)
 // factor. Small differences prove nothing, because on a busy machine lines reach the VM
 // late.
 func checkClocks(s *session) error {
-	out, err := s.run(fmt.Sprintf(clockScript, interval, 2*s.vmsPerNode, s.vmsPerNode))
+	vms := s.nodes * s.vmsPerNode
+	out, err := s.run(fmt.Sprintf(clockScript, interval, vms, s.vmsPerNode))
 	if err != nil {
 		return err
 	}
 	found := uptimes.FindAllStringSubmatch(out, -1)
-	if len(found) != 2*s.vmsPerNode {
-		return fmt.Errorf("%s: %d of %d VMs tell the time:\n%s", s.name, len(found), 2*s.vmsPerNode, out)
+	if len(found) != vms {
+		return fmt.Errorf("%s: %d of %d VMs tell the time:\n%s", s.name, len(found), vms, out)
 	}
 	for _, m := range found {
 		begin, _ := strconv.ParseFloat(m[2], 64)

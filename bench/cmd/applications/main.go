@@ -15,7 +15,7 @@ import (
 func main() {
 	out := flag.String("out", "docs", "`directory` for applications.md and applications.json")
 	from := flag.String("from", "", "only write the report, of the figures in this `file`")
-	rounds := flag.Int("rounds", 5, "how many `times` everything is measured")
+	rounds := flag.Int("rounds", 10, "how many `times` everything is measured")
 	always := flag.Bool("bare", false, "compare with bare nodes even if the VMs are emulated")
 	flag.Parse()
 	if err := run(*from, *out, *rounds, *always); err != nil {

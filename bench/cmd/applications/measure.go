@@ -20,7 +20,7 @@ type record struct {
 	Load   float64  `json:"load"` // running processes on the machine before the first VM
 	KVM    bool     `json:"kvm"`
 	Rounds int      `json:"rounds"`
-	Apps   []string `json:"apps"` // with their arguments
+	Apps   []string `json:"apps"` // with their arguments: two of EASJ and EACJ, and two of SACJ
 	Series []series `json:"series"`
 }
 
@@ -33,7 +33,7 @@ type series struct {
 }
 
 func measure(rounds int, withBare bool) (record, error) {
-	r := record{Taken: time.Now().Format(time.DateOnly), Cores: runtime.NumCPU(), Rounds: rounds, Apps: []string{bfs.command(), cg.command()}}
+	r := record{Taken: time.Now().Format(time.DateOnly), Cores: runtime.NumCPU(), Rounds: rounds, Apps: []string{bfs.command(), cg.command(), smallBFS.command(), smallCG.command()}}
 	if _, err := fmt.Sscan(readLoad(), &r.Load); err != nil {
 		return record{}, err
 	}
@@ -69,59 +69,69 @@ func build(user string) error {
 	return nil
 }
 
-// Both sides of a comparison have the same ranks and vCPUs. EACJ has 2 × 4 ranks on 8
-// vCPUs, SACJ 4 × 2. EASJ leaves half of the vCPUs idle on both sides.
+// All sides of a comparison have the same ranks and vCPUs. EACJ has 2 × 2 ranks on 4 vCPUs of a
+// node, SACJ 4 × 2 on 8 of two nodes. EASJ leaves half of the vCPUs idle.
 const (
-	twinVM = "--vcpu-per-vm=2 --memory-per-vm=384M --ivshmem=2:1M"
-	soleVM = "--vcpu-per-vm=1 --memory-per-vm=384M --ivshmem=1:1M"
+	twinVM = "--vcpu-per-vm=2 --memory-per-vm=384M --ivshmem=2:16M"
+	soleVM = "--vcpu-per-vm=1 --memory-per-vm=384M"
 	bigVM  = "--vcpu-per-vm=4 --memory-per-vm=768M"
 )
 
-// scenarios measures all scenarios. Both sides of a comparison are up at the same time
-// and work in turns, so that both find the machine in the same state.
-func (r *record) scenarios(withBare bool) (err error) {
-	reference, err := open("big", "alice", 1, bigVM)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, reference.close()) }()
-	if err := r.inJob(reference, withBare); err != nil {
-		return err
-	}
-	return r.acrossJobs(reference, withBare)
-}
-
-func (r *record) inJob(reference *session, withBare bool) (err error) {
-	job, err := open("small", "alice", 2, twinVM)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, job.close()) }()
-	if err := startVMs(reference, job); err != nil {
-		return err
-	}
-	for _, s := range inJob(job, reference, withBare) {
-		if err := r.scenario(s); err != nil {
+// scenarios measures all scenarios. The sides of a comparison are up at the same time
+// and work in turns, so that all find the machine in the same state.
+func (r *record) scenarios(withBare bool) error {
+	for round := range r.Rounds {
+		if err := r.inJob(round, withBare); err != nil {
 			return err
 		}
 	}
-	return nil
+	return r.acrossJobs(withBare)
 }
 
-func (r *record) acrossJobs(reference *session, withBare bool) (err error) {
-	var jobs []*session
+// inJob measures a round of EASJ and EACJ in VMs of its own: emulated VMs that are alike differ by up to a half in how
+// fast they compute, for as long as they live.
+func (r *record) inJob(round int, withBare bool) error {
+	return with([]allocation{{"big", "alice", 1, 1, bigVM}, {"small", "alice", 1, 2, twinVM}}, func(s []*session) error {
+		for _, in := range inJob(s[1], s[0], withBare) {
+			if err := r.round(in, round); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// acrossJobs measures SACJ, all rounds in the same VMs.
+func (r *record) acrossJobs(withBare bool) error {
+	wanted := []allocation{{"big", "alice", 2, 1, bigVM}}
 	for i, user := range []string{"alice", "alice", "bob", "bob"} {
-		job, err := open(fmt.Sprint("job", i+1), user, 1, soleVM)
+		wanted = append(wanted, allocation{fmt.Sprint("job", i+1), user, 2, 1, soleVM})
+	}
+	return with(wanted, func(s []*session) error {
+		for round := range r.Rounds {
+			if err := r.round(acrossJobs(s[1:], s[0], withBare), round); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// with gives do sessions whose VMs are up.
+func with(wanted []allocation, do func([]*session) error) (err error) {
+	var sessions []*session
+	for _, a := range wanted {
+		s, err := open(a)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, job.close()) }()
-		jobs = append(jobs, job)
+		defer func() { err = errors.Join(err, s.close()) }()
+		sessions = append(sessions, s)
 	}
-	if err := startVMs(jobs...); err != nil {
+	if err := startVMs(sessions...); err != nil {
 		return err
 	}
-	return r.scenario(acrossJobs(jobs, reference, withBare))
+	return do(sessions)
 }
 
 // startVMs starts the VMs of one job after those of another: guest kernels calibrate
@@ -146,21 +156,19 @@ func inAll(sessions []*session, do func(*session) error) error {
 	return errors.Join(failed...)
 }
 
-// scenario changes which side comes first, so that no side always follows the same other
+// round measures each side once. The rounds begin with different sides, so that no side always follows the same other
 // one.
-func (r *record) scenario(s scenario) error {
-	for round := range r.Rounds {
-		for i := range s.sides {
-			side := s.sides[(round+i)%len(s.sides)]
-			for _, step := range side.steps {
-				samples, err := step.do()
-				if err != nil {
-					return fmt.Errorf("%s, %s: %w", s.name, side.name, err)
-				}
-				for _, found := range samples {
-					fmt.Fprintf(os.Stderr, "bench/applications: %s, %s: %s %.2f s\n", s.name, side.name, found.app, found.seconds)
-					r.add(s.name, side.name, found)
-				}
+func (r *record) round(s scenario, round int) error {
+	for i := range s.sides {
+		side := s.sides[(round+i)%len(s.sides)]
+		for _, step := range side.steps {
+			samples, err := step.do()
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", s.name, side.name, err)
+			}
+			for _, found := range samples {
+				fmt.Fprintf(os.Stderr, "bench/applications: %s, %s: %s %.2f s\n", s.name, side.name, found.app, found.seconds)
+				r.add(s.name, side.name, found)
 			}
 		}
 	}

@@ -20,27 +20,23 @@ Two MPI programs of [examples](../examples), in the three ways in which jobs can
   messages, and the program verifies every iteration's result against it, to ten digits.
 
 A time counts only if its result was verified. All results here were. A time is that of the
-searches, or of the iterations, as the program measures it: %s.
+searches, or of the iterations, as the program measures it: %s, and in SACJ %s.
 
 | | VMs of Slurm-V | one big VM per node |
 | --- | --- | --- |
-| EASJ, one program after the other | 4 ranks, one in each of 4 VMs on 2 nodes | the same 4 ranks in 2 VMs on 2 nodes |
-| EACJ, two programs at once in one job | both with 4 ranks, in the same 4 VMs with 8 vCPUs, with an IVShmem device each | the same 8 ranks in 2 VMs with 8 vCPUs |
-| SACJ, four jobs of two users at once | each with 2 ranks in 2 VMs with 1 vCPU, one on each node | the same 8 ranks in 2 VMs with 8 vCPUs |
+| EASJ, one program after the other | 2 ranks, one in each of 2 VMs of a node | the same 2 ranks in 1 VM |
+| EACJ, two programs at once in one job | both with 2 ranks, in the same 2 VMs with 4 vCPUs, with an IVShmem device each | the same 4 ranks in 1 VM with 4 vCPUs |
+| SACJ, four jobs of two users at once | each with 2 ranks in 2 VMs with 1 vCPU, one on each of 2 nodes | the same 8 ranks in 2 VMs with 8 vCPUs |
 
 The big VM stands for the bare node, as in the paper's native runs: one operating system on
-each node, shared memory between its ranks, a network to the other node. Both sides use the
-same emulator or KVM.
+each node, and shared memory between its ranks. All sides use the same emulator or KVM.
+
+The programs are built with MPICH and not changed. In EASJ and EACJ the same VMs are measured twice: with ` + "`--mpi-shm=on`" + `,
+where ranks of two VMs talk through the job's shared memory ([mpi.md](mpi.md#shared-memory-between-vms)), and with
+` + "`--mpi-shm=off`" + `, where they talk by TCP. In SACJ no two ranks of a job are on one node.
 `
 
 const tail = `
-The table does not show shared memory between VMs, either. The programs are built with MPICH,
-which talks through it only if a device is large enough ([mpi.md](mpi.md)), and the devices here
-have 1 MiB. So ranks in two VMs of a node talk by TCP here, and those in a big VM by shared memory.
-The paper's library, MVAPICH2, used IVShmem there. The runs of EACJ and SACJ claim devices and
-leave them idle;
-[ivshmem.md](ivshmem.md) says how fast the devices are.
-
 The figures are in [applications.json](applications.json), in seconds.
 ` + "`make bench-apps`" + ` measures anew and writes both files.
 `
@@ -48,12 +44,14 @@ The figures are in [applications.json](applications.json), in seconds.
 // report returns the Markdown text about the figures.
 func report(r record) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, head, "`"+strings.Join(r.Apps, "`, `")+"`")
+	fmt.Fprintf(&text, head, quoted(r.Apps[:2]), quoted(r.Apps[2:]))
 	text.WriteString(conditions(r))
 	text.WriteString(table(r))
 	text.WriteString(tail)
 	return text.String()
 }
+
+func quoted(commands []string) string { return "`" + strings.Join(commands, "` and `") + "`" }
 
 func conditions(r record) string {
 	var text strings.Builder
@@ -70,30 +68,26 @@ func conditions(r record) string {
 
 const measured = `
 Measured on %s on the development cluster, whose nodes share a machine with %d cores.
-Everything was measured %d times, the sides in turns. The table has the median, and the least
+Everything was measured %d times, the sides in turns, for EASJ and EACJ each time in new VMs. The table has the median, and the least
 and the greatest time in brackets.
 `
 
 const emulated = `
-There is no KVM: the VMs are emulated, on both sides. A comparison with the bare nodes, as in
+There is no KVM: the VMs are emulated, on all sides. A comparison with the bare nodes, as in
 the paper, would measure the emulator, so it is not made here; on a machine with KVM the same
-command adds it. Ranks poll while they wait, and there are two to four ranks for each core.
-So most of a time here is waiting for a core, to answer a message. Messages by TCP then cost
-far more than they do where each rank has a core.
+command adds it. Ranks poll while they wait. EASJ has a core for each rank; in EACJ two ranks share a core, in SACJ four, and
+most of a time there is waiting for a core, to answer a message.
 `
 
 const unsteady = `
-An overhead is shown only if the greatest time of each side is at most twice its least. Where
-it is not shown, the figures do not say what VMs cost an application. They say that all runs
-end with the right result, and that a run which waits for cores can take many times longer.
-The overhead has to be measured where each rank has a core, with KVM.
+A difference is shown only if the upper quartile of each side's times is at most twice its lower one.
 `
 
-// table has a line for each app of each scenario: the medians, and how much longer VMs
-// take.
+// table has a line for each app of each scenario: the medians, and how much longer the VMs of
+// Slurm-V take than the others.
 func table(r record) string {
 	var text strings.Builder
-	sides := []string{small, big}
+	sides := []string{shared, apart, big}
 	if slices.ContainsFunc(r.Series, func(s series) bool { return s.Side == bare }) {
 		sides = append(sides, bare)
 	}
@@ -101,9 +95,9 @@ func table(r record) string {
 	for _, side := range sides {
 		fmt.Fprintf(&text, " %s, s |", side)
 	}
-	text.WriteString(" overhead |\n| --- | --- |" + strings.Repeat(" --: |", len(sides)) + " --- |\n")
+	text.WriteString(" VMs of Slurm-V |\n| --- | --- |" + strings.Repeat(" --: |", len(sides)) + " --- |\n")
 	for _, s := range r.Series {
-		if s.Side == small {
+		if s.Side == big {
 			text.WriteString(r.line(s.Scenario, s.App, sides))
 		}
 	}
@@ -116,30 +110,41 @@ func table(r record) string {
 func (r record) line(scenario, app string, sides []string) string {
 	line := fmt.Sprintf("| %s | %s |", scenario, app)
 	for _, side := range sides {
-		seconds := r.seconds(scenario, side, app)
-		line += fmt.Sprintf(" %.2f (%.2f–%.2f) |", stats.Median(seconds), slices.Min(seconds), slices.Max(seconds))
+		if seconds := r.seconds(scenario, side, app); len(seconds) > 0 {
+			line += fmt.Sprintf(" %.2f (%.2f–%.2f) |", stats.Median(seconds), slices.Min(seconds), slices.Max(seconds))
+		} else {
+			line += " – |"
+		}
 	}
-	return line + " " + r.overhead(scenario, app, sides) + " |\n"
+	return line + " " + r.differences(scenario, app, sides) + " |\n"
 }
 
-// notShown replaces an overhead if the times vary too much.
+// notShown replaces a difference if the times vary too much.
 const notShown = "not shown"
 
-// overhead returns how much longer the VMs of Slurm-V take than each of the other sides.
-func (r record) overhead(scenario, app string, sides []string) string {
-	if slices.ContainsFunc(sides, func(side string) bool { return !steady(r.seconds(scenario, side, app)) }) {
-		return notShown
-	}
-	in := stats.Median(r.seconds(scenario, small, app))
+// differences returns how long the VMs of Slurm-V take in comparison with each of the other sides. sides are in the
+// order of the table: the first one with times is compared with the others.
+func (r record) differences(scenario, app string, sides []string) string {
+	sides = slices.DeleteFunc(slices.Clone(sides), func(side string) bool { return len(r.seconds(scenario, side, app)) == 0 })
 	var all []string
 	for _, side := range sides[1:] {
-		all = append(all, fmt.Sprintf("%+.0f %% to %s", (in/stats.Median(r.seconds(scenario, side, app))-1)*100, side))
+		all = append(all, difference(r.seconds(scenario, sides[0], app), r.seconds(scenario, side, app), side))
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(all, "; ")
 }
 
-// steady reports whether the greatest time is at most twice the least.
-func steady(seconds []float64) bool { return slices.Max(seconds) <= 2*slices.Min(seconds) }
+// difference returns the ratio of the medians of times to those of a side.
+func difference(in, than []float64, side string) string {
+	if !steady(in) || !steady(than) {
+		return notShown + " for " + side
+	}
+	return fmt.Sprintf("%.2f times the time of %s", stats.Median(in)/stats.Median(than), side)
+}
+
+// steady reports whether half of the times, those in the middle, differ by a factor of two at most.
+func steady(seconds []float64) bool {
+	return stats.Percentile(seconds, 75) <= 2*stats.Percentile(seconds, 25)
+}
 
 func (r record) seconds(scenario, side, app string) []float64 {
 	for _, s := range r.Series {

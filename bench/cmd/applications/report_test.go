@@ -41,15 +41,19 @@ cg: 1 iterations in 2.5000 s, zeta = 10.100000000000 by 4 ranks: WRONG
 	}
 }
 
-func TestOverheadNeedsSteadyTimes(t *testing.T) {
+func TestDifferencesNeedSteadyTimes(t *testing.T) {
 	r := record{Series: []series{
-		{Scenario: "EASJ", Side: small, App: "cg", Seconds: []float64{1.1, 2.1, 1.2}},
-		{Scenario: "EASJ", Side: big, App: "cg", Seconds: []float64{1, 1, 1}},
-		{Scenario: "EACJ", Side: small, App: "cg", Seconds: []float64{1.1, 2.3, 1.2}},
-		{Scenario: "EACJ", Side: big, App: "cg", Seconds: []float64{1, 1, 1}},
+		{Scenario: "EASJ", Side: shared, App: "cg", Seconds: []float64{1.1, 1.1, 1.2, 9, 1.2}},
+		{Scenario: "EASJ", Side: apart, App: "cg", Seconds: []float64{4, 9, 4, 9, 9}},
+		{Scenario: "EASJ", Side: big, App: "cg", Seconds: []float64{1, 1, 1, 1, 1}},
+		{Scenario: "SACJ", Side: apart, App: "cg", Seconds: []float64{2, 2, 2, 2, 2}},
+		{Scenario: "SACJ", Side: big, App: "cg", Seconds: []float64{1, 1, 1, 1, 1}},
 	}}
-	for scenario, want := range map[string]string{"EASJ": "+20 % to " + big, "EACJ": notShown} {
-		if got := r.overhead(scenario, "cg", []string{small, big}); got != want {
+	for scenario, want := range map[string]string{
+		"EASJ": "not shown for " + apart + "; 1.20 times the time of " + big,
+		"SACJ": "2.00 times the time of " + big,
+	} {
+		if got := r.differences(scenario, "cg", []string{shared, apart, big}); got != want {
 			t.Errorf("%s: %q, want %q", scenario, got, want)
 		}
 	}

@@ -12,9 +12,12 @@ import (
 // An app is a program of the examples, with the arguments for its measured size.
 type app struct{ name, args string }
 
+// Those of SACJ are small: eight emulated ranks that talk by TCP take long.
 var (
-	bfs = app{"bfs", "-s 13 -k 2"}
-	cg  = app{"cg", "-n 4096 -i 1"}
+	bfs      = app{"bfs", "-s 17 -k 4"}
+	cg       = app{"cg", "-n 16384 -i 4"}
+	smallBFS = app{"bfs", "-s 13 -k 2"}
+	smallCG  = app{"cg", "-n 4096 -i 1"}
 )
 
 func (a app) command() string { return a.name + " " + a.args }
@@ -24,12 +27,14 @@ type launcher string
 
 const (
 	toVMs   launcher = "slurm-v-run -Q"
+	sharing launcher = "slurm-v-run -Q --mpi-shm=on" // fails if the ranks do not share memory after all
+	byTCP   launcher = "slurm-v-run -Q --mpi-shm=off"
 	toNodes launcher = "srun -Q --overlap --mpi=pmi2"
 )
 
-// command starts ranksPerNode ranks of an app on each of the two nodes.
-func (l launcher) command(a app, ranksPerNode int) string {
-	return fmt.Sprintf("%s -n %d --ntasks-per-node=%d ./%s", l, 2*ranksPerNode, ranksPerNode, a.command())
+// command starts ranks of an app, as many on each node.
+func (l launcher) command(a app, nodes, ranks int) string {
+	return fmt.Sprintf("%s -n %d --ntasks-per-node=%d ./%s", l, nodes*ranks, ranks, a.command())
 }
 
 // A batch is the apps that one session runs at the same time.
@@ -39,10 +44,10 @@ type batch struct {
 	apps    []app
 }
 
-func newBatch(s *session, l launcher, ranksPerNode int, apps ...app) batch {
+func newBatch(s *session, l launcher, ranks int, apps ...app) batch {
 	var script, wait strings.Builder
 	for i, a := range apps {
-		fmt.Fprintf(&script, "%s & run%d=$!\n", l.command(a, ranksPerNode), i)
+		fmt.Fprintf(&script, "%s & run%d=$!\n", l.command(a, s.nodes, ranks), i)
 		fmt.Fprintf(&wait, " && wait $run%d", i)
 	}
 	return batch{s, script.String() + "true" + wait.String(), apps}
@@ -59,9 +64,10 @@ type side struct {
 
 // The sides of a comparison, by their names in the record of the figures.
 const (
-	small = "VMs of Slurm-V"
-	big   = "one big VM per node"
-	bare  = "bare nodes"
+	shared = "VMs, shared memory"
+	apart  = "VMs, TCP"
+	big    = "one big VM per node"
+	bare   = "bare nodes"
 )
 
 type scenario struct {
@@ -69,7 +75,7 @@ type scenario struct {
 	sides []side
 }
 
-// inJob returns the scenarios of one job with two VMs on each node: EASJ and EACJ.
+// inJob returns the scenarios of one job with two VMs on a node: EASJ and EACJ.
 func inJob(job, reference *session, withBare bool) []scenario {
 	easj := func(name string, s *session, l launcher) side {
 		return side{name, []step{{newBatch(s, l, 2, bfs)}, {newBatch(s, l, 2, cg)}}}
@@ -77,20 +83,19 @@ func inJob(job, reference *session, withBare bool) []scenario {
 	eacj := func(name string, s *session, l launcher) side {
 		return side{name, []step{{newBatch(s, l, 2, bfs, cg)}}}
 	}
-	scenarios := []scenario{
-		{"EASJ", []side{easj(small, job, toVMs), easj(big, reference, toVMs)}},
-		{"EACJ", []side{eacj(small, job, toVMs), eacj(big, reference, toVMs)}},
+	sides := func(of func(string, *session, launcher) side) []side {
+		all := []side{of(shared, job, sharing), of(apart, job, byTCP), of(big, reference, toVMs)}
+		if withBare {
+			all = append(all, of(bare, job, toNodes))
+		}
+		return all
 	}
-	if withBare {
-		scenarios[0].sides = append(scenarios[0].sides, easj(bare, job, toNodes))
-		scenarios[1].sides = append(scenarios[1].sides, eacj(bare, job, toNodes))
-	}
-	return scenarios
+	return []scenario{{"EASJ", sides(easj)}, {"EACJ", sides(eacj)}}
 }
 
 // acrossJobs returns SACJ: four jobs with one VM on each node, side by side.
 func acrossJobs(jobs []*session, reference *session, withBare bool) scenario {
-	apps := []app{bfs, cg, bfs, cg}
+	apps := []app{smallBFS, smallCG, smallBFS, smallCG}
 	sacj := func(name string, l launcher) side {
 		var at step
 		for i, s := range jobs {
@@ -98,7 +103,7 @@ func acrossJobs(jobs []*session, reference *session, withBare bool) scenario {
 		}
 		return side{name, []step{at}}
 	}
-	s := scenario{"SACJ", []side{sacj(small, toVMs), {big, []step{{newBatch(reference, toVMs, 1, apps...)}}}}}
+	s := scenario{"SACJ", []side{sacj(apart, toVMs), {big, []step{{newBatch(reference, toVMs, 1, apps...)}}}}}
 	if withBare {
 		s.sides = append(s.sides, sacj(bare, toNodes))
 	}

@@ -10,22 +10,29 @@ import (
 	"strings"
 )
 
+// An allocation is what a job asks for. options are salloc's options for the VMs.
+type allocation struct {
+	name, user string
+	nodes      int
+	vmsPerNode int
+	options    string
+}
+
 // A session is a shell in an allocation of its own on the development cluster.
 type session struct {
-	name       string
-	vmsPerNode int
-	cmd        *exec.Cmd
-	in         io.WriteCloser
-	out        *bufio.Scanner
+	allocation
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
 }
 
 // end is the line after the output of a script; the exit status follows it.
 const end = "-- end of the script: "
 
-// open asks for an allocation of two nodes. options are salloc's options for the VMs.
-func open(name, user string, vmsPerNode int, options string) (*session, error) {
-	shell := fmt.Sprintf("cd ~/%s && exec salloc -Q --job-name=%s --time=60 --nodes=2 --vm-per-node=%d %s bash", directory, name, vmsPerNode, options)
-	cmd := exec.Command("scripts/cluster", "run", "--user", user, "--", "bash", "-c", shell)
+// open asks for the allocation.
+func open(a allocation) (*session, error) {
+	shell := fmt.Sprintf("cd ~/%s && exec salloc -Q --job-name=%s --time=60 --nodes=%d --vm-per-node=%d %s bash", directory, a.name, a.nodes, a.vmsPerNode, a.options)
+	cmd := exec.Command("scripts/cluster", "run", "--user", a.user, "--", "bash", "-c", shell)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -35,7 +42,7 @@ func open(name, user string, vmsPerNode int, options string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{name, vmsPerNode, cmd, in, bufio.NewScanner(out)}
+	s := &session{a, cmd, in, bufio.NewScanner(out)}
 	return s, cmd.Start()
 }
 
