@@ -58,6 +58,7 @@ type Controller struct {
 	Instance string // of slurmctld; "" if it has not started this process
 	Dir      string // of the ledger
 	Now      func() time.Time
+	Patience time.Duration // how much longer than the cooling time a job waits for its tags
 }
 
 // ledgerWait is how long a call waits for others that have the ledger open. They have it for
@@ -69,7 +70,7 @@ const ledgerWait = 30 * time.Second
 func newController(ctx context.Context, cfg config.Config, warn func(string)) (*Controller, error) {
 	c := &Controller{
 		Site: cfg.Fabric, Limits: cfg.Limits, Slurm: commentsOf(cfg), Warn: warn,
-		Instance: instanceOf("/", os.Getppid()), Dir: cfg.Fabric.State, Now: time.Now,
+		Instance: instanceOf("/", os.Getppid()), Dir: cfg.Fabric.State, Now: time.Now, Patience: 5 * time.Second,
 	}
 	var err error
 	if c.Dir == "" {

@@ -44,6 +44,8 @@ func newBench(t *testing.T) *bench {
 		Site: f, Limits: config.Default().Limits, Slurm: slurm.Comments{Client: slurm.Client{Bin: b.slurm, Env: env}}, Cluster: "c", Instance: "boot 1 1", Dir: dir,
 		Warn: func(s string) { b.warnings = append(b.warnings, s) },
 		Now:  func() time.Time { return b.now },
+
+		Patience: time.Minute, // b.now stands still, and so it only bounds what slurmctld may take
 	}
 	return b
 }

@@ -15,9 +15,6 @@ import (
 	"github.com/slurm-v/slurm-v/slurm"
 )
 
-// patience is how much longer than the cooling time a job waits for its tags.
-const patience = 5 * time.Second
-
 // A noPoolError says that a job wants tags of which its partition has none.
 type noPoolError struct {
 	Kind      fabric.Kind

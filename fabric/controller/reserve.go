@@ -118,7 +118,7 @@ func (c *Controller) readComment(ctx context.Context, h slurm.Hook) func() said 
 // commit gets the tags from the ledger. If too few are free it sweeps, and waits as long as
 // others are being given back.
 func (g giving) commit(ctx context.Context, q ledger.Request) (r fabric.Reservation, err error) {
-	deadline := g.Now().Add(g.cooling() + patience)
+	deadline := g.Now().Add(g.cooling() + g.Patience)
 	for {
 		r, err = g.tryReserve(ctx, q, g.options())
 		if !errors.Is(err, ledger.ErrExhausted) {

@@ -52,7 +52,7 @@ func newSubnetBench(t *testing.T, jobs ...uint32) *subnetBench {
 		}
 	}
 	t.Chdir(s.fabric.Dir) // smpquery's simulation leaves files there
-	s.Now = time.Now
+	s.Now, s.Patience = time.Now, 5*time.Second
 	s.Site.Cooling = 0
 	s.Site.PKey = config.PKeyPool{Pool: config.Tags{{First: 0x1000, Last: 0x1001}}, PartitionsFile: s.fabric.Partitions, OpenSMPIDFile: s.fabric.PIDFile}
 	s.Subnet = openSM{site: s.Site.PKey, warn: s.warn}
