@@ -46,6 +46,19 @@ slurm-v-run -n 2 -N 1 sh -c './exchange; ls /dev/shm'; wait $other; cat other`).
 	}
 }
 
+// A VM that crashes takes its rank along. That of the other VM would wait for it for ever, in the shared memory, but its run ends,
+// and the job with it.
+func TestAVMThatCrashesEndsItsMPIRun(t *testing.T) {
+	t.Parallel()
+	j := alice.submit(t, "--nodes=1 --nodelist=n1 --vm-per-node=2 --ivshmem=1:16M --ntasks=2 --time=90 "+twoCPUs, source(t, "world.c")+`
+mpicc -O2 -o world world.c && slurm-v-run ./world wait`)
+	j.awaitOutput("rank 0 waits\n")
+	j.awaitOutput("rank 1 waits\n")
+	contains(t, j.output(), throughMemory+"n1 (UCX)")
+	j.signalVM("KILL", "vm1")
+	contains(t, j.ends("FAILED", ""), "vm1", "lost")
+}
+
 // A device that is too small for MPI is named, with the size that is needed.
 func TestMPIWithTooLittleSharedMemory(t *testing.T) {
 	t.Parallel()
