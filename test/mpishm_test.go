@@ -46,8 +46,8 @@ slurm-v-run -n 2 -N 1 sh -c './exchange; ls /dev/shm'; wait $other; cat other`).
 	}
 }
 
-// A VM that crashes takes its rank along. That of the other VM would wait for it for ever, in the shared memory, but its run ends,
-// and the job with it.
+// A VM that crashes takes its rank along. That of the other VM would wait for it for ever, in the shared memory, but all VMs of a
+// job end with the first.
 func TestAVMThatCrashesEndsItsMPIRun(t *testing.T) {
 	t.Parallel()
 	j := alice.submit(t, "--nodes=1 --nodelist=n1 --vm-per-node=2 --ivshmem=1:16M --ntasks=2 --time=90 "+twoCPUs, source(t, "world.c")+`
