@@ -125,8 +125,7 @@ echo up; until [ -e seen ]; do sleep 0.5; done`)
 	}
 	shortCards(t)
 	setCards(t, "n1", firstServices+"BUSY=-1\nBUSY_CARD=1\n")
-	alice.must(t, "touch "+j.dir+"/seen")
-	j.completes()
+	j.letGo()
 	drainedAndBack(t, j.id, lines[0][2])
 	for _, node := range []string{"n1", "n2"} {
 		if list := services(t, node); regexp.MustCompile(both).MatchString(list) {
@@ -233,6 +232,13 @@ func (j *job) vnisOf(restart string) string {
 	return line.FindStringSubmatch(j.output())[1]
 }
 
+// letGo ends a job whose script waits for the file seen.
+func (j *job) letGo() {
+	j.t.Helper()
+	j.user.must(j.t, "touch "+j.dir+"/seen")
+	j.completes()
+}
+
 // A slurmctld that is killed and starts again knows who has which tags, and so does the next
 // run of a job that it puts back into the queue: it gets others. Not beside others: they need
 // slurmctld.
@@ -255,8 +261,7 @@ func TestTagsOutliveSlurmctld(t *testing.T) {
 		t.Errorf("the job that went on has lost its services:\n%s", list)
 	}
 	for _, j := range []*job{stays, again, later} {
-		j.user.must(t, "touch "+j.dir+"/seen")
-		j.completes()
+		j.letGo()
 	}
 	if !poll(func() bool { return vnis(t).Free == vnis(t).Size }) {
 		t.Errorf("the VNIs do not come back: %+v", vnis(t))
@@ -276,11 +281,13 @@ until grep -q `+mark+` $dir/job_state; do sleep 0.2; done`)
 // killSlurmctld kills slurmctld, starts it again, and waits until it answers. While it is dead, the shell does the rest.
 func killSlurmctld(t *testing.T, meanwhile string) {
 	t.Helper()
-	root.must(t, `pid=$(cat /run/slurm/slurmctld.pid) && kill -9 $pid
-while kill -0 $pid 2>/dev/null; do sleep 0.1; done
-`+meanwhile+`
+	root.must(t, endSlurmctld+meanwhile+`
 slurmctld && until scontrol ping | grep -q UP; do sleep 0.2; done`)
 }
+
+const endSlurmctld = `pid=$(cat /run/slurm/slurmctld.pid) && kill -9 $pid
+while kill -0 $pid 2>/dev/null; do sleep 0.1; done
+`
 
 // What users can write about their jobs gives them no tags of others, and nobody reads
 // another user's. The controls: the victim's letter can be read and copied, and the victim's
@@ -318,8 +325,7 @@ SLURM_SPANK_SLURMV_FABRIC=vni:2 srun echo it ran || echo "ended with $?"`)
 	contains(t, said, "has no reservation of tags on the fabric in its record: either it was submitted without --vm-fabric")
 	contains(t, said, "ended with 1")
 	for _, j := range []*job{victim, forged} {
-		j.user.must(t, "touch "+j.dir+"/seen")
-		j.completes()
+		j.letGo()
 	}
 }
 

@@ -245,6 +245,56 @@ func (f *tagFaults) userID(u user) int {
 	return id
 }
 
+// A job's tags stay its own when the backup controller, on n2, takes over from slurmctld, and when slurmctld comes back. Each
+// knows what the other has given, and takes it back.
+func TestTagsMoveToTheBackupController(t *testing.T) {
+	giveCards(t)
+	startBackup(t)
+	byPrimary := holdTags(t, alice)
+	saveSlurmctld(t, byPrimary)
+	root.must(t, endSlurmctld+inControl)
+	byBackup := holdTags(t, bob)
+	byPrimary.letGo()
+	saveSlurmctld(t, byBackup)
+	root.must(t, "slurmctld && until scontrol ping | grep -q 'ctl is UP'; do sleep 0.2; done")
+	root.must(t, endSlurmctld, "--node", "n2")
+	root.must(t, inControl)
+	last := holdTags(t, alice)
+	given := []string{byPrimary.vnisOf(""), byBackup.vnisOf(""), last.vnisOf("")}
+	if slices.Sort(given); len(slices.Compact(given)) != 3 {
+		t.Errorf("two jobs have the same VNIs: %v", given)
+	}
+	if list := services(t, "n1"); !strings.Contains(list, " "+byBackup.vnisOf("")+" ") {
+		t.Errorf("the job of the backup controller has lost its services:\n%s", list)
+	}
+	byBackup.letGo()
+	last.letGo()
+	if !poll(func() bool { return vnis(t).Free == vnis(t).Size }) {
+		t.Errorf("the VNIs do not come back: %+v", vnis(t))
+	}
+}
+
+// inControl waits until a slurmctld answers, the primary one or the backup. One that stands by does not.
+const inControl = "until squeue > /dev/null 2>&1; do sleep 0.5; done\n"
+
+// startBackup starts the backup controller on n2, which ends with the test.
+func startBackup(t *testing.T) {
+	t.Helper()
+	root.must(t, "install -d -o slurm -g slurm /run/slurm && slurmctld && until scontrol ping | grep -q 'n2 is UP'; do sleep 0.2; done", "--node", "n2")
+	t.Cleanup(func() {
+		root.run(t, endSlurmctld, "--node", "n2")
+		root.run(t, "squeue > /dev/null || slurmctld")
+	})
+}
+
+// holdTags submits a job on n1 that has two VNIs, and waits until it has them.
+func holdTags(t *testing.T, u user) *job {
+	t.Helper()
+	j := u.submit(t, "--nodes=1 --nodelist=n1 --vm-fabric=vni:2", tagHolder)
+	j.vnisOf("")
+	return j
+}
+
 // A cardEvent is what has happened to a service.
 type cardEvent struct {
 	at                 int64 // ns since 1970

@@ -29,8 +29,7 @@ until [ -e seen ]; do sleep 0.5; done`)
 		t.Errorf("slurmv vf list shows %d VFs of the job, want 4:\n%s", n, list)
 	}
 	contains(t, root.must(t, "slurmv vf list", "--node", node), "software", j.id+".", "attached")
-	alice.must(t, "touch "+j.dir+"/seen")
-	j.completes()
+	j.letGo()
 	contains(t, alice.must(t, "sacct -n -j "+j.id+" -X -o ReqTRES%200,AllocTRES%200"), "gres/vf=4", "gres/vfbw=20000")
 }
 

@@ -155,8 +155,7 @@ func sysfsText(dir, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// countPlaced counts the devices whose memory can be mapped. The kernel shows the memory
-// only once it has an address.
+// countPlaced counts the devices whose memory can be mapped.
 func (s ivshmemDevices) countPlaced(devices []pciDevice, size int64) (n int) {
 	for _, d := range devices {
 		if s.placed(d, size) {
@@ -166,9 +165,20 @@ func (s ivshmemDevices) countPlaced(devices []pciDevice, size int64) (n int) {
 	return n
 }
 
+// placed reports whether the memory has an address. Linux 6.12 shows the memory's file only then, and Linux 7.2 always.
 func (s ivshmemDevices) placed(d pciDevice, size int64) bool {
 	info, err := os.Stat(s.path(d.memory()))
-	return err == nil && info.Size() == size
+	return err == nil && info.Size() == size && s.address(d) != 0
+}
+
+// address is that of the device's memory, or 0: the file resource has a line for each of the device's PCI regions, with the first
+// address, the last one and flags.
+func (s ivshmemDevices) address(d pciDevice) (first uint64) {
+	lines := strings.Split(sysfsText(s.path(d.dir()), "resource"), "\n")
+	if len(lines) > 2 {
+		_, _ = fmt.Sscanf(lines[2], "0x%x", &first)
+	}
+	return first
 }
 
 // layOut makes the kernel look for devices again. It first makes the kernel forget each

@@ -23,6 +23,7 @@ type pciBus struct {
 	room    bool // behind the bridge, as it is laid out
 	growing bool // the kernel makes room for what it finds when it lays the bridge out anew
 	known   bool // the kernel has the bridge in its tree
+	early   bool // the kernel shows memory that has no address yet
 	orders  []string
 }
 
@@ -92,15 +93,28 @@ func (b *pciBus) putIVShmem(address string) {
 		return
 	}
 	b.put(dir, "0x1af4", "0x1110", "0x050000")
+	first, last := 0, 0
 	if b.room {
-		for _, file := range []string{"resource2", "resource2_wc"} {
-			if err := os.WriteFile(b.path(dir, file), nil, 0o600); err != nil {
-				b.t.Fatal(err)
-			}
-			if err := os.Truncate(b.path(dir, file), b.size); err != nil {
-				b.t.Fatal(err)
-			}
-		}
+		first, last = 0xf800000000, 0xf800000000+int(b.size)-1
+	}
+	b.write(dir, "resource", fmt.Sprintf("0x%016x 0x%016x 0x40200\n0x%016x 0x%016x 0x0\n0x%016x 0x%016x 0x14220c\n", 0xfcc00000, 0xfcc000ff, 0, 0, first, last), 0)
+	if b.room || b.early {
+		b.write(dir, "resource2", "", b.size)
+		b.write(dir, "resource2_wc", "", b.size)
+	}
+}
+
+// write makes a file of a device. With a size, it is made so large.
+func (b *pciBus) write(dir, file, text string, size int64) {
+	b.t.Helper()
+	if err := os.WriteFile(b.path(dir, file), []byte(text), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	if size == 0 {
+		return
+	}
+	if err := os.Truncate(b.path(dir, file), size); err != nil {
+		b.t.Fatal(err)
 	}
 }
 
@@ -170,6 +184,7 @@ func TestSharedMemoryThatDoesNotCome(t *testing.T) {
 		"a device is missing":            {change: func(b *pciBus) { b.plugged = b.plugged[:1] }, want: "1 shared-memory devices (IVShmem) instead of 2, and room for 1"},
 		"a device too many":              {change: func(b *pciBus) { b.plugged = append(b.plugged, "0000:02:03.0") }, want: "3 shared-memory devices (IVShmem) instead of 2"},
 		"no room in the address space":   {change: func(b *pciBus) { b.growing = false }, want: "instead of 2, and room for 0"},
+		"no room, but the memory's file": {change: func(b *pciBus) { b.growing, b.early = false, true }, want: "instead of 2, and room for 0"},
 		"devices of another size":        {change: func(b *pciBus) { b.size = 1 << 16 }, want: "and room for 0"},
 		"something else behind the port": {change: func(b *pciBus) { b.put(bridge+"/0000:02:1f.0", "0x1af4", "0x1042", "0x010000") }, want: "and room for 0", spared: true},
 	}

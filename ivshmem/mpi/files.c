@@ -168,7 +168,7 @@ static enum state open_region(const struct settings *s)
 	return OPENED;
 }
 
-static bool opened(void)
+bool files_ready(void)
 {
 	static _Atomic enum state state;
 	const struct settings *s = settings();
@@ -188,7 +188,7 @@ bool files_know(const char *path)
 		return false;
 	for (const char *const *n = names; *n; n++)
 		if (!fnmatch(*n, path, 0))
-			return opened();
+			return files_ready();
 	return false;
 }
 
@@ -580,7 +580,7 @@ void *files_map(void *at, size_t length, int protection, int flags, int fd, off_
 
 int files_device(int fd)
 {
-	if (fd < 0 || fd >= DESCRIPTORS || !opened())
+	if (fd < 0 || fd >= DESCRIPTORS || !files_ready())
 		return fd;
 	programs = region_claim_for_program();
 	if (!programs) {

@@ -8,8 +8,10 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-/* Whether a path is a file of MPI's, which ranks of other VMs shall see. The first such path
- * opens the region; until then a process pays nothing but this question. */
+/* Whether this process has the region, which the first such question opens; until then a process pays nothing. */
+bool files_ready(void);
+
+/* Whether a path is a file of MPI's, which ranks of other VMs shall see. */
 bool files_know(const char *path);
 
 /* Whether this process has opened such a file of UCX's. */

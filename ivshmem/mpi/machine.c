@@ -26,8 +26,8 @@ static int file_of(const char *text, size_t n)
 }
 
 /*
- * UCX takes two processes for neighbours if their machines have the same boot id. So all VMs
- * of the job on this node have one.
+ * UCX takes two processes for neighbours if their machines have the same boot id. So all processes
+ * of the job on this node that have the region have one.
  */
 static int boot_id(void)
 {
@@ -69,6 +69,6 @@ int machine_open(const char *path, const void *caller)
 	if (!path || strncmp(path, "/proc/", 6) || !settings())
 		return -1;
 	if (!strcmp(path, "/proc/sys/kernel/random/boot_id"))
-		return boot_id();
+		return files_ready() ? boot_id() : -1;
 	return process(path, caller);
 }

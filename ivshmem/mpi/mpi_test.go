@@ -134,6 +134,14 @@ func TestReportsGoToTheRelayAlone(t *testing.T) {
 	}
 }
 
+// A rank that cannot open the device says why, once. The relay and UCX take it for a rank of its VM alone.
+func TestARankWithoutItsDevice(t *testing.T) {
+	library, program := build(t)
+	if out, want := run(t, in(0, library, "/nowhere", program, "not-ready")), "slurm-v: no shared memory for MPI: /nowhere: No such file or directory\n"; out != want {
+		t.Errorf("it says %q, want %q", out, want)
+	}
+}
+
 // In an image with a glibc before 2.36, the functions behind ours are those that programs call without this library.
 func TestConditionVariablesOfOldImages(t *testing.T) {
 	library, program := build(t)

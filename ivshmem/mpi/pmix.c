@@ -1,6 +1,7 @@
 //go:build ignore
 
 #include "../../internal/pmix/abi.h"
+#include "files.h"
 #include "real.h"
 #include "report.h"
 #include "settings.h"
@@ -31,9 +32,9 @@ pmix_status_t PMIx_Put(pmix_scope_t scope, const char key[], pmix_value_t *value
 
 static pmix_proc_t self;
 
-/* The ranks of the node, as PMIx lists them (4,5,6,7). NULL if this run has no memory for MPI, or the process has another
+/* The ranks of the node, as PMIx lists them (4,5,6,7). NULL if this process has no memory for MPI, or another
  * PMIx server: the program may be an mpirun, whose ranks have its own. */
-static const char *neighbours(void) { return settings() && !strncmp(self.nspace, "slurm.pmix.", 11) ? settings()->ranks : NULL; }
+static const char *neighbours(void) { return !strncmp(self.nspace, "slurm.pmix.", 11) && files_ready() ? settings()->ranks : NULL; }
 
 /* The place of a rank in a list; the length of the list if it is not there. */
 static unsigned place(const char *list, pmix_rank_t rank)
@@ -71,7 +72,7 @@ pmix_status_t PMIx_Init(pmix_proc_t *proc, pmix_info_t info[], size_t n)
 
 	if (!LIBPMIX(PMIx_Init))
 		return PMIX_ERR_NOT_SUPPORTED;
-	if (settings() && settings()->ranks)
+	if (settings() && settings()->ranks && files_ready())
 		report_pmix();
 	status = LIBPMIX(PMIx_Init)(proc, info, n);
 	if (!status && proc)

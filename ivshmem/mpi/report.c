@@ -4,6 +4,7 @@
 
 #include "report.h"
 
+#include "files.h"
 #include "real.h"
 #include "settings.h"
 
@@ -50,10 +51,11 @@ static void tell(const char *what)
 }
 
 /* The process that begins the exchange is the rank, not the shell that started it. So the
- * relay knows, before it answers anything, that this rank sees files of other VMs. */
+ * relay knows, before it answers anything, that this rank sees files of other VMs. One that cannot
+ * open the region does not say so. */
 void report_init(int fd, const void *message, size_t n)
 {
-	if (server >= 0 || n < 8 || memcmp(message, "cmd=init", 8) || !settings() || !is_server(fd))
+	if (server >= 0 || n < 8 || memcmp(message, "cmd=init", 8) || !is_server(fd) || !files_ready())
 		return;
 	server = fd;
 	tell("ready=1");

@@ -686,24 +686,52 @@ static void make_peers(void)
 		MUST(!ftruncate(shm_open(peers[i], O_RDWR | O_CREAT, 0600), 4096));
 }
 
-/* The relay hears of the transport while the program speaks PMI. What has the descriptor's number later is not the relay's. */
-static void reports(void)
+/* The program begins to speak PMI over pmi[0]. The relay is at the other end. */
+static void begin_pmi(int pmi[2])
 {
-	char number[24], text[128] = "", name[] = "/tmp/slurmv-test-XXXXXX";
+	char number[24];
 	const char *hello = "cmd=init pmi_version=1 pmi_subversion=1\n";
 	struct stat st;
-	int pmi[2];
 
 	MUST(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pmi) && !fstat(pmi[0], &st));
 	snprintf(number, sizeof(number), "%lu", (unsigned long)st.st_ino);
 	MUST(!setenv("SLURMV_PMI_SOCKET", number, 1));
 	MUST(write(pmi[0], hello, strlen(hello)) == (ssize_t)strlen(hello));
+}
+
+/* Whether the machine's boot id is that of the job's VMs on the node. */
+static bool one_machine(void)
+{
+	char id[48] = "";
+
+	MUST(read(open("/proc/sys/kernel/random/boot_id", O_RDONLY), id, sizeof(id) - 1) > 0);
+	return !strcmp(id, "5e1f5e1f-0000-4000-8000-000000000001\n");
+}
+
+/* The relay hears of the transport while the program speaks PMI. What has the descriptor's number later is not the relay's. */
+static void reports(void)
+{
+	char text[128] = "", name[] = "/tmp/slurmv-test-XXXXXX";
+	struct stat st;
+	int pmi[2];
+
+	begin_pmi(pmi);
 	map(shm_open(peers[0], O_RDWR, 0), 4096);
-	MUST(read(pmi[1], text, sizeof(text) - 1) > 0 && strstr(text, "ready=1") && strstr(text, "peer=UCX"));
+	MUST(read(pmi[1], text, sizeof(text) - 1) > 0 && strstr(text, "ready=1") && strstr(text, "peer=UCX") && one_machine());
 
 	MUST(!close(pmi[0]) && mkstemp(name) == pmi[0] && !unlink(name));
 	map(shm_open(peers[1], O_RDWR, 0), 4096);
 	MUST(!fstat(pmi[0], &st) && st.st_size == 0);
+}
+
+/* A rank that cannot open the device is not ready, and its machine is the VM. */
+static void not_ready(void)
+{
+	char text[128] = "";
+	int pmi[2];
+
+	begin_pmi(pmi);
+	MUST(read(pmi[1], text, sizeof(text) - 1) > 0 && !strstr(text, "ready=1") && !one_machine());
 }
 
 /* What the C library of the image has not got fails; what is MPI's does not need it. */
@@ -784,6 +812,8 @@ int main(int argc, char **argv)
 		make_peers();
 	else if (!strcmp(part, "reports"))
 		reports();
+	else if (!strcmp(part, "not-ready"))
+		not_ready();
 	else if (!strcmp(part, "missing"))
 		missing_functions();
 	else if (!strcmp(part, "calls"))
