@@ -57,7 +57,7 @@ func newNode(t *testing.T) (n node, program string) {
 }
 
 // Open MPI finds its neighbours in other VMs, and talks to them through the memory that the VMs share. The
-// relay hears of it. A rank that is told of no such memory sees those of its VM.
+// relay hears of it. A rank that is told of no such memory, or cannot open it, sees those of its VM.
 func TestOpenMPIThroughSharedMemory(t *testing.T) {
 	server, _ := pmixtest.Build(t, "../..")
 	const ready, talks = "cmd=slurmv-shm ready=1", "cmd=slurmv-shm peer=Open_MPI"
@@ -70,6 +70,7 @@ func TestOpenMPIThroughSharedMemory(t *testing.T) {
 		"through memory":              {nil, "", 2, []string{pmixtest.Joins, pmixtest.Leaves, talks, ready}},
 		"by the user's own transport": {nil, "OMPI_MCA_btl=tcp,self", 2, []string{pmixtest.Joins, pmixtest.Leaves, ready}},
 		"without memory":              {[]string{"messages"}, "SLURMV_MPI_SHM=", 1, []string{pmixtest.Joins, pmixtest.Leaves}},
+		"without the device":          {[]string{"messages"}, "SLURMV_MPI_SHM=/nowhere:5e1f5e1f:0:0", 1, []string{pmixtest.Joins, pmixtest.Leaves}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, program := newNode(t)
