@@ -238,7 +238,7 @@ scenarios: packages
 test-matrix:
 	test/matrix $(if $(RUN),'$(RUN)')
 
-# The part of it about MPI: each library, with Debian 12 and 13.
+# The part of it about MPI: each library, with Debian 12, 13 and testing.
 .PHONY: test-mpi
 test-mpi:
 	test/matrix mpi

@@ -93,11 +93,16 @@ func TestLocksBetweenVMs(t *testing.T) {
 	library, program := build(t)
 	device := filetest.Device(t, deviceSize)
 	run(t, in(0, library, device, program, "make-locks"))
-	var both sync.WaitGroup
-	for vm := range 2 {
-		both.Go(func() { run(t, in(vm, library, device, program, "locks", strconv.Itoa(vm))) })
-	}
-	both.Wait()
+	both(t, in(0, library, device, program, "locks", "0"), in(1, library, device, program, "locks", "1"))
+}
+
+// both runs two programs that wait for each other.
+func both(t *testing.T, one, other *exec.Cmd) {
+	t.Helper()
+	var ended sync.WaitGroup
+	ended.Go(func() { run(t, one) })
+	ended.Go(func() { run(t, other) })
+	ended.Wait()
 }
 
 // Two processes that use a lock in the same moment come to what they would come to one after the other.
@@ -131,6 +136,19 @@ func TestReportsGoToTheRelayAlone(t *testing.T) {
 	run(t, in(1, library, device, program, "make-peers"))
 	if out := run(t, in(0, library, device, program, "reports")); out != "" {
 		t.Errorf("it says %s", out)
+	}
+}
+
+// MPICH without UCX talks through one file of all ranks of the node.
+func TestMPICHsOwnTransport(t *testing.T) {
+	library, program := build(t)
+	ucp := filepath.Join(t.TempDir(), "libucp.so.0")
+	filetest.Build(t, []string{"testdata/libucs.c"}, []string{"cc", "-shared", "-fPIC", "-Wl,-soname,libucp.so.0", "-o", ucp, "testdata/libucs.c"})
+	for name, ucx := range map[string]string{"without UCX": "", "over UCX": ucp} {
+		t.Run(name, func(t *testing.T) {
+			device := filetest.Device(t, deviceSize)
+			both(t, in(0, library, device, program, "one-file", ucx), in(1, library, device, program, "another-opens-it"))
+		})
 	}
 }
 

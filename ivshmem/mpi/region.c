@@ -273,6 +273,8 @@ static int get(const char *name, int flags, mode_t mode)
 	if (flags & O_TRUNC)
 		resize(f, 0, false);
 	f->users++;
+	if (f->vm != here)
+		f->met = 1;
 	return number(f);
 }
 

@@ -31,7 +31,8 @@ struct region_file {
 	uint32_t used;          /* 0: this is nobody's file */
 	uint32_t users;         /* descriptors and mappings in all processes, without those that a child has of its parent */
 	uint32_t vm;            /* of its maker */
-	uint32_t mode;
+	uint16_t mode;
+	uint16_t met;           /* 1: a process of another VM has opened it */
 	uint64_t at;   /* offset in the device, or REGION_NOWHERE */
 	uint64_t size; /* bytes that fstat tells */
 	uint64_t room; /* bytes that are its own or promised, whole pages */

@@ -76,18 +76,19 @@ void report_pmix(void)
 void report_peer(const char *name)
 {
 	static const struct {
-		const char *prefix, *by;
+		const char *prefix, *by, *unless; /* a library that the process has */
 	} transports[] = { /* a space would end the name */
-		{"/dev/shm/ucx_", "UCX"},
-		{"/dev/shm/vader_", "Open_MPI"},
-		{"/dev/shm/sm_segment", "Open_MPI"},
-		{"/dev/shm/mpich_", "MPICH"},
+		{"/dev/shm/ucx_", "UCX", NULL},
+		{"/dev/shm/vader_", "Open_MPI", NULL},
+		{"/dev/shm/sm_segment", "Open_MPI", NULL},
+		{"/dev/shm/mpich_", "MPICH", "libucp.so.0"}, /* over UCX, MPICH's own files are for its start and for windows */
 	};
 	static atomic_bool told[sizeof(transports) / sizeof(*transports)];
 	char what[40];
 
 	for (size_t i = 0; server >= 0 && i < sizeof(transports) / sizeof(*transports); i++)
-		if (!strncmp(name, transports[i].prefix, strlen(transports[i].prefix)) && !atomic_exchange(&told[i], true)) {
+		if (!strncmp(name, transports[i].prefix, strlen(transports[i].prefix)) && !(transports[i].unless && real_loaded(transports[i].unless)) &&
+		    !atomic_exchange(&told[i], true)) {
 			snprintf(what, sizeof(what), "peer=%s", transports[i].by);
 			tell(what);
 		}

@@ -724,6 +724,38 @@ static void reports(void)
 	MUST(!fstat(pmi[0], &st) && st.st_size == 0);
 }
 
+/* Whether the relay has heard of MPICH's own transport. */
+static bool heard_of_mpich(int pmi)
+{
+	char text[128] = "";
+
+	MUST(read(pmi, text, sizeof(text) - 1) >= 0 || errno == EAGAIN);
+	return strstr(text, "peer=MPICH");
+}
+
+/* MPICH's ranks of a node share one file. Its maker hears of the others when it removes the file. With a library, that is UCX. */
+static void one_file(const char *library)
+{
+	int pmi[2], fd = shm_open("/mpich_shar_tmp1", O_RDWR | O_CREAT, 0600);
+
+	begin_pmi(pmi);
+	MUST(!*library || dlopen(library, RTLD_NOW));
+	MUST(!ftruncate(fd, 4096) && map(fd, 4096) && shm_open("/mpich_shar_tmp2", O_RDWR | O_CREAT, 0600) >= 0);
+	MUST(!shm_unlink("/mpich_shar_tmp2") && !heard_of_mpich(pmi[1])); /* nobody else had it */
+	while ((fd = shm_open("/mpich_shar_tmp3", O_RDWR, 0)) < 0)
+		usleep(1000);
+	MUST(!shm_unlink("/mpich_shar_tmp1") && heard_of_mpich(pmi[1]) == !*library);
+}
+
+static void another_opens_it(void)
+{
+	int fd;
+
+	while ((fd = shm_open("/mpich_shar_tmp1", O_RDWR, 0)) < 0)
+		usleep(1000);
+	MUST(shm_open("/mpich_shar_tmp3", O_RDWR | O_CREAT, 0600) >= 0);
+}
+
 /* A rank that cannot open the device is not ready, and its machine is the VM. */
 static void not_ready(void)
 {
@@ -812,6 +844,10 @@ int main(int argc, char **argv)
 		make_peers();
 	else if (!strcmp(part, "reports"))
 		reports();
+	else if (!strcmp(part, "one-file"))
+		one_file(argv[2]);
+	else if (!strcmp(part, "another-opens-it"))
+		another_opens_it();
 	else if (!strcmp(part, "not-ready"))
 		not_ready();
 	else if (!strcmp(part, "missing"))
