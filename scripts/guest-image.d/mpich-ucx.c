@@ -1,18 +1,18 @@
 /*
- * Two things that MPICH over UCX needs in these guests. The library is loaded before
+ * Three things that MPICH over UCX needs in these guests. The library is loaded before
  * libmpich.
  *
- * It closes no connection one by one. In MPI_Finalize each rank does that, and it takes an
- * answer from the other side. MPICH 4.0 then waits in a PMI barrier, where it answers nobody
- * any more, so a rank that closes late waits for ever. From MPICH 4.1.2 on (pmodels/mpich
- * pull request 6596) the barrier comes first, and a rank that is done ends, so one that
- * closes late fails with "Connection reset by remote peer". Late is a few milliseconds: in
- * emulated VMs that is the rule. The end of the worker closes all connections, and with
- * either order a rank has passed the barrier then, so nobody waits for its messages any more.
- * What a rank has not sent yet goes out meanwhile, by a thread.
+ * A rank that is done answers the others. MPI_Finalize waits in a PMI barrier, in read(2), and answers
+ * nobody meanwhile. But UCX connects two ranks only when they have something for each other, and a
+ * fence of a window connects a rank to all others. From MPICH 4.1.2 on (pmodels/mpich pull request
+ * 6596), the barrier is the first thing in MPI_Finalize, and the others would wait for ever.
  *
- * That thread and MPICH do not ask UCX for news at the same time: from then on
- * ucp_worker_progress takes a lock. MPICH waits for the barrier then and asks UCX for nothing else.
+ * It closes no connection one by one. In MPI_Finalize each rank does that, and it takes an
+ * answer from the other side. In MPICH 4.0 the barrier comes after that. From MPICH 4.1.2 on, a
+ * rank that is done ends, so one that closes late fails with "Connection reset by remote peer".
+ * Late is a few milliseconds: in emulated VMs that is the rule. The end of the worker closes all
+ * connections, and with either order a rank has passed the barrier then, so nobody waits for its
+ * messages any more.
  *
  * It lets a rank that waits sleep, if the guest is emulated. MPICH asks UCX for
  * news without a pause. Many emulated VMs share the host's few processors, so the
@@ -21,25 +21,32 @@
 #define _GNU_SOURCE
 #include <cpuid.h>
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdatomic.h>
+#include <poll.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-static pthread_mutex_t ucx = PTHREAD_MUTEX_INITIALIZER;
-static pthread_t answerer;
-static atomic_bool answering;
 static void *worker;
+static bool finalizing;
 
+/* MPI may be loaded for another library alone, as Python does, and then does not come next. */
 static void *next(void **symbol, const char *name)
 {
+	static const char *const libraries[] = { "libmpich.so.12", "libmpi.so.40" };
+
 	if (!*symbol)
 		*symbol = dlsym(RTLD_NEXT, name);
+	for (int i = 0; !*symbol && i < 2; i++) {
+		void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+		if (library)
+			*symbol = dlsym(library, name);
+	}
 	return *symbol;
 }
 
-/* CALL(name, arguments): the function of that name in libucp. */
+/* CALL(name, arguments): the function of that name behind this library. */
 #define CALL(name, ...) ({ \
 	static void *symbol; \
 	((__typeof__(&name))next(&symbol, #name))(__VA_ARGS__); \
@@ -78,14 +85,8 @@ static void rest(unsigned int news)
 
 unsigned ucp_worker_progress(void *w)
 {
-	bool lock = atomic_load_explicit(&answering, memory_order_relaxed);
-	unsigned int news;
+	unsigned int news = CALL(ucp_worker_progress, w);
 
-	if (lock)
-		pthread_mutex_lock(&ucx);
-	news = CALL(ucp_worker_progress, w);
-	if (lock)
-		pthread_mutex_unlock(&ucx);
 	rest(news);
 	return news;
 }
@@ -98,27 +99,40 @@ int ucp_worker_create(void *context, const void *params, void **created)
 	return status;
 }
 
-static void *answer(void *unused)
-{
-	while (atomic_load(&answering)) {
-		ucp_worker_progress(worker);
-		nanosleep(&nap, NULL);
-	}
-	return unused;
-}
-
 /* No request to wait for. */
 void *ucp_disconnect_nb(void *endpoint)
 {
 	(void)endpoint;
-	if (!atomic_exchange(&answering, true) && pthread_create(&answerer, NULL, answer, NULL) != 0)
-		atomic_store(&answering, false);
 	return NULL;
 }
 
 void ucp_worker_destroy(void *w)
 {
-	if (atomic_exchange(&answering, false))
-		pthread_join(answerer, NULL);
+	finalizing = false;
 	CALL(ucp_worker_destroy, w);
+}
+
+int MPI_Finalize(void)
+{
+	finalizing = worker != NULL;
+	return CALL(MPI_Finalize);
+}
+
+/* The descriptor over which MPICH speaks PMI. */
+static int pmi(void)
+{
+	const char *fd = getenv("PMI_FD");
+
+	return fd ? atoi(fd) : -1;
+}
+
+/* The thread that waits for PMI is the one that uses UCX, and is not in it now. */
+ssize_t read(int fd, void *to, size_t n)
+{
+	struct pollfd reply = { .fd = fd, .events = POLLIN };
+	unsigned int news = 0;
+
+	while (finalizing && fd == pmi() && poll(&reply, 1, news ? 0 : 1) == 0)
+		news = ucp_worker_progress(worker);
+	return CALL(read, fd, to, n);
 }
