@@ -45,7 +45,7 @@ slurm-v-run -n 2 -N 1 ./exchange > other 2>&1 & other=$!
 slurm-v-run -n 2 -N 1 sh -c './exchange; ls /dev/shm'; wait $other; cat other`).completes()
 
 	parts, neighbours := strings.Split(out, "== "), neighboursOnANode(t)
-	contains(t, parts[0], throughMemory+"n1 (UCX)", throughMemory+"n2 (UCX)", "4 ranks, "+neighbours+" of them neighbours, 0 wrong\nrank 1 was done early, 0 wrong\n")
+	contains(t, parts[0], throughMemory+"n1 (UCX)", throughMemory+"n2 (UCX)", "4 ranks, "+neighbours+" of them neighbours, 0 wrong", "rank 1 was done early, 0 wrong\n")
 	contains(t, parts[1], "2 ranks, 1 of them neighbours, 0 wrong")
 	contains(t, parts[2], "2 ranks, ", " 0 wrong", "slurm-v: MPI talked between the 2 VMs of ", " by the network, not through shared memory")
 	for _, want := range []string{throughMemory, " (UCX)\n", "2 ranks, " + neighbours + " of them neighbours, 0 wrong\n"} {
