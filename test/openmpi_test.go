@@ -117,12 +117,15 @@ $start --mpi-shm=on ./exchange messages; echo "status $?"
 echo == window
 $start -n 2 -N 1 --mpi-shm=on sh -c './exchange; ls /dev/shm'; echo "status $?"
 echo == by the user
-OMPI_MCA_btl=tcp,self $start -n 2 -N 1 ./exchange messages`).completes()
+OMPI_MCA_btl=tcp,self $start -n 2 -N 1 ./exchange messages
+echo == UCX
+OMPI_MCA_pml=ucx $start --mpi-shm=on ./exchange messages; echo "status $?"`).completes()
 
 	parts := strings.Split(out, "== ")
 	contains(t, parts[0], throughMemory+"n1 (Open MPI)", throughMemory+"n2 (Open MPI)", "4 ranks, 2 of them neighbours, 0 wrong", "status 0\n")
 	contains(t, parts[1], throughMemory, " (Open MPI)\n", "2 ranks, 2 of them neighbours, 0 wrong", "status 0\n")
 	contains(t, parts[2], "2 ranks, 2 of them neighbours, 0 wrong", "slurm-v: MPI talked between the 2 VMs of ", " by the network, not through shared memory: its transport is none that Slurm-V knows")
+	contains(t, parts[3], throughMemory+"n1 (UCX)", throughMemory+"n2 (UCX)", "4 ranks, 2 of them neighbours, 0 wrong", "status 0\n")
 	if strings.Contains(out, "vader_segment") || strings.Contains(out, "sm_segment") {
 		t.Errorf("files of Open MPI's in a VM's own /dev/shm:\n%s", out)
 	}
