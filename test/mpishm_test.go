@@ -29,10 +29,10 @@ func neighboursOnANode(t *testing.T) string {
 const throughMemory = "slurm-v: MPI talks through shared memory between the 2 VMs of "
 
 // An unmodified MPI program in four VMs on two nodes talks through the memory that the VMs of
-// a node share, and says so. With the network instead, it comes to the same result. The VMs have virtual functions, too.
+// a node share, and says so. With the network instead, it comes to the same result.
 func TestMPIThroughSharedMemory(t *testing.T) {
 	t.Parallel()
-	out := alice.submit(t, twoByTwo+" --ivshmem=2:16M --sriov=1 --ntasks=4", exchange(t, "mpicc")+source(t, "early.c")+`
+	out := alice.submit(t, twoByTwo+" --ivshmem=2:16M --ntasks=4", exchange(t, "mpicc")+source(t, "early.c")+`
 mpicc -O2 -o early early.c
 slurm-v-run ./exchange
 slurm-v-run -Q ./early
