@@ -113,7 +113,5 @@ srun --ntasks=2 sh -c 'echo up; until [ -e seen ]; do sleep 0.5; done'`)
 	if !poll(func() bool { return !hasSession(m, session) }) {
 		t.Error("the session of a job that has ended stays")
 	}
-	if !poll(func() bool { return vnis(t).Free == vnis(t).Size }) {
-		t.Errorf("the VNIs do not come back: %+v", vnis(t))
-	}
+	vnisComeBack(t)
 }

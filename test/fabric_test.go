@@ -80,6 +80,23 @@ func vnis(t *testing.T) controller.PoolRow {
 	return controller.PoolRow{}
 }
 
+// vnisComeBack waits until nobody has a VNI.
+func vnisComeBack(t *testing.T) {
+	t.Helper()
+	if !poll(func() bool { return vnis(t).Free == vnis(t).Size }) {
+		t.Errorf("the VNIs do not come back: %+v", vnis(t))
+	}
+}
+
+// allDiffer checks that no two runs of jobs have the same VNIs.
+func allDiffer(t *testing.T, given []string) {
+	t.Helper()
+	slices.Sort(given)
+	if len(slices.Compact(slices.Clone(given))) != len(given) {
+		t.Errorf("runs of jobs have the same VNIs: %v", given)
+	}
+}
+
 // services is what root sees on a node of the cards' services.
 func services(t *testing.T, node string) string {
 	t.Helper()
@@ -132,9 +149,7 @@ echo up; until [ -e seen ]; do sleep 0.5; done`)
 			t.Errorf("%s still has a service of the job:\n%s", node, list)
 		}
 	}
-	if !poll(func() bool { return vnis(t).Free == vnis(t).Size }) {
-		t.Errorf("the VNIs do not come back: %+v", vnis(t))
-	}
+	vnisComeBack(t)
 }
 
 // withOneVNI runs a program that tells its services on n1.
@@ -254,18 +269,14 @@ func TestTagsOutliveSlurmctld(t *testing.T) {
 	root.must(t, "scontrol update jobid="+again.id+" starttime=now")
 	later := alice.submit(t, options, tagHolder)
 	given = append(given, again.vnisOf("1"), later.vnisOf(""))
-	if slices.Sort(given); len(slices.Compact(given)) != 4 {
-		t.Errorf("runs of jobs have the same VNIs: %v", given)
-	}
+	allDiffer(t, given)
 	if list := services(t, stays.where()); !strings.Contains(list, " "+stays.vnisOf("")+" ") {
 		t.Errorf("the job that went on has lost its services:\n%s", list)
 	}
 	for _, j := range []*job{stays, again, later} {
 		j.letGo()
 	}
-	if !poll(func() bool { return vnis(t).Free == vnis(t).Size }) {
-		t.Errorf("the VNIs do not come back: %+v", vnis(t))
-	}
+	vnisComeBack(t)
 }
 
 // saveSlurmctld waits until slurmctld has saved a change of the job, and so all older ones. It
@@ -281,10 +292,15 @@ until grep -q `+mark+` $dir/job_state; do sleep 0.2; done`)
 // killSlurmctld kills slurmctld, starts it again, and waits until it answers. While it is dead, the shell does the rest.
 func killSlurmctld(t *testing.T, meanwhile string) {
 	t.Helper()
-	root.must(t, endSlurmctld+meanwhile+`
-slurmctld && until scontrol ping | grep -q UP; do sleep 0.2; done`)
+	root.must(t, endSlurmctld+meanwhile+"\n"+startSlurmctld("UP"))
 }
 
+// startSlurmctld is shell that starts slurmctld, and waits for these words of scontrol's ping.
+func startSlurmctld(says string) string {
+	return "slurmctld && until scontrol ping | grep -q '" + says + "'; do sleep 0.2; done\n"
+}
+
+// endSlurmctld is shell that kills slurmctld.
 const endSlurmctld = `pid=$(cat /run/slurm/slurmctld.pid) && kill -9 $pid
 while kill -0 $pid 2>/dev/null; do sleep 0.1; done
 `

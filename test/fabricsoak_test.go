@@ -256,22 +256,17 @@ func TestTagsMoveToTheBackupController(t *testing.T) {
 	byBackup := holdTags(t, bob)
 	byPrimary.letGo()
 	saveSlurmctld(t, byBackup)
-	root.must(t, "slurmctld && until scontrol ping | grep -q 'ctl is UP'; do sleep 0.2; done")
+	root.must(t, startSlurmctld("ctl is UP"))
 	root.must(t, endSlurmctld, "--node", "n2")
 	root.must(t, inControl)
 	last := holdTags(t, alice)
-	given := []string{byPrimary.vnisOf(""), byBackup.vnisOf(""), last.vnisOf("")}
-	if slices.Sort(given); len(slices.Compact(slices.Clone(given))) != 3 {
-		t.Errorf("two jobs have the same VNIs: %v", given)
-	}
+	allDiffer(t, []string{byPrimary.vnisOf(""), byBackup.vnisOf(""), last.vnisOf("")})
 	if list := services(t, "n1"); !strings.Contains(list, " "+byBackup.vnisOf("")+" ") {
 		t.Errorf("the job of the backup controller has lost its services:\n%s", list)
 	}
 	byBackup.letGo()
 	last.letGo()
-	if !poll(func() bool { return vnis(t).Free == vnis(t).Size }) {
-		t.Errorf("the VNIs do not come back: %+v", vnis(t))
-	}
+	vnisComeBack(t)
 }
 
 // inControl waits until a slurmctld answers, the primary one or the backup. One that stands by does not.
@@ -280,7 +275,7 @@ const inControl = "until squeue > /dev/null 2>&1; do sleep 0.5; done\n"
 // startBackup starts the backup controller on n2, which ends with the test.
 func startBackup(t *testing.T) {
 	t.Helper()
-	root.must(t, "install -d -o slurm -g slurm /run/slurm && slurmctld && until scontrol ping | grep -q 'n2 is UP'; do sleep 0.2; done", "--node", "n2")
+	root.must(t, "install -d -o slurm -g slurm /run/slurm && "+startSlurmctld("n2 is UP"), "--node", "n2")
 	t.Cleanup(func() {
 		root.run(t, endSlurmctld, "--node", "n2")
 		root.run(t, "squeue > /dev/null || slurmctld")

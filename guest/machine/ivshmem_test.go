@@ -52,9 +52,7 @@ func (b *pciBus) put(dir, vendor, device, class string) {
 		b.t.Fatal(err)
 	}
 	for file, text := range map[string]string{"vendor": vendor, "device": device, "class": class, "enable": "0"} {
-		if err := os.WriteFile(filepath.Join(path, file), []byte(text+"\n"), 0o644); err != nil {
-			b.t.Fatal(err)
-		}
+		b.write(dir, file, []byte(text+"\n"))
 	}
 	bus := b.path("sys/bus/pci/devices")
 	if err := os.MkdirAll(bus, 0o755); err != nil {
@@ -97,23 +95,17 @@ func (b *pciBus) putIVShmem(address string) {
 	if b.room {
 		first, last = 0xf800000000, 0xf800000000+int(b.size)-1
 	}
-	b.write(dir, "resource", fmt.Sprintf("0x%016x 0x%016x 0x40200\n0x%016x 0x%016x 0x0\n0x%016x 0x%016x 0x14220c\n", 0xfcc00000, 0xfcc000ff, 0, 0, first, last), 0)
+	b.write(dir, "resource", fmt.Appendf(nil, "0x%016x 0x%016x 0x40200\n0x%016x 0x%016x 0x0\n0x%016x 0x%016x 0x14220c\n", 0xfcc00000, 0xfcc000ff, 0, 0, first, last))
 	if b.room || b.early {
-		b.write(dir, "resource2", "", b.size)
-		b.write(dir, "resource2_wc", "", b.size)
+		b.write(dir, "resource2", make([]byte, b.size))
+		b.write(dir, "resource2_wc", make([]byte, b.size))
 	}
 }
 
-// write makes a file of a device. With a size, it is made so large.
-func (b *pciBus) write(dir, file, text string, size int64) {
+// write makes a file of a device.
+func (b *pciBus) write(dir, file string, content []byte) {
 	b.t.Helper()
-	if err := os.WriteFile(b.path(dir, file), []byte(text), 0o600); err != nil {
-		b.t.Fatal(err)
-	}
-	if size == 0 {
-		return
-	}
-	if err := os.Truncate(b.path(dir, file), size); err != nil {
+	if err := os.WriteFile(b.path(dir, file), content, 0o644); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -431,13 +431,11 @@ int files_stat_path(const char *path, struct stat *st)
 /* MPICH's ranks of a node have one file, and its maker removes it when all others have it. */
 int files_unlink(const char *path)
 {
-	struct region_file f;
-	bool met = region_find(path, &f) >= 0 && f.met;
-	int err = region_unlink(path);
+	int met = region_unlink(path);
 
-	if (met)
+	if (met > 0)
 		report_peer(path);
-	return err ? failed(-err) : 0;
+	return met < 0 ? failed(-met) : 0;
 }
 
 /* ---- mappings ---- */

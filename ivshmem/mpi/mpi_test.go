@@ -115,11 +115,18 @@ func TestLocksInTheSameMoment(t *testing.T) {
 	}
 }
 
+// libraryOfUCX builds a library with the name of one of UCX's.
+func libraryOfUCX(t *testing.T, name string) string {
+	t.Helper()
+	library := filepath.Join(t.TempDir(), name)
+	filetest.Build(t, []string{"testdata/libucs.c"}, []string{"cc", "-shared", "-fPIC", "-Wl,-soname," + name, "-o", library, "testdata/libucs.c"})
+	return library
+}
+
 // UCX finds the process of a neighbour in another VM. No other part of a program does.
 func TestProcessesOfNeighbours(t *testing.T) {
 	library, program := build(t)
-	ucs := filepath.Join(t.TempDir(), "libucs.so.0")
-	filetest.Build(t, []string{"testdata/libucs.c"}, []string{"cc", "-shared", "-fPIC", "-Wl,-soname,libucs.so.0", "-o", ucs, "testdata/libucs.c"})
+	ucs := libraryOfUCX(t, "libucs.so.0")
 	for name, part := range map[string][]string{"a library": {"neighbours", ucs}, "a part of the program": {"static-ucx"}} {
 		t.Run("UCX is "+name, func(t *testing.T) {
 			if out := run(t, in(0, library, filetest.Device(t, deviceSize), program, part...)); out != "" {
@@ -142,8 +149,7 @@ func TestReportsGoToTheRelayAlone(t *testing.T) {
 // MPICH without UCX talks through one file of all ranks of the node.
 func TestMPICHsOwnTransport(t *testing.T) {
 	library, program := build(t)
-	ucp := filepath.Join(t.TempDir(), "libucp.so.0")
-	filetest.Build(t, []string{"testdata/libucs.c"}, []string{"cc", "-shared", "-fPIC", "-Wl,-soname,libucp.so.0", "-o", ucp, "testdata/libucs.c"})
+	ucp := libraryOfUCX(t, "libucp.so.0")
 	for name, ucx := range map[string]string{"without UCX": "", "over UCX": ucp} {
 		t.Run(name, func(t *testing.T) {
 			device := filetest.Device(t, deviceSize)

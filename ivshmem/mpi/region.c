@@ -307,14 +307,16 @@ int region_find(const char *name, struct region_file *copy)
 int region_unlink(const char *name)
 {
 	struct region_file *f;
+	int met = -ENOENT;
 
 	lock();
 	if ((f = find(name))) {
+		met = f->met;
 		f->name[0] = 0;
 		forget_if_unused(f);
 	}
 	unlock();
-	return f ? 0 : -ENOENT;
+	return met;
 }
 
 int region_hold(int file)

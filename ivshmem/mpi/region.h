@@ -56,6 +56,7 @@ uint64_t region_size(void);
 /* Finds the file, or makes it as open(2) does by its flags. Counts one user. */
 int region_get(const char *name, int flags, mode_t mode);
 int region_find(const char *name, struct region_file *copy);
+/* Returns 1 if a process of another VM has opened the file. */
 int region_unlink(const char *name);
 /* Counts a user more. A file that a child has of its parent may be gone: -ESTALE. */
 int region_hold(int file);
