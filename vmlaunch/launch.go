@@ -312,8 +312,15 @@ func logSilence(ctx context.Context, log *slog.Logger, m *machine.Machine) {
 	}
 }
 
-// explainBoot says what users can do if a guest does not report.
+// endPatience is how long libvirt may take to tell of the end of a VM: the VM's channel ends before.
+const endPatience = 2 * time.Second
+
+// explainBoot says what users can do if a guest does not report. ctx is that of withPatienceFor, which ends with the VM.
 func explainBoot(ctx context.Context, p plan.Plan, m *machine.Machine, err error) error {
+	select {
+	case <-ctx.Done():
+	case <-time.After(endPatience):
+	}
 	if why := m.StopReason(); why != "" {
 		return fmt.Errorf("the VM %s before its guest agent reported; see its console with 'slurmv logs %d'", why, p.Job.ID.Job)
 	}

@@ -9,13 +9,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/slurm-v/slurm-v/config"
+	"github.com/slurm-v/slurm-v/guest"
 	"github.com/slurm-v/slurm-v/internal/durable"
 	"github.com/slurm-v/slurm-v/journal"
+	"github.com/slurm-v/slurm-v/vmlaunch/machine"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan"
 	"github.com/slurm-v/slurm-v/vmlaunch/plan/plantest"
+	"github.com/slurm-v/slurm-v/vmstep"
 )
 
 // Slurm 22.05 takes a step's restart count from the user's environment. So while VMs of
@@ -114,4 +118,26 @@ func TestDecideAdmitsTheJob(t *testing.T) {
 	if _, err := decide(t.Context(), cfg, job); !errors.Is(err, plan.ErrBeyondAllocation) {
 		t.Errorf("error = %v, want %v", err, plan.ErrBeyondAllocation)
 	}
+}
+
+// The channel to a VM ends before libvirt tells why.
+func TestAVMThatEndsAtItsStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := machine.NewSet(plantest.On(t, plan.Hardware{}, 2), machine.StartStopwatch(time.Time{}), func(vmstep.Progress) {})
+		explained := func(m *machine.Machine) string {
+			ctx, cancel := withPatienceFor(t.Context(), m, time.Minute)
+			defer cancel()
+			return explainBoot(ctx, set.Plan, m, guest.ErrLost).Error()
+		}
+		go func() {
+			time.Sleep(time.Second)
+			set.Stopped(set.Machines[0].Plan.UUID, "crashed")
+		}()
+		if got := explained(set.Machines[0]); !strings.HasPrefix(got, "the VM crashed before its guest agent reported") {
+			t.Errorf("of a VM that has ended: %s", got)
+		}
+		if got := explained(set.Machines[1]); got != guest.ErrLost.Error() {
+			t.Errorf("of one that goes on: %s", got)
+		}
+	})
 }

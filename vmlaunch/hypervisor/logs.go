@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 )
 
@@ -17,7 +19,38 @@ const (
 
 	// logPause is the time between two looks at the logs.
 	logPause = 5 * time.Second
+
+	// maxLastWords bounds what [LastWords] returns, in bytes.
+	maxLastWords = 300
 )
+
+// ofLibvirt is the beginning of a line that libvirt writes into a QEMU's log.
+var ofLibvirt = regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+[+-]\d{4}: `)
+
+// LastWords returns the last line that the QEMU of a domain has printed since its last start into its log in the directory logs, at most
+// 300 bytes; "" if there is none. Warnings do not count: QEMU prints some at each start. Between libvirt's lines is QEMU's command, an argument a line,
+// of which each but the last ends with a backslash.
+func LastWords(logs, domain string) (words string) {
+	text, err := os.ReadFile(filepath.Join(logs, domain+".log"))
+	if err != nil {
+		return ""
+	}
+	command := false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case ofLibvirt.MatchString(line):
+			if strings.Contains(line, ": starting up ") {
+				command, words = true, ""
+			}
+		case command:
+			command = strings.HasSuffix(line, `\`)
+		case line != "" && !strings.Contains(line, "warning: "):
+			words = line
+		}
+	}
+	return words[:min(len(words), maxLastWords)]
+}
 
 // BoundLogs keeps QEMU's output in the directory logs from filling the disk, until ctx
 // ends. It reports cuts to log.

@@ -53,3 +53,33 @@ func TestEmulatorLogsAreBounded(t *testing.T) {
 		t.Errorf("again: %v, %v", cut, err)
 	}
 }
+
+func TestLastWordsOfAQEMU(t *testing.T) {
+	const started = `2026-11-29 11:14:18.814+0000: starting up libvirt version: 11.3.0, hostname: n2
+LC_ALL=C \
+/usr/bin/qemu-system-x86_64 \
+-name guest=vm2 \
+-msg timestamp=on
+2026-11-29 11:14:18.814+0000: Domain id=2 is tainted: high-privileges
+`
+	for name, tt := range map[string]struct{ log, want string }{
+		"nothing":           {started, ""},
+		"a warning":         {started + "qemu-system-x86_64: warning: fd: migration to a file is deprecated.\n", ""},
+		"an assertion":      {started + "qemu-system-x86_64: ../pci.c:1: f: Assertion `x' failed.\n2026-11-29 11:14:20.003+0000: shutting down, reason=crashed\n", "qemu-system-x86_64: ../pci.c:1: f: Assertion `x' failed."},
+		"what it said last": {started + "one\n\ntwo", "two"},
+		"without end":       {started + strings.Repeat("x", 1000), strings.Repeat("x", 300)},
+		"a second start":    {started + "one\n" + started, ""},
+		"a log cut off":     {"one\n", "one"},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "vm2.log"), []byte(tt.log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := LastWords(dir, "vm2"); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+	if got := LastWords(t.TempDir(), "vm2"); got != "" {
+		t.Errorf("without a log: %q", got)
+	}
+}

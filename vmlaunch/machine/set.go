@@ -97,11 +97,13 @@ func (s *Set) running() []*Machine {
 // calls it. The guest ended by itself: reclaim kills QEMU only after this process has
 // ended.
 func (s *Set) Stopped(uuid, reason string) {
-	reason = withCause(reason, s.Plan.Hardware, func() bool { return cgroup.OutOfMemory("/", os.Getpid()) })
+	outOfMemory := func() bool { return cgroup.OutOfMemory("/", os.Getpid()) }
 	for _, m := range s.running() {
 		if m.Plan.UUID != uuid {
 			continue
 		}
+		said := func() string { return hypervisor.LastWords(s.Plan.EmulatorLogs(), m.Plan.Domain) }
+		reason := withCause(reason, s.Plan.Hardware, outOfMemory, said)
 		endsJob := m.stopped(reason)
 		s.Log.Warn("VM ended", "vm", m.Plan.Name, "reason", reason)
 		m.EndSession()
@@ -135,13 +137,19 @@ func (s *Set) panicked(m *Machine, why string) {
 	s.Stopped(m.Plan.UUID, fmt.Sprintf("stopped with a kernel panic: %q", why))
 }
 
-// withCause adds to the end of a QEMU that the kernel has killed it for lack of memory. outOfMemory is about the cgroup of this
-// process, in which QEMU is unless another program has started it.
-func withCause(reason string, on plan.Hardware, outOfMemory func() bool) string {
-	if reason != hypervisor.QEMUEnded || on.Foreign || !outOfMemory() {
+// withCause adds to the end of a QEMU that the kernel has killed it for lack of memory, or else what it said last. outOfMemory is about
+// the cgroup of this process, in which QEMU is unless another program has started it; that has its log, too.
+func withCause(reason string, on plan.Hardware, outOfMemory func() bool, said func() string) string {
+	if reason != hypervisor.QEMUEnded || on.Foreign {
 		return reason
 	}
-	return reason + " (the job's memory is used up)"
+	if outOfMemory() {
+		return reason + " (the job's memory is used up)"
+	}
+	if words := said(); words != "" {
+		return fmt.Sprintf("%s; its log ends with %q", reason, words)
+	}
+	return reason
 }
 
 // Gone is closed when a VM has ended by itself.

@@ -27,14 +27,16 @@ func TestWhyAQEMUEnded(t *testing.T) {
 		reason string
 		on     plan.Hardware
 		killed bool
+		said   string
 		want   string
 	}{
-		"killed for lack of memory":          {hypervisor.QEMUEnded, plan.Hardware{}, true, usedUp},
-		"killed otherwise":                   {hypervisor.QEMUEnded, plan.Hardware{}, false, hypervisor.QEMUEnded},
-		"a guest that ended itself":          {"shut down", plan.Hardware{}, true, "shut down"},
-		"nova's, beside programs of the job": {hypervisor.QEMUEnded, plan.Hardware{Foreign: true}, true, hypervisor.QEMUEnded},
+		"killed for lack of memory":          {hypervisor.QEMUEnded, plan.Hardware{}, true, "words", usedUp},
+		"killed otherwise":                   {hypervisor.QEMUEnded, plan.Hardware{}, false, "", hypervisor.QEMUEnded},
+		"by itself":                          {hypervisor.QEMUEnded, plan.Hardware{}, false, "Bail out!", hypervisor.QEMUEnded + `; its log ends with "Bail out!"`},
+		"a guest that ended itself":          {"shut down", plan.Hardware{}, true, "words", "shut down"},
+		"nova's, beside programs of the job": {hypervisor.QEMUEnded, plan.Hardware{Foreign: true}, true, "words", hypervisor.QEMUEnded},
 	} {
-		if got := withCause(tt.reason, tt.on, func() bool { return tt.killed }); got != tt.want {
+		if got := withCause(tt.reason, tt.on, func() bool { return tt.killed }, func() string { return tt.said }); got != tt.want {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
