@@ -174,6 +174,21 @@ func TestSetAdminComment(t *testing.T) {
 	}
 }
 
+// slurmctld changes no job while slurmdbd gives it its number in the database.
+func TestAdminCommentWhileTheDatabaseIsSlow(t *testing.T) {
+	const scontrol = `echo asked >>"$HERE/asked"
+test $(wc -l <"$HERE/asked") -gt %s && exit
+echo "slurm_update error: Job update not available right now, the DB index is being set, try again in a bit" >&2
+exit 1`
+	for refused, want := range map[string]string{"2": "", "99": "slurmdbd or its database is slow"} {
+		c := Comments{Client{Bin: commands(t, map[string]string{"scontrol": strings.Replace(scontrol, "%s", refused, 1)})}}
+		err := c.SetAdminComment(t.Context(), NotedJob{Job: 2, Name: "2"}, "text")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("refused %s times: %v, want %q", refused, err, want)
+		}
+	}
+}
+
 func TestInSecondsKeepsTheEnvironment(t *testing.T) {
 	env := append(make([]string, 0, 9), "PATH=/site", "SLURM_CONF=/x")
 	c := Client{Env: env}.inSeconds()
