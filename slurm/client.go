@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/slurm-v/slurm-v/internal/program"
 )
@@ -80,13 +82,17 @@ func (c Client) Run(ctx context.Context, name string, args ...string) (string, e
 // but Slurm's commands leave SIGPIPE at its default, which ends them before.
 const ignoringSIGPIPE = `trap '' PIPE; exec "$0" "$@"`
 
-// command returns the command with its path and environment.
+// command returns the command with its path and environment. It needs no shell if this process ignores SIGPIPE: what it starts
+// inherits that.
 func (c Client) command(ctx context.Context, name string, args ...string) (*exec.Cmd, error) {
 	path, err := c.find(name)
 	if err != nil {
 		return nil, err
 	}
-	command := exec.CommandContext(ctx, "/bin/sh", slices.Concat([]string{"-c", ignoringSIGPIPE, path}, args)...)
+	command := exec.CommandContext(ctx, path, args...)
+	if !signal.Ignored(syscall.SIGPIPE) {
+		command = exec.CommandContext(ctx, "/bin/sh", slices.Concat([]string{"-c", ignoringSIGPIPE, path}, args)...)
+	}
 	if command.Env = c.Env; c.Env == nil {
 		command.Env = pathOnly()
 	}

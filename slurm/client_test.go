@@ -4,8 +4,10 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/slurm-v/slurm-v/internal/program"
@@ -42,8 +44,16 @@ func TestRootTellsSlurmNothingOfTheCallers(t *testing.T) {
 	}
 }
 
-// The command tries again what failed, as libmunge does.
+// The command tries again what failed, as libmunge does, whether or not this process ignores SIGPIPE itself.
 func TestABrokenPipeEndsNoCommand(t *testing.T) {
+	triesAgain(t)
+	signal.Ignore(syscall.SIGPIPE)
+	defer signal.Reset(syscall.SIGPIPE)
+	triesAgain(t)
+}
+
+func triesAgain(t *testing.T) {
+	t.Helper()
 	bin := commands(t, map[string]string{"squeue": `kill -s PIPE $$; echo again "$@"`})
 	for _, client := range []Client{{Bin: bin}, User([]string{"PATH=" + bin})} {
 		t.Setenv("PATH", bin)

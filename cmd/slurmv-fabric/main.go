@@ -32,6 +32,7 @@ func main() {
 	if os.Getenv(fabric.WishVariable) == "" && !sweeps {
 		return
 	}
+	signal.Ignore(syscall.SIGPIPE) // so that Slurm's commands start without a shell
 	if err := run(os.Args[1:]); err != nil {
 		warn(err.Error())
 		os.Exit(1)
