@@ -401,6 +401,22 @@ func TestAPoolThatIsEmptyAndChanges(t *testing.T) {
 	}
 }
 
+// Jobs of a partition with a pool of its own have their VNIs from there. Not beside others: the pools change.
+func TestAPartitionWithAPoolOfItsOwn(t *testing.T) {
+	giveCards(t)
+	editOnCtl(t, clusterDir()+"/etc/slurm-v/slurmv.toml", `s/^pool = "1024-1055"/pool = "1024-1039"/
+$ a [fabric.pool.its-own]\nkind = "vni"\npool = "1040-1055"\npartitions = ["main"]`)
+	if o := bob.run(t, withOneVNI); !regexp.MustCompile(`got <10(4\d|5[0-5])>`).MatchString(o.stdout) {
+		t.Errorf("not from the partition's pool: %+v", o)
+	}
+	if !poll(func() bool {
+		return regexp.MustCompile(`(?m)^its-own +vni +16 +16 `).MatchString(root.must(t, "slurmv fabric pool"))
+	}) {
+		t.Errorf("the VNI of the partition's pool does not come back:\n%s", root.must(t, "slurmv fabric pool"))
+	}
+	vnisComeBack(t)
+}
+
 // Both components of a heterogeneous job have its VNIs, and both give them back. Where VNIs are licences, a job waits for them
 // as for all others, and slurmctld does not try to start it before. Not beside others: Slurm's configuration changes.
 func TestVNIsAreLicences(t *testing.T) {
