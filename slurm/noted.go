@@ -69,7 +69,7 @@ func (c Comments) SetAdminComment(ctx context.Context, job NotedJob, text string
 	if !oneJob.MatchString(job.Name) {
 		return fmt.Errorf("AdminComment of job %d: %q is not the name of a single job", job.Job, job.Name)
 	}
-	return c.updateJob(ctx, job.Name, "admincomment="+text)
+	return updateJob(ctx, c.Client, job.Name, "admincomment="+text)
 }
 
 func (c Comments) noted(ctx context.Context, which ...string) ([]NotedJob, error) {

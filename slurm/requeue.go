@@ -28,7 +28,7 @@ func (c Client) RequeueElsewhere(ctx context.Context, id uint32, node, comment s
 	if err != nil {
 		return err
 	}
-	if err := c.updateJob(ctx, job.Name, "excnodelist="+withNode(excluded, node), "admincomment="+comment); err != nil {
+	if err := updateJob(ctx, c, job.Name, "excnodelist="+withNode(excluded, node), "admincomment="+comment); err != nil {
 		return err
 	}
 	return c.control(ctx, "release", job.Name)

@@ -16,7 +16,7 @@ const (
 )
 
 // updateJob changes the record of a job. It waits for a database that is slow.
-func (c Client) updateJob(ctx context.Context, name string, changes ...string) (err error) {
+func updateJob(ctx context.Context, c Client, name string, changes ...string) (err error) {
 	for range indexTries {
 		err = c.control(ctx, append([]string{"update", "jobid=" + name}, changes...)...)
 		if err == nil || !strings.Contains(err.Error(), givingIndex) {
