@@ -1,6 +1,7 @@
 package openstack
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,12 +101,22 @@ func isAway(err error) bool {
 			return true
 		case http.StatusInternalServerError:
 			// The cloud's message queue or database restarts. What was to be made may be there in part.
-			return unexpected.Method == http.MethodGet || unexpected.Method == http.MethodDelete
+			return unexpected.Method == http.MethodGet || unexpected.Method == http.MethodDelete || hasNotReached(unexpected.Body)
 		}
 		return false
 	}
 	var network net.Error
 	return errors.As(err, &network)
+}
+
+// hasNotReached reports whether nova says, in its "Unexpected API Error", that it has not reached glance, neutron or keystone. It
+// asks these before it makes anything.
+func hasNotReached(body []byte) bool {
+	return slices.ContainsFunc([]string{
+		"nova.exception.GlanceConnectionFailed",
+		"neutronclient.common.exceptions.ConnectionFailed",
+		"keystoneauth1.exceptions.connection.ConnectFailure",
+	}, func(class string) bool { return bytes.Contains(body, []byte(class)) })
 }
 
 // remedy is what to do about a cloud that cannot be reached, and will not be by waiting; "" for other errors.
