@@ -41,6 +41,7 @@ type Cloud struct {
 	nova    nova
 	neutron neutron
 	glance  glance
+	second  secondChance
 }
 
 // A service is one of the cloud's.

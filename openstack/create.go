@@ -74,21 +74,21 @@ func (c *Cloud) Create(ctx context.Context, r Request) error {
 			if err != nil {
 				return err
 			}
-			return c.nova.createServer(ctx, m, wanted{Server: s, image: image, flavor: flavor, ports: ports, zone: r.Zone})
+			return c.requestServer(ctx, m, wanted{Server: s, image: image, flavor: flavor, ports: ports, zone: r.Zone})
 		})
 	}
 	return each.Wait()
 }
 
-// Await waits until want servers of the job run. If one cannot, it says why.
+// Await waits until want servers of the job run. If one cannot, it says why. What nova has lost, it asks for once more.
 func (c *Cloud) Await(ctx context.Context, job string, want int) error {
 	for began := time.Now(); ; {
 		all, err := c.nova.listAgain(ctx, c.mark(job))
 		if err != nil {
 			return explain("list the servers of job "+job, err)
 		}
-		active, err := c.nova.countActive(ctx, all)
-		if err != nil || active == want {
+		active, lost, err := c.nova.countActive(ctx, all)
+		if err = errors.Join(err, c.replace(ctx, c.mark(job), lost)); err != nil || active == want {
 			return err
 		}
 		select {

@@ -110,13 +110,14 @@ func isAway(err error) bool {
 }
 
 // hasNotReached reports whether nova says, in its "Unexpected API Error", that it has not reached glance, neutron or keystone. It
-// asks these before it makes anything.
+// asks these before it makes anything. The first stands for "Failed to access port" (nova.network.neutron).
 func hasNotReached(body []byte) bool {
 	return slices.ContainsFunc([]string{
+		"nova.exception.NovaException",
 		"nova.exception.GlanceConnectionFailed",
 		"neutronclient.common.exceptions.ConnectionFailed",
 		"keystoneauth1.exceptions.connection.ConnectFailure",
-	}, func(class string) bool { return bytes.Contains(body, []byte(class)) })
+	}, func(class string) bool { return bytes.Contains(body, []byte("<class '"+class+"'>")) })
 }
 
 // remedy is what to do about a cloud that cannot be reached, and will not be by waiting; "" for other errors.

@@ -70,8 +70,10 @@ func TestTry(t *testing.T) {
 	broken := func(method string) error {
 		return gophercloud.ErrUnexpectedResponseCode{Actual: http.StatusInternalServerError, Method: method}
 	}
-	behind := answer(http.StatusInternalServerError, `{"computeFault": {"code": 500, "message": "Unexpected API Error. Please report this at `+
-		`http://bugs.launchpad.net/nova/ and attach the Nova API log if possible.\n<class 'nova.exception.GlanceConnectionFailed'>"}}`)
+	behind := func(class string) error {
+		return answer(http.StatusInternalServerError, `{"computeFault": {"code": 500, "message": "Unexpected API Error. Please report this at `+
+			`http://bugs.launchpad.net/nova/ and attach the Nova API log if possible.\n<class '`+class+`'>"}}`)
+	}
 	away, lost := answer(http.StatusServiceUnavailable, ""), &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	for name, tt := range map[string]struct {
 		answers []error // and then success
@@ -87,7 +89,8 @@ func TestTry(t *testing.T) {
 		"a broken GET":             {[]error{broken(http.MethodGet)}, 2, false},
 		"a broken DELETE":          {[]error{broken(http.MethodDelete)}, 2, false},
 		"a broken POST":            {[]error{broken(http.MethodPost)}, 1, true},
-		"glance away behind nova":  {[]error{behind, behind}, 3, false},
+		"glance away behind nova":  {[]error{behind("nova.exception.GlanceConnectionFailed"), behind("nova.exception.NovaException")}, 3, false},
+		"another error of nova's":  {[]error{behind("nova.exception.NovaExceptionOfAnotherKind")}, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -32,6 +32,7 @@ type faultyNova struct {
 	servers     []map[string]any
 	losePosts   int // so many answers to POST are lost, after it was carried out
 	loseDeletes int // so many DELETEs are forgotten, after 204
+	loseInside  int // so many servers end in state ERROR, since a service of nova's has died
 	posts       int
 	slow        time.Duration // it carries a POST out so much later, whether or not anybody still waits
 	slowDelete  time.Duration // each DELETE takes so long
@@ -104,6 +105,8 @@ func (f *faultyNova) answer(r *http.Request) (*http.Response, error) {
 		return f.post(r)
 	case r.Method == http.MethodDelete:
 		return f.remove(path.Base(r.URL.Path))
+	case strings.HasPrefix(r.URL.Path, "/servers/") && path.Base(r.URL.Path) != "detail":
+		return reply(200, map[string]any{"server": map[string]any{"status": "ERROR", "fault": map[string]any{"code": 500, "message": "MessagingTimeout"}}})
 	case strings.Contains(r.URL.RawQuery, "marker"):
 		return reply(200, map[string]any{"servers": []any{}})
 	}
@@ -116,12 +119,16 @@ func (f *faultyNova) post(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	f.posts++
-	f.servers = append(f.servers, map[string]any{"id": "1", "name": body.Server["name"], "status": "BUILD", "metadata": body.Server["metadata"]})
+	id, status := strconv.Itoa(f.posts), "BUILD"
+	if f.loseInside >= f.posts {
+		status = "ERROR"
+	}
+	f.servers = append(f.servers, map[string]any{"id": id, "name": body.Server["name"], "status": status, "metadata": body.Server["metadata"]})
 	if f.losePosts > 0 {
 		f.losePosts--
 		return nil, &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
 	}
-	return reply(202, map[string]any{"server": map[string]any{"id": "1"}})
+	return reply(202, map[string]any{"server": map[string]any{"id": id}})
 }
 
 func (f *faultyNova) remove(id string) (*http.Response, error) {
@@ -234,6 +241,37 @@ func TestACancelledRequestIsAnswered(t *testing.T) {
 			t.Errorf("%d servers were asked for, one of a job that had been cancelled: %v", f.posts, err)
 		}
 	})
+}
+
+// A server that nova has lost, since its scheduler died with the request, is asked for once more.
+func TestAServerThatNovaLosesIsAskedForAgain(t *testing.T) {
+	for lost, want := range map[int]string{1: "", 2: "one of nova's services has died with the request for it, twice"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &faultyNova{loseInside: lost}
+			c := &Cloud{label: "l", nova: f.client()}
+			if err := c.requestServer(t.Context(), c.mark("7.0"), wanted{Server: Server{Name: namePrefix("7.0") + "vm0", Host: "n1"}}); err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(3*time.Second, func() {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				for _, s := range f.servers {
+					if s["status"] == "BUILD" {
+						s["status"] = "ACTIVE"
+					}
+				}
+			})
+			ctx, cancel := withTimeout(t, time.Minute)
+			defer cancel()
+			err := c.Await(ctx, "7.0", 1)
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("lost %d times: %v, want %q", lost, err, want)
+			}
+			if f.posts != 2 || len(f.servers) != 1 {
+				t.Errorf("lost %d times: %d servers were asked for, %v are there", lost, f.posts, f.servers)
+			}
+		})
+	}
 }
 
 func TestADeletingThatIsLostIsAskedAgain(t *testing.T) {

@@ -85,19 +85,24 @@ func untilNextLook(waited time.Duration) time.Duration {
 	return min(max(waited/8, 500*time.Millisecond), 5*time.Second)
 }
 
-// countActive returns how many of the servers run, and an error if one never will.
-func (n nova) countActive(ctx context.Context, all []servers.Server) (active int, err error) {
+// countActive returns how many of the servers run, which of them nova has lost, and an error if another one never will run.
+func (n nova) countActive(ctx context.Context, all []servers.Server) (active int, lost []servers.Server, err error) {
 	for _, s := range all {
 		switch s.Status {
 		case "ACTIVE":
 			active++
 		case "ERROR":
-			err = errors.Join(err, fmt.Errorf("OpenStack: server %s: %s", s.Name, n.fault(ctx, s.ID)))
+			fault := n.fault(ctx, s.ID)
+			if strings.HasPrefix(fault, lostByNova) {
+				lost = append(lost, s)
+				continue
+			}
+			err = errors.Join(err, fmt.Errorf("OpenStack: server %s: %s", s.Name, fault))
 		case "DELETED", "SOFT_DELETED", "SHUTOFF":
 			err = errors.Join(err, fmt.Errorf("OpenStack: server %s is %s: somebody has ended it", s.Name, s.Status))
 		}
 	}
-	return active, err
+	return active, lost, err
 }
 
 // fault is why a server is in state ERROR. The list of servers does not tell.
