@@ -11,6 +11,8 @@ import sys
 import time
 
 import requests
+import requests.adapters
+import urllib3
 
 AUTH = os.environ['SLURMV_AUTH']
 PATIENCE = 120  # seconds
@@ -24,6 +26,9 @@ class Cloud:
     def __init__(self):
         self.http = requests.Session()
         self.http.trust_env = False
+        # neutron accepts connections before it serves, and resets them
+        patient = urllib3.Retry(total=8, backoff_factor=0.2, allowed_methods=['GET'], raise_on_status=False)
+        self.http.mount('http://', requests.adapters.HTTPAdapter(max_retries=patient))
         admin = {'name': 'admin', 'domain': {'name': 'Default'}}
         answer = self.call('POST', AUTH + '/auth/tokens', json={'auth': {
             'identity': {'methods': ['password'],
