@@ -4,15 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 )
 
-// lostByNova is what the fault of a server begins with if one of nova's services has died with the request for it: another one has
-// waited a minute for the answer (rpc_response_timeout).
-const lostByNova = "MessagingTimeout"
+// A lost server is one that nova has put into state ERROR for a reason that need not come again.
+type lost struct {
+	servers.Server
+
+	fault string
+}
+
+// isPassing reports whether a fault need not come again: one of nova's services has died with the request, and another one has
+// waited a minute for its answer (rpc_response_timeout), or nova did not reach neutron or glance.
+func isPassing(fault string) bool {
+	return strings.HasPrefix(fault, "MessagingTimeout") || strings.Contains(fault, "Unable to establish connection to ")
+}
 
 // A secondChance has the requests for servers that can still be made once more.
 type secondChance struct {
@@ -46,15 +56,15 @@ func (c *Cloud) requestServer(ctx context.Context, m mark, w wanted) error {
 }
 
 // replace deletes servers that nova has lost, and asks for each once more.
-func (c *Cloud) replace(ctx context.Context, m mark, lost []servers.Server) (err error) {
-	for _, s := range lost {
+func (c *Cloud) replace(ctx context.Context, m mark, all []lost) (err error) {
+	for _, s := range all {
 		request := c.second.take(s.Name)
 		if request == nil {
-			err = errors.Join(err, fmt.Errorf("OpenStack: server %s: %s: one of nova's services has died with the request for it, twice; see nova's logs", s.Name, lostByNova))
+			err = errors.Join(err, fmt.Errorf("OpenStack: server %s: %s (nova was asked for it twice)", s.Name, s.fault))
 			continue
 		}
 		if failed := c.nova.deleteLost(ctx, m, s); failed != nil {
-			err = errors.Join(err, explain("delete server "+s.Name+", which nova has lost", failed))
+			err = errors.Join(err, explain(fmt.Sprintf("delete server %s, which failed (%s)", s.Name, s.fault), failed))
 			continue
 		}
 		err = errors.Join(err, request(ctx))
@@ -63,16 +73,17 @@ func (c *Cloud) replace(ctx context.Context, m mark, lost []servers.Server) (err
 }
 
 // deleteLost returns when nova lists the server no more: the next one has its name and its ports.
-func (n nova) deleteLost(ctx context.Context, m mark, s servers.Server) error {
-	if err := gone(ctx, func() error { return servers.Delete(ctx, n.api, s.ID).ExtractErr() }); err != nil {
-		return err
-	}
+func (n nova) deleteLost(ctx context.Context, m mark, s lost) error {
+	var asked time.Time
 	for began := time.Now(); ; {
 		var id string
 		err := try(ctx, func() (err error) {
 			id, err = n.findServer(ctx, m, s.Name)
 			return err
 		})
+		if err == nil && id != "" && time.Since(asked) > askAgain {
+			err, asked = gone(ctx, func() error { return servers.Delete(ctx, n.api, id).ExtractErr() }), time.Now()
+		}
 		if err != nil || id == "" {
 			return err
 		}

@@ -87,8 +87,8 @@ func (c *Cloud) Await(ctx context.Context, job string, want int) error {
 		if err != nil {
 			return explain("list the servers of job "+job, err)
 		}
-		active, lost, err := c.nova.countActive(ctx, all)
-		if err = errors.Join(err, c.replace(ctx, c.mark(job), lost)); err != nil || active == want {
+		active, again, err := c.nova.countActive(ctx, all)
+		if err = errors.Join(err, c.replace(ctx, c.mark(job), again)); err != nil || active == want {
 			return err
 		}
 		select {

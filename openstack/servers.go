@@ -85,16 +85,16 @@ func untilNextLook(waited time.Duration) time.Duration {
 	return min(max(waited/8, 500*time.Millisecond), 5*time.Second)
 }
 
-// countActive returns how many of the servers run, which of them nova has lost, and an error if another one never will run.
-func (n nova) countActive(ctx context.Context, all []servers.Server) (active int, lost []servers.Server, err error) {
+// countActive returns how many of the servers run, which are lost, and an error if another one never will run.
+func (n nova) countActive(ctx context.Context, all []servers.Server) (active int, again []lost, err error) {
 	for _, s := range all {
 		switch s.Status {
 		case "ACTIVE":
 			active++
 		case "ERROR":
 			fault := n.fault(ctx, s.ID)
-			if strings.HasPrefix(fault, lostByNova) {
-				lost = append(lost, s)
+			if isPassing(fault) {
+				again = append(again, lost{s, fault})
 				continue
 			}
 			err = errors.Join(err, fmt.Errorf("OpenStack: server %s: %s", s.Name, fault))
@@ -102,7 +102,7 @@ func (n nova) countActive(ctx context.Context, all []servers.Server) (active int
 			err = errors.Join(err, fmt.Errorf("OpenStack: server %s is %s: somebody has ended it", s.Name, s.Status))
 		}
 	}
-	return active, lost, err
+	return active, again, err
 }
 
 // fault is why a server is in state ERROR. The list of servers does not tell.
