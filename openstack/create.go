@@ -88,7 +88,10 @@ func (c *Cloud) Await(ctx context.Context, job string, want int) error {
 			return explain("list the servers of job "+job, err)
 		}
 		active, again, err := c.nova.countActive(ctx, all)
-		if err = errors.Join(err, c.replace(ctx, c.mark(job), again)); err != nil || active == want {
+		if err == nil {
+			err = c.replace(ctx, c.mark(job), again)
+		}
+		if err != nil || active == want {
 			return err
 		}
 		select {

@@ -8,6 +8,7 @@ package opensmtest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -118,14 +119,16 @@ func Patiently[T any](t testing.TB, ask func(context.Context) (T, error)) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	var before error // which tells more than the end of the minute
 	for {
 		answer, err := ask(ctx)
 		if err == nil {
 			return answer
 		}
 		if ctx.Err() != nil {
-			t.Fatal(err)
+			t.Fatal(errors.Join(before, err))
 		}
+		before = err
 	}
 }
 
