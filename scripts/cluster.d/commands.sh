@@ -227,11 +227,13 @@ cluster_status() {
 }
 
 cluster_cpu() {
-	(($# == 0)) || die "cpu takes no arguments"
+	local group=$cgroup_name/${1-}
+	(($# <= 1)) || die "usage: scripts/cluster cpu [HOST]"
+	[[ -z ${1-} || -n $(holder "$1") ]] || die "there is no host $1"
 	if unified; then
-		awk '$1 == "usage_usec" { print $2 / 1e6 }' "/sys/fs/cgroup/$cgroup_name/cpu.stat"
+		awk '$1 == "usage_usec" { print $2 / 1e6 }' "/sys/fs/cgroup/$group/cpu.stat"
 	else
-		awk '{ print $1 / 1e9 }' "/sys/fs/cgroup/cpuacct/$cgroup_name/cpuacct.usage"
+		awk '{ print $1 / 1e9 }' "/sys/fs/cgroup/cpuacct/$group/cpuacct.usage"
 	fi
 }
 

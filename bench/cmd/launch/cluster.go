@@ -91,13 +91,25 @@ func shell(ctx context.Context, command string) (string, error) {
 	return script(ctx, "run", "--", "bash", "-c", command)
 }
 
-// cpuSeconds returns the CPU time that the hosts of the cluster have used so far.
-func cpuSeconds(ctx context.Context) (float64, error) {
-	text, err := script(ctx, "cpu")
+// cpuSeconds returns the CPU time that the hosts of the cluster have used so far, or one of them has.
+func cpuSeconds(ctx context.Context, host ...string) (float64, error) {
+	text, err := script(ctx, append([]string{"cpu"}, host...)...)
 	if err != nil {
 		return 0, err
 	}
 	return strconv.ParseFloat(text, 64)
+}
+
+// cpuUse returns a function that adds to l the CPU time since.
+func cpuUse(ctx context.Context) (since func(l *launch) error, err error) {
+	all, err1 := cpuSeconds(ctx)
+	ctl, err2 := cpuSeconds(ctx, "ctl")
+	return func(l *launch) error {
+		allNow, err1 := cpuSeconds(ctx)
+		ctlNow, err2 := cpuSeconds(ctx, "ctl")
+		l.CPU, l.Controller = allNow-all, ctlNow-ctl
+		return errors.Join(err1, err2)
+	}, errors.Join(err1, err2)
 }
 
 // A job is what is launched.
@@ -123,8 +135,9 @@ func (j job) arguments() string {
 
 // A launch is the measured start of one job's VMs.
 type launch struct {
-	Seconds float64 `json:"seconds"`     // from the request of the step until all VMs know each other
-	CPU     float64 `json:"cpu_seconds"` // of all hosts of the cluster during that time
+	Seconds    float64 `json:"seconds"`                          // from the request of the step until all VMs know each other
+	CPU        float64 `json:"cpu_seconds"`                      // of all hosts of the cluster during that time
+	Controller float64 `json:"controller_cpu_seconds,omitempty"` // of these the host of slurmctld, which has the cloud's services, too
 
 	nodes   []nodeagent.NodeVMs
 	answers string // of the program
@@ -159,21 +172,16 @@ func (c *cluster) launch(ctx context.Context, j job) (l launch, err error) {
 	if err := await(ctx, filepath.Join(dir, "begun")); err != nil { // Slurm has started it on its nodes
 		return launch{}, err
 	}
-	before, err := cpuSeconds(ctx)
+	since, err := cpuUse(ctx)
 	if err != nil {
 		return launch{}, err
 	}
-	if err := errors.Join(touch(dir, "go"), awaitReady(ctx, dir)); err != nil {
-		return launch{}, err
-	}
-	after, err := cpuSeconds(ctx)
-	if err != nil {
+	if err := errors.Join(touch(dir, "go"), awaitReady(ctx, dir), since(&l)); err != nil {
 		return launch{}, err
 	}
 	if err := errors.Join(await(ctx, filepath.Join(dir, "up")), l.read(dir)); err != nil {
 		return launch{}, err
 	}
-	l.CPU = after - before
 	if j.during != nil {
 		err = j.during()
 	}
