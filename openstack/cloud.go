@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -36,12 +37,12 @@ const microversion = "2.74"
 // A Cloud is a connection to a site's OpenStack. Its methods may be called from several
 // goroutines. They try again while the cloud does not answer, until their context ends.
 type Cloud struct {
-	label   string
-	catalog catalog
-	nova    nova
-	neutron neutron
-	glance  glance
-	second  secondChance
+	label    string
+	catalog  catalog
+	nova     nova
+	neutron  neutron
+	glance   glance
+	onceMore sync.Map // of wanted, by name: servers for which nova was asked once
 }
 
 // A service is one of the cloud's.

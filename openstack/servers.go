@@ -130,15 +130,20 @@ func withCause(fault string) string {
 	return fault + " (The cause is in the log of nova-compute on the host. Where nova.conf has max_attempts = 1 in [scheduler], it is told here.)"
 }
 
-// deleteServers deletes the servers and waits until nova lists none. Ports that are made for
-// a server survive it, and would keep its place in the network. Servers that nova cannot delete
+// deleteServers deletes the job's servers and waits until nova lists none. Ports that are made for
+// a server survive it, and would keep its place in the network.
+func (n nova) deleteServers(ctx context.Context, m mark) error {
+	return n.deleteListed(ctx, func() ([]servers.Server, error) { return n.listAgain(ctx, m) })
+}
+
+// deleteListed deletes servers until there are none. Servers that nova cannot delete
 // are given up when none has gone for as long as the cloud may be away, and those that it refuses
 // to delete when no others are left: others wait.
-func (n nova) deleteServers(ctx context.Context, m mark) error {
+func (n nova) deleteListed(ctx context.Context, list func() ([]servers.Server, error)) error {
 	began, asked := time.Now(), map[string]*deletion{}
 	fewest, since := math.MaxInt, began
 	for {
-		left, err := n.listAgain(ctx, m)
+		left, err := list()
 		if err != nil || len(left) == 0 {
 			return err
 		}
