@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/portsbinding"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
 	"gopkg.in/dnaeon/go-vcr.v4/pkg/cassette"
@@ -30,9 +34,7 @@ import (
 //
 //	scripts/openstack run go test ./openstack -record
 //
-// where scripts/openstack has started such a cloud. Names of jobs' flavors were without the
-// project when the answers were recorded; it was put into requests and answers alike. What nova is asked before
-// anything is made was added to the answers.
+// where scripts/openstack has started such a cloud.
 var record = flag.Bool("record", false, "talk to the cloud of OS_CLIENT_CONFIG_FILE, and keep its answers")
 
 // withCloud runs a test against the cloud's recorded answers, in which no time passes.
@@ -176,6 +178,14 @@ func begin(t *testing.T, c *Cloud, r Request) error {
 	return c.Await(ctx, r.Job, len(r.Servers))
 }
 
+// nothingLeft checks that the cloud has nothing of any job.
+func nothingLeft(t *testing.T, c *Cloud) {
+	t.Helper()
+	if jobs, err := c.Jobs(t.Context()); err != nil || len(jobs) != 0 {
+		t.Errorf("left in the cloud: %v, %v", jobs, err)
+	}
+}
+
 // A job's VMs run where Slurm says, and after Delete nothing is left.
 func TestAJobComesAndGoes(t *testing.T) {
 	withCloud(t, func(t *testing.T, c *Cloud) {
@@ -201,9 +211,7 @@ func TestAJobComesAndGoes(t *testing.T) {
 		if err := c.Delete(t.Context(), r.Job); err != nil {
 			t.Fatal(err)
 		}
-		if jobs, err = c.Jobs(t.Context()); err != nil || len(jobs) != 0 {
-			t.Errorf("jobs in the cloud after Delete: %v, %v", jobs, err)
-		}
+		nothingLeft(t, c)
 	})
 }
 
@@ -235,7 +243,7 @@ func TestRates(t *testing.T) {
 		if has, err := c.HasRates(t.Context()); err != nil || !has {
 			t.Fatalf("QoS: %v, %v", has, err)
 		}
-		r := request("14.0", "f1")
+		r := request("14.0", "n1")
 		r.VFNetwork, r.Servers[0].VFs = "guests", []VF{{"02:00:00:01:14:00", Rates{MaxMbps: 1000}}}
 		if err := begin(t, c, r); err != nil {
 			t.Fatal(err)
@@ -258,7 +266,7 @@ func TestRates(t *testing.T) {
 		if err := c.Delete(t.Context(), r.Job); err != nil {
 			t.Fatal(err)
 		}
-		sure := request("15.0", "f1")
+		sure := request("15.0", "n1")
 		sure.VFNetwork, sure.Servers[0].VFs = "guests", []VF{{"02:00:00:01:15:00", Rates{MinMbps: 100, MaxMbps: 1000}}}
 		if err := begin(t, c, sure); err == nil || !strings.Contains(err.Error(), "No valid host was found.") {
 			t.Errorf("a minimum that no host has: %v", err)
@@ -269,9 +277,7 @@ func TestRates(t *testing.T) {
 		if err := c.Delete(t.Context(), sure.Job); err != nil {
 			t.Fatal(err)
 		}
-		if jobs, err := c.Jobs(t.Context()); err != nil || len(jobs) != 0 {
-			t.Errorf("left in the cloud: %v, %v", jobs, err)
-		}
+		nothingLeft(t, c)
 	})
 }
 
@@ -301,9 +307,7 @@ func TestFailures(t *testing.T) {
 				if err := c.Delete(t.Context(), r.Job); err != nil {
 					t.Error(err)
 				}
-				if jobs, err := c.Jobs(t.Context()); err != nil || len(jobs) != 0 {
-					t.Errorf("left in the cloud: %v, %v", jobs, err)
-				}
+				nothingLeft(t, c)
 			})
 		})
 	}
@@ -353,32 +357,43 @@ func TestAPortThatCannotBeBound(t *testing.T) {
 	})
 }
 
-// Virtual functions are ports of their own kind. If a node has too few, that is a sentence,
-// and the ports go, too. The recorded cloud has a compute host, f1, with one virtual function
-// (scripts/openstack up --pci).
+// Virtual functions are ports of their own kind, which nova binds to the host. If a node has too few, that is a sentence,
+// and the ports go, too. A compute host of the recorded cloud has two.
 func TestVirtualFunctions(t *testing.T) {
 	withCloud(t, func(t *testing.T, c *Cloud) {
-		first := request("12.0", "f1")
-		first.VFNetwork, first.Servers[0].VFs = "guests", []VF{{MAC: "02:00:00:01:12:00"}}
+		first := request("12.0", "n1")
+		first.VFNetwork, first.Servers[0].VFs = "guests", []VF{{MAC: "02:00:00:01:12:00"}, {MAC: "02:00:00:01:12:01"}}
 		if err := begin(t, c, first); err != nil {
 			t.Fatal(err)
 		}
-		ports, err := c.neutron.portsOf(t.Context(), c.mark(first.Job))
-		if err != nil || len(ports) != 2 {
-			t.Errorf("ports %v, %v", ports, err)
+		var bound struct {
+			Ports []portsbinding.PortsBindingExt
 		}
-		second := request("13.0", "f1")
+		its := c.neutron.api.ServiceURL("ports") + "?description=" + url.QueryEscape(string(c.mark(first.Job)))
+		response, err := c.neutron.api.Get(t.Context(), its, &bound, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		direct := slices.DeleteFunc(bound.Ports, func(p portsbinding.PortsBindingExt) bool { return p.VNICType != "direct" })
+		if len(direct) != 2 {
+			t.Errorf("%d ports of virtual functions, want 2: %+v", len(direct), direct)
+		}
+		for _, port := range direct {
+			if port.HostID != "n1" || port.VIFType != "hw_veb" || !strings.HasPrefix(fmt.Sprint(port.Profile["pci_slot"]), "0000:01:00.") {
+				t.Errorf("a port is not bound to a virtual function of n1: %+v", port)
+			}
+		}
+		second := request("13.0", "n1")
 		second.VFNetwork, second.Servers[0].VFs = "guests", []VF{{MAC: "02:00:00:01:13:00"}}
-		if err := begin(t, c, second); err == nil || !strings.Contains(err.Error(), "No valid host was found.") {
-			t.Errorf("the second VF of a node with one: %v", err)
+		if err := begin(t, c, second); err == nil || !strings.Contains(err.Error(), "Node n1 has too little left") {
+			t.Errorf("the third VF of a node with two: %v", err)
 		}
 		for _, job := range []string{first.Job, second.Job} {
 			if err := c.Delete(t.Context(), job); err != nil {
 				t.Error(err)
 			}
 		}
-		if jobs, err := c.Jobs(t.Context()); err != nil || len(jobs) != 0 {
-			t.Errorf("left in the cloud: %v, %v", jobs, err)
-		}
+		nothingLeft(t, c)
 	})
 }

@@ -43,13 +43,16 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// nova does not tell why a host could not start a server if it was to try other hosts.
+// nova does not tell what a host lacks, nor why one could not start a server if it was to try other hosts.
 func TestWithCause(t *testing.T) {
 	const exceeded = "Exceeded maximum number of retries. Exhausted all hosts available for retrying build failures for instance 4711."
-	if got := withCause(exceeded); !strings.HasPrefix(got, exceeded+" (The cause is in the log of nova-compute") {
+	if got := withCause(exceeded, "n7"); !strings.HasPrefix(got, exceeded+" (The cause is in the log of nova-compute on node n7.") {
 		t.Error(got)
 	}
-	if got := withCause("No valid host was found."); got != "No valid host was found." {
+	if got := withCause("No valid host was found.", "n7"); !strings.HasPrefix(got, "No valid host was found. (Node n7 has too little left") {
+		t.Error(got)
+	}
+	if got := withCause("internal error", "n7"); got != "internal error" {
 		t.Error(got)
 	}
 }

@@ -32,7 +32,7 @@ func (w wanted) body(m mark) map[string]any {
 	server := map[string]any{
 		"name": w.Name, "imageRef": w.image, "flavorRef": w.flavor, "networks": networks,
 		"host": w.Host, "tags": []string{string(m)}, "config_drive": true,
-		"metadata": map[string]string{markKey: string(m)},
+		"metadata": map[string]string{markKey: string(m), nodeKey: w.Host},
 	}
 	if w.zone != "" {
 		server["availability_zone"] = w.zone
@@ -92,7 +92,7 @@ func (n nova) countActive(ctx context.Context, all []servers.Server) (active int
 		case "ACTIVE":
 			active++
 		case "ERROR":
-			fault := n.fault(ctx, s.ID)
+			fault := withCause(n.fault(ctx, s.ID), s.Metadata[nodeKey])
 			if isPassing(fault) {
 				again = append(again, lost{s, fault})
 				continue
@@ -118,17 +118,24 @@ func (n nova) fault(ctx context.Context, id string) string {
 	case s.Fault.Message == "":
 		return "nova put it into state ERROR without a reason"
 	}
-	return withCause(strings.TrimSpace(s.Fault.Message))
+	return strings.TrimSpace(s.Fault.Message)
 }
 
-// withCause adds to a fault that has no cause where the cause is. By default nova looks for another host when a host
-// could not start a server; there is none, and nova tells this instead of what the host has said.
-func withCause(fault string) string {
-	if !strings.HasPrefix(fault, "Exceeded maximum number of retries") {
-		return fault
+// withCause adds to a fault that has no cause what the cause can be, or where it is. A server may run on its node only: so if
+// nova finds no host, the node has no room. By default nova looks for another host when a host could not start a server; there
+// is none, and nova tells this instead of what the host has said.
+func withCause(fault, node string) string {
+	switch {
+	case strings.HasPrefix(fault, "No valid host was found"):
+		return fault + " (Node " + node + " has too little left of what the VM needs: CPUs, memory, disk, virtual functions or their bandwidth. Or nova-compute is disabled there.)"
+	case strings.HasPrefix(fault, "Exceeded maximum number of retries"):
+		return fault + " (The cause is in the log of nova-compute on node " + node + ". Where nova.conf has max_attempts = 1 in [scheduler], it is told here.)"
 	}
-	return fault + " (The cause is in the log of nova-compute on the host. Where nova.conf has max_attempts = 1 in [scheduler], it is told here.)"
+	return fault
 }
+
+// nodeKey is the name of the node in the metadata of servers: nova does not tell it of one that it has found no host for.
+const nodeKey = "slurm-v-node"
 
 // deleteServers deletes the job's servers and waits until nova lists none. Ports that are made for
 // a server survive it, and would keep its place in the network.

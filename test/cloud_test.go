@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -113,10 +114,31 @@ func TestCloudHostLosesItsPower(t *testing.T) {
 			restore := powerCut(t, node)
 			j.await("NODE_FAIL", "FAILED", "CANCELLED")
 			restore()
-			cloudUp(t)
 			nothingInTheCloud(t)
 		})
 	}
+}
+
+// Virtual functions are ports that nova binds to those of the VM's host. If it has none left, the job says so, and its ports
+// go. Here a VM gets an ordinary NIC in place of each, see scripts/openstack, and a host has two.
+func TestCloudVirtualFunctions(t *testing.T) {
+	needsCloud(t)
+	j := alice.submit(t, withVF+"--nodelist=n1 --vm-per-node=2 --sriov=1:max=5g", `
+slurm-v-run -Q -n 2 sh -c 'for i in /sys/class/net/*/address; do ! grep -q "^06:" $i || echo VF of $(hostname): $(cat $i); done'
+slurm-v-run -Q -n 1 ping -c 3 -w 60 vm1-vf0 > /dev/null && echo the VF answers
+until [ -e seen ]; do sleep 0.5; done`)
+	j.awaitOutput("the VF answers")
+	contains(t, j.output(), "VF of vm0: 06:", "VF of vm1: 06:")
+	mark := regexp.MustCompile(`(?m)^port \S+ \(slurm-v:\S+:` + j.id + `\.0, direct, hw_veb on n1, ACTIVE`)
+	there, _ := exec.Command("../scripts/openstack", "leaks").Output()
+	if n := len(mark.FindAll(there, -1)); n != 2 {
+		t.Errorf("%d ports of the job are bound to virtual functions, want 2:\n%s", n, there)
+	}
+	contains(t, string(there), "QoS policy ")
+	more := bob.submit(t, withVF+"--nodelist=n1 --vm-per-node=1 --sriov=1", "slurm-v-run hostname")
+	contains(t, more.ends("FAILED", "1:0"), "OpenStack: server slurmv-"+more.id+".0-vm0-", "Node n1 has too little left of what the VM needs", "virtual functions")
+	j.letGo()
+	nothingInTheCloud(t)
 }
 
 func needsCloud(t *testing.T) {

@@ -48,6 +48,9 @@ func powerCut(t *testing.T, node string) (restore func(...*job)) {
 	return func(jobs ...*job) {
 		t.Helper()
 		clusterNode(t, node, "on")
+		if inOpenStack() {
+			cloudUp(t)
+		}
 		root.run(t, "scontrol update nodename="+node+" state=resume")
 		if !poll(func() bool {
 			return root.run(t, "sinfo -h -n "+node+" -o %T | grep -qE 'idle|mixed|allocated'").code == 0

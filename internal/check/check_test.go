@@ -381,6 +381,15 @@ func TestCheck(t *testing.T) {
 		"a card with VFs": {func(t *testing.T, m *node) {
 			m.cards(t, sriovtest.Card{Name: "eth1", Driver: "igb", VFs: 7})
 		}, []string{}, ""},
+		"a card that nova gives out, too": {func(t *testing.T, m *node) {
+			m.cards(t, sriovtest.Card{Name: "eth1", Driver: "igb", VFs: 7})
+			m.write(t, "etc/nova/nova.conf", "[pci]\ndevice_spec = {\"devname\": \"eth1\", \"physical_network\": \"fabric\"}\n", 0o640)
+		}, []string{"warning SR-IOV"}, "eth1: nova gives its VFs to VMs, too (/etc/nova/nova.conf)"},
+		"a card that is left to nova": {func(t *testing.T, m *node) {
+			m.cards(t, sriovtest.Card{Name: "eth1", Driver: "igb", VFs: 7})
+			m.write(t, "etc/nova/nova.conf", "[pci]\ndevice_spec = {\"devname\": \"eth1\"}\n", 0o640)
+			m.write(t, "conf", "[vf]\npfs = [\"eth2\"]\n", 0o644)
+		}, []string{}, ""},
 		"a bridge of the configuration that is not there": {func(t *testing.T, m *node) {
 			m.write(t, "conf", "[vf.software.soft0]\nbridge = \"br-none\"\nrate = \"1g\"\n", 0o644)
 		}, []string{"warning software VFs"}, "br-none"},

@@ -40,7 +40,7 @@ func vfs(_ context.Context, i *inspection) []Result {
 	if i.onCloud() {
 		return []Result{skipped(vfsName, cloudVF, "")}
 	}
-	results := append(cards(i.pfs, i.findings), bridges(i)...)
+	results := slices.Concat(cards(i.pfs, i.findings), novaVFs(i), bridges(i))
 	if len(results) == 0 {
 		return []Result{skipped(vfsName, noVFs, "")}
 	}

@@ -91,6 +91,9 @@ backend_text() {
 		return
 	fi
 	cat <<-END
+		[fabric.vlan]
+		pool = "2000-2999"
+
 		[network.site]
 		type = "bridge"
 		bridge = "br-site"
@@ -129,9 +132,6 @@ $(backend_text)
 [fabric]
 key = "$dir/etc/slurm-v/fabric.key"
 cooling = 1
-
-[fabric.vlan]
-pool = "2000-2999"
 
 [fabric.vni]
 pool = "1024-1055"

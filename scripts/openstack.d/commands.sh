@@ -2,11 +2,10 @@
 # The commands: up, run, image, status, down.
 
 cloud_up() {
-	local how=static cards=-
+	local how=static
 	while (($#)); do
 		case $1 in
 		--agents) how=agents ;;
-		--pci) cards=pci ;;
 		*) die "up: unknown option $1; see: scripts/openstack help" ;;
 		esac
 		shift
@@ -15,14 +14,14 @@ cloud_up() {
 	hosts_up || hosts_start
 	lock
 	if cloud_complete; then
-		[[ $(<"$wanted") == "$how $cards" ]] ||
-			die "OpenStack is up with \"$(<"$wanted")\", not \"$how $cards\"; to change it: scripts/openstack down"
+		[[ $(plugging) == "$how" ]] ||
+			die "OpenStack is up with \"$(plugging)\", not \"$how\"; to change it: scripts/openstack down"
 	else
-		cloud_first "$how $cards"
+		cloud_first "$how"
 	fi
 	cloud_go
 	touch "$(complete_mark)"
-	say "up: http://$api:5000/v3; compute hosts: $( (nodes && pretenders) | xargs); $clouds"
+	say "up: http://$api:5000/v3; compute hosts: $(nodes | xargs); $clouds"
 }
 
 # hosts_up: whether every host of the cluster has power.
@@ -94,7 +93,7 @@ cloud_go() {
 # cloud_seed: the network, the image, the client's credentials.
 cloud_seed() {
 	local image hosts
-	mapfile -t hosts < <(nodes && pretenders)
+	mapfile -t hosts < <(nodes)
 	image=$(sed -n '/^\[images.catalogue.demo\]/,$s/^path = "\(.*\)"$/\1/p' "$dir/etc/slurm-v/slurmv.toml")
 	seed network "$guest_lan"
 	[[ -z $image ]] || seed image demo "$image"

@@ -16,14 +16,10 @@ cloud_config() {
 	rabbitmq_text | cloud_put rabbitmq.conf
 	echo '[].' | cloud_put rabbitmq.plugins
 	for host in $(nodes); do
-		compute_text "$host" slurmv_compute.Node "$(address "$host")" | cloud_put "nova-$host.conf"
+		compute_text "$host" | cloud_put "nova-$host.conf"
 		agent_text "$host" | cloud_put "neutron-$host.conf"
 		libvirtd_text "$host" | cloud_put "libvirtd-$host.conf"
 		qemu_text >"$cloud/$host/etc-libvirt/qemu.conf"
-	done
-	for host in $(pretenders); do
-		mkdir -p "$cloud/$host"/{instances,state}
-		compute_text "$host" slurmv_compute.Pretender "$api" | cloud_put "nova-$host.conf"
 	done
 	keystone_keys
 }
@@ -166,7 +162,10 @@ discover_hosts_in_cells_interval = 2
 enabled_filters = ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter,PciPassthroughFilter
 track_instance_changes = false
 [quota]
-driver = nova.quota.NoopQuotaDriver
+instances = -1
+cores = -1
+ram = -1
+recheck_quota = false
 [glance]
 api_servers = http://$api:9292
 [libvirt]
@@ -197,20 +196,17 @@ connection = $(database_url nova)
 END
 }
 
-# compute_text HOST DRIVER ADDRESS: what a nova-compute has of its own. A virtual function's address is that of
-# nova's fake driver.
+# compute_text HOST: what a nova-compute has of its own. Where the card is, slurmv_compute.py says.
 compute_text() {
 	cat <<END
 [DEFAULT]
 host = $1
-my_ip = $3
-compute_driver = $2
+my_ip = $(address "$1")
+compute_driver = slurmv_compute.Node
 state_path = $cloud/$1/state
 instances_path = $cloud/$1/instances
 [oslo_concurrency]
 lock_path = $cloud/$1/state/lock
-END
-	[[ $2 != *.Pretender ]] || cat <<END
 [pci]
 device_spec = {"address": "0000:01:00.*", "physical_network": "guests"}
 END

@@ -3,7 +3,7 @@
 
 cloud=$dir/openstack
 kept=${SLURMV_CACHE:-/var/cache/slurmv-build}/openstack # what the next `up` can use
-wanted=$cloud/wanted                                     # what `up` was asked for: "static" or "agents", "pci" or "-"
+wanted=$cloud/wanted                                     # what `up` was asked for
 clouds=$cloud/clouds.yaml
 
 api=$(address ctl)
@@ -17,10 +17,7 @@ guest_address() {
 }
 
 # plugging: who plugs in the guests, "static" or "agents".
-plugging() { cut -d' ' -f1 "$wanted"; }
-
-# pretenders: the compute hosts that only pretend.
-pretenders() { [[ $(cut -d' ' -f2 "$wanted") != pci ]] || printf '%s\n' f1 f2; }
+plugging() { cat "$wanted"; }
 
 # complete_mark: a file that says that `up` came to its end. It goes with the host ctl.
 complete_mark() { echo "/proc/$(holder ctl)/root/run/openstack/complete"; }

@@ -12,9 +12,6 @@ cloud_daemons() {
 		[[ $(plugging) != agents ]] || echo "$host linuxbridge-agent"
 		echo "$host nova-compute"
 	done
-	for host in $(pretenders); do
-		echo "ctl nova-compute-$host"
-	done
 }
 
 cloud_log() { echo "$cloud/log/$2-$1.log"; }
@@ -62,7 +59,6 @@ cloud_exec() {
 			--config-file "$etc/neutron-$host.conf"
 		;;
 	nova-compute) python "$host" nova.cmd.compute:main "${nova[@]}" --config-file "$etc/nova-$host.conf" ;;
-	nova-compute-*) python ctl nova.cmd.compute:main "${nova[@]}" --config-file "$etc/nova-${2#nova-compute-}.conf" ;;
 	esac
 }
 

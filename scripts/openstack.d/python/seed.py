@@ -114,8 +114,7 @@ def ready(cloud, how):
     up &= {h['hypervisor_hostname'] for h in cloud.get('compute', '/os-hypervisors')['hypervisors']}
     up &= {p['name'] for p in cloud.get('placement', '/resource_providers')['resource_providers']}
     if how == 'agents':
-        pretend = {'f1', 'f2'}
-        up &= pretend | {a['host'] for a in cloud.get('network', '/v2.0/agents')['agents'] if a['alive']}
+        up &= {a['host'] for a in cloud.get('network', '/v2.0/agents')['agents'] if a['alive']}
     return up
 
 
@@ -123,7 +122,9 @@ def leaks(cloud):
     """What there is beside the cloud's own network and images, with an administrator's eyes."""
     found = [f"server {s['name']} ({s['status']})"
              for s in cloud.get('compute', '/servers/detail?all_tenants=1')['servers']]
-    found += [f"port {p['id']} ({p['description']})" for p in cloud.get('network', '/v2.0/ports')['ports']]
+    found += [f"port {p['id']} ({p['description']}, {p['binding:vnic_type']}, "
+              f"{p['binding:vif_type']} on {p['binding:host_id']}, {p['status']})"
+              for p in cloud.get('network', '/v2.0/ports')['ports']]
     found += [f"QoS policy {p['name']}" for p in cloud.get('network', '/v2.0/qos/policies')['policies']]
     found += [f"flavor {f['name']}" for f in cloud.get('compute', '/flavors/detail?is_public=None')['flavors']]
     found += [f"image {i['name']}" for i in cloud.get('image', '/v2/images')['images'] if 'slurmv_file' not in i]

@@ -1,10 +1,13 @@
-"""Compute drivers of nova for hosts that are not what they seem."""
+"""The compute driver of nova for hosts that are not what they seem."""
+import json
 import os
 import re
 
-from nova.pci import utils
-from nova.virt import fake
-from nova.virt.libvirt import driver
+from nova.network import model
+from nova.virt.libvirt import driver, vif
+
+CARD = '0000:01:00.0'
+VIRTUAL_FUNCTIONS = ['0000:01:00.1', '0000:01:00.2']
 
 
 def imagined(what):
@@ -13,7 +16,7 @@ def imagined(what):
 
 
 class Node(driver.LibvirtDriver):
-    """libvirt on a host with as many CPUs and as much memory as Slurm's node has.
+    """libvirt on a host with as many CPUs and as much memory as Slurm's node has, and with a card of virtual functions.
 
     nova lets no VM have more CPUs than its host, whatever cpu_allocation_ratio says.
     """
@@ -22,6 +25,7 @@ class Node(driver.LibvirtDriver):
         super().__init__(*arguments, **options)
         memory = imagined('RealMemory')
         self._host.get_memory_mb_total = lambda: memory
+        self.vif_driver = NICs(self._host)
 
     def _get_vcpu_available(self):
         return set(range(imagined('CPUs')))
@@ -30,21 +34,18 @@ class Node(driver.LibvirtDriver):
         """With the CPU that Slurm-V's own VMs have under emulation; nova knows no cpu_mode of that name."""
         return re.sub('<cpu [^>]*>', '<cpu mode="maximum">', super()._get_guest_xml(*arguments, **options), count=1)
 
+    def _get_pci_passthrough_devices(self):
+        card = dict(address=CARD, dev_type='type-PF', parent_addr=None)
+        vfs = [dict(address=a, dev_type='type-VF', parent_addr=CARD) for a in VIRTUAL_FUNCTIONS]
+        igb = dict(vendor_id='8086', product_id='1520', dev_id='', label='', status='available', numa_node=None)
+        return json.dumps([device | igb for device in [card] + vfs])
 
-class Pretender(fake.FakeDriverWithPciResources):
-    """nova's fake hypervisor with a virtual function, 0000:01:00.1. Its numbers are too long for MariaDB's columns."""
 
-    vcpus, memory_mb, local_gb = 64, 65536, 1000
+class NICs(vif.LibvirtGenericVIFDriver):
+    """Gives a VM an ordinary NIC with the port's MAC address in place of a virtual function."""
 
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        # nova reads the rest about a virtual function from /sys, where this one is not.
-        utils.get_mac_by_pci_address = lambda *of, **what: '52:54:00:1e:59:c6'
-        utils.get_vf_num_by_pci_address = lambda address: 1
-
-    def get_available_resource(self, nodename):
-        resource = super().get_available_resource(nodename)
-        devices = resource['pci_passthrough_devices']
-        devices = devices.replace('fake-vendor_id', '8086').replace('fake-product_id', '1520')
-        resource['pci_passthrough_devices'] = devices
-        return resource
+    def get_config_hw_veb(self, instance, vif, image_meta, flavor, virt_type):
+        nic = self.get_base_config(instance, vif['address'], image_meta, flavor, virt_type, model.VNIC_TYPE_NORMAL)
+        nic.net_type = 'bridge'
+        nic.source_dev = vif['details'][model.VIF_DETAILS_BRIDGE_NAME]
+        return nic

@@ -35,7 +35,7 @@ class Direct(api.MechanismDriver):
 
     def bind_port(self, context):
         kind = context.current.get(portbindings.VNIC_TYPE, portbindings.VNIC_NORMAL)
-        binding = self.binding(kind)
+        binding = self.binding(kind, self.bridge(context))
         for segment in context.segments_to_bind:
             if binding and segment[api.NETWORK_TYPE] == constants.TYPE_FLAT:
                 how, details = binding
@@ -43,16 +43,23 @@ class Direct(api.MechanismDriver):
                 context.set_binding(segment[api.ID], how, details, status=constants.PORT_STATUS_ACTIVE)
             return
 
-    def binding(self, kind):
-        if kind == portbindings.VNIC_DIRECT:
-            return portbindings.VIF_TYPE_HW_VEB, {portbindings.VIF_DETAILS_VLAN: '0'}
+    def binding(self, kind, bridge):
+        if kind == portbindings.VNIC_DIRECT:  # slurmv_compute.py needs the bridge
+            return portbindings.VIF_TYPE_HW_VEB, {portbindings.VIF_DETAILS_VLAN: '0', portbindings.VIF_DETAILS_BRIDGE_NAME: bridge}
         return None
+
+    def bridge(self, context):
+        """That of the Linux bridge agent."""
+        return 'brq' + context.current['network_id'][:11]
 
 
 class Static(Direct):
     """Binds ordinary ports, too: to the bridge that every host has."""
 
-    def binding(self, kind):
+    def binding(self, kind, bridge):
         if kind == portbindings.VNIC_NORMAL:
-            return portbindings.VIF_TYPE_BRIDGE, {portbindings.VIF_DETAILS_BRIDGE_NAME: BRIDGE}
-        return super().binding(kind)
+            return portbindings.VIF_TYPE_BRIDGE, {portbindings.VIF_DETAILS_BRIDGE_NAME: bridge}
+        return super().binding(kind, bridge)
+
+    def bridge(self, context):
+        return BRIDGE
