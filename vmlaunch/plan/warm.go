@@ -10,7 +10,7 @@ func (p Plan) coldHere() string {
 	unlike := func(vm VM) bool { return p.Topology(vm) != p.Topology(p.VMs[0]) }
 	switch {
 	case p.Hardware.Foreign:
-		return "another program boots the VMs"
+		return "OpenStack makes the VMs of this node, and has no templates"
 	case p.PageKiB != 0:
 		return "the VMs' memory has huge pages, and that of a VM from a template has ordinary ones"
 	case slices.ContainsFunc(p.VMs, cells):

@@ -16,6 +16,7 @@ func TestCold(t *testing.T) {
 		want   string
 	}{
 		"nothing":    {func(*plan.Job, *plan.Hardware) {}, ""},
+		"OpenStack":  {func(_ *plan.Job, hw *plan.Hardware) { hw.Foreign = true }, "OpenStack makes the VMs of this node"},
 		"huge pages": {func(j *plan.Job, _ *plan.Hardware) { j.Spec.HugePages = config.HugePages2M }, "--vm-hugepages"},
 		"two NUMA nodes": {func(_ *plan.Job, hw *plan.Hardware) {
 			hw.CPUs = plantest.CPUs(1, 1, 3)
