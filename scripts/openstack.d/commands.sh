@@ -2,7 +2,7 @@
 # The commands: up, run, image, status, down.
 
 cloud_up() {
-	local how=static
+	local how=
 	while (($#)); do
 		case $1 in
 		--agents) how=agents ;;
@@ -14,10 +14,10 @@ cloud_up() {
 	hosts_up || hosts_start
 	lock
 	if cloud_complete; then
-		[[ $(plugging) == "$how" ]] ||
+		[[ -z $how || $(plugging) == "$how" ]] ||
 			die "OpenStack is up with \"$(plugging)\", not \"$how\"; to change it: scripts/openstack down"
 	else
-		cloud_first "$how"
+		cloud_first "${how:-static}"
 	fi
 	cloud_go
 	touch "$(complete_mark)"
