@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -58,10 +59,13 @@ func (i *inspection) novaSpecs() (specs []novaSpec) {
 	return specs
 }
 
+// continued is where a value goes on in the next line, which is indented.
+var continued = regexp.MustCompile(`\n[ \t]+`)
+
 // parseNovaSpecs finds the options of section pci that name devices: a value is one of them in JSON, or a list of them.
 func parseNovaSpecs(text, from string) (specs []novaSpec) {
 	section := ""
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(continued.ReplaceAllString(text, " ")) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "[") {
 			section = line

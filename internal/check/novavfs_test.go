@@ -24,6 +24,7 @@ func TestNovasVFs(t *testing.T) {
 		`device_spec = {"devname": "eth2"}`:                                            false,
 		`passthrough_whitelist = [{"devname": "eth2"}, {"devname": "eth1"}]`:           true,
 		"device_spec = {\"devname\": \"eth2\"}\ndevice_spec = {\"devname\": \"eth1\"}": true,
+		"device_spec = [{\"devname\": \"eth2\"},\n  {\"devname\": \"eth1\"}]":          true,
 		`device_spec = {"address": "0000:5e:00.0"}`:                                    true,
 		`device_spec = {"address": "*:5e:02.*"}`:                                       true,
 		`device_spec = {"address": ":5e:02.1"}`:                                        true,
