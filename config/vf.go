@@ -46,6 +46,9 @@ func (v VF) CreateOf(pf string) int {
 	return v.Create
 }
 
+// Allows reports whether jobs may use the VFs of the PF of that name.
+func (v VF) Allows(pf string) bool { return len(v.PFs) == 0 || slices.Contains(v.PFs, pf) }
+
 // CreatedPFs returns the PFs that have numbers of their own.
 func (v VF) CreatedPFs() []string { return slices.Sorted(maps.Keys(v.CreatePerPF)) }
 

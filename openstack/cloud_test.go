@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -24,6 +23,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/portsbinding"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/subnets"
 	"gopkg.in/dnaeon/go-vcr.v4/pkg/cassette"
 	"gopkg.in/dnaeon/go-vcr.v4/pkg/recorder"
@@ -366,16 +366,15 @@ func TestVirtualFunctions(t *testing.T) {
 		if err := begin(t, c, first); err != nil {
 			t.Fatal(err)
 		}
-		var bound struct {
-			Ports []portsbinding.PortsBindingExt
-		}
-		its := c.neutron.api.ServiceURL("ports") + "?description=" + url.QueryEscape(string(c.mark(first.Job)))
-		response, err := c.neutron.api.Get(t.Context(), its, &bound, nil)
+		pages, err := ports.List(c.neutron.api, ports.ListOpts{Description: string(c.mark(first.Job))}).AllPages(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		response.Body.Close()
-		direct := slices.DeleteFunc(bound.Ports, func(p portsbinding.PortsBindingExt) bool { return p.VNICType != "direct" })
+		var bound []portsbinding.PortsBindingExt
+		if err := ports.ExtractPortsInto(pages, &bound); err != nil || len(bound) != 3 {
+			t.Errorf("ports %+v, %v", bound, err)
+		}
+		direct := slices.DeleteFunc(bound, func(p portsbinding.PortsBindingExt) bool { return p.VNICType != "direct" })
 		if len(direct) != 2 {
 			t.Errorf("%d ports of virtual functions, want 2: %+v", len(direct), direct)
 		}

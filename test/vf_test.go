@@ -13,14 +13,17 @@ import (
 
 const withVF = "--nodes=1 --memory-per-vm=384M --time=90 "
 
+// usesVFs is a script that shows the VFs of two VMs, tries one, and waits for letGo.
+const usesVFs = `
+slurm-v-run -Q -n 2 sh -c 'for i in /sys/class/net/*/address; do ! grep -q "^0[6a]:" $i || echo VF of $(hostname): $(cat $i); done'
+slurm-v-run -Q -n 1 ping -c 3 -w 60 vm1-vf0 > /dev/null && echo the VF answers
+until [ -e seen ]; do sleep 0.5; done`
+
 // VMs see their VFs, reach each other over them by name, and the node says who has
 // them.
 func TestVMsHaveVFs(t *testing.T) {
 	t.Parallel()
-	j := alice.submit(t, withVF+"--vm-per-node=2 --sriov=1:min=10g,pf=vf0+1:max=5g,pf=vf1", `
-slurm-v-run -Q -n 2 sh -c 'for i in /sys/class/net/*/address; do ! grep -q "^0[6a]:" $i || echo VF of $(hostname): $(cat $i); done'
-slurm-v-run -Q -n 1 ping -c 3 -w 60 vm1-vf0 > /dev/null && echo the VF answers
-until [ -e seen ]; do sleep 0.5; done`)
+	j := alice.submit(t, withVF+"--vm-per-node=2 --sriov=1:min=10g,pf=vf0+1:max=5g,pf=vf1", usesVFs)
 	j.awaitOutput("the VF answers")
 	contains(t, j.output(), "VF of vm0: 06:", "VF of vm0: 0a:", "VF of vm1: 06:", "VF of vm1: 0a:")
 	node := field(alice.must(t, "scontrol show job "+j.id), "NodeList")

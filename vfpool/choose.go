@@ -55,11 +55,8 @@ func (u use) free() []device.VF {
 
 // allowed returns the PFs that the site lets jobs use.
 func allowed(cfg config.VF, pfs []device.PF) []device.PF {
-	if len(cfg.PFs) == 0 {
-		return pfs
-	}
 	return slices.DeleteFunc(slices.Clone(pfs), func(pf device.PF) bool {
-		return pf.Kind == device.SRIOV && !slices.Contains(cfg.PFs, pf.Name)
+		return pf.Kind == device.SRIOV && !cfg.Allows(pf.Name)
 	})
 }
 

@@ -25,7 +25,7 @@ func novaVFs(i *inspection) []Result {
 	var results []Result
 	for _, spec := range i.novaSpecs() {
 		for _, pf := range i.pfs {
-			if ours := len(i.cfg.VF.PFs) == 0 || slices.Contains(i.cfg.VF.PFs, pf.Name); ours && i.covers(spec, pf) {
+			if i.cfg.VF.Allows(pf.Name) && i.covers(spec, pf) {
 				results = append(results, warning(vfsName, fmt.Sprintf("%s: nova gives its VFs to VMs, too (%s)", pf.Name, spec.from),
 					"leave the card to one of the two: name the other cards in vf.pfs, or take it out of nova's "+spec.option))
 			}
@@ -49,11 +49,10 @@ func (i *inspection) novaSpecs() (specs []novaSpec) {
 		files, _ := filepath.Glob(i.path(pattern))
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				continue
+			below, relErr := filepath.Rel(i.Root, file)
+			if err == nil && relErr == nil {
+				specs = append(specs, parseNovaSpecs(string(text), "/"+below)...)
 			}
-			from := "/" + strings.TrimLeft(strings.TrimPrefix(file, i.Root), "/")
-			specs = append(specs, parseNovaSpecs(string(text), from)...)
 		}
 	}
 	return specs
@@ -95,23 +94,23 @@ func (i *inspection) covers(spec novaSpec, pf device.PF) bool {
 	if spec.Devname != "" {
 		return spec.Devname == pf.Name
 	}
-	if vendor, err := os.ReadFile(i.path("/sys/bus/pci/devices/" + pf.PCI + "/vendor")); err == nil && spec.Vendor != "" && spec.Vendor != "*" {
-		if strings.TrimPrefix(strings.TrimSpace(string(vendor)), "0x") != spec.Vendor {
-			return false
-		}
+	return i.ofVendor(spec, pf) && spec.matches(pf)
+}
+
+// ofVendor reports whether the card is the vendor's, or it is not known whose it is.
+func (i *inspection) ofVendor(spec novaSpec, pf device.PF) bool {
+	vendor, err := os.ReadFile(i.path("/sys/bus/pci/devices/" + pf.PCI + "/vendor"))
+	return err != nil || spec.Vendor == "" || spec.Vendor == "*" || strings.TrimSpace(string(vendor)) == "0x"+spec.Vendor
+}
+
+// matches compares addresses. nova takes a PF for all of its VFs.
+func (s novaSpec) matches(pf device.PF) bool {
+	glob, isGlob := s.Address.(string)
+	is := func(address string) bool {
+		match, err := path.Match(wholeAddress(glob), address)
+		return match && err == nil
 	}
-	glob, named := spec.Address.(string)
-	if !named {
-		return true
-	}
-	addresses := []string{pf.PCI} // nova takes a PF for all of its VFs
-	for _, vf := range pf.VFs {
-		addresses = append(addresses, vf.PCI)
-	}
-	return slices.ContainsFunc(addresses, func(address string) bool {
-		is, err := path.Match(wholeAddress(glob), address)
-		return is && err == nil
-	})
+	return !isGlob || is(pf.PCI) || slices.ContainsFunc(pf.VFs, func(vf device.VF) bool { return is(vf.PCI) })
 }
 
 // wholeAddress completes an address of nova's, [[[domain]:bus]:]slot[.function]: what is left out may be anything.
